@@ -50,7 +50,7 @@ async def target(number):
 
 
 def burst(function):
-    """Return a case: CPU microseconds a call of many at once, the making of their tasks included. (Wall clock would count the neighbours.)"""
+    """Return a case: CPU microseconds per call of many at once, including their tasks. (Wall time would include other processes.)"""
 
     async def run() -> float:
         gc.collect()
@@ -76,7 +76,7 @@ def in_flight() -> dict:
 
 
 def rows_in_flight(samples: Samples) -> list[list]:
-    """Return what each adds to a call."""
+    """Return the rows: what each adds to a call."""
     bare = samples.low(BARE)
     bound = samples.low(BOUND) - bare
     rows = []
@@ -113,16 +113,16 @@ PROTECTED = {  # name -> decorator, goal in bytes
 
 async def bytes_each(protect) -> tuple[float, float]:
     """Return the bytes of one of many: decorated, and after a call."""
-    kept = [protect(target) for _ in range(10)]  # what is made once for all
-    for function in kept:
+    functions = [protect(target) for _ in range(10)]  # creates what is made once for all
+    for function in functions:
         await _call(function)
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    kept = [protect(target) for _ in range(FUNCTIONS)]
+    functions = [protect(target) for _ in range(FUNCTIONS)]
     gc.collect()
     decorated, _ = tracemalloc.get_traced_memory()
-    for function in kept:
+    for function in functions:
         await _call(function)
     gc.collect()
     called, _ = tracemalloc.get_traced_memory()

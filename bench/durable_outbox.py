@@ -1,4 +1,4 @@
-"""P15: what it costs to have a message on disk before it moves, and whether the event loop notices.
+"""P15: the cost of a message on disk before it is sent, and the lag of the event loop.
 
     python bench/durable_outbox.py [rounds]
 
@@ -39,7 +39,7 @@ def now() -> Now:
 
 
 def entry(number: int) -> Entry:
-    """A message as a client would hand it to its store."""
+    """Return a message as a client passes it to its store."""
     return Entry(number, f"id-{number}", f"key-{number}", "tool_result", FRAME)
 
 
@@ -61,13 +61,13 @@ async def raw(directory: Path, level: str, count: int) -> float:
 
 
 async def put(store: SQLiteStore, first: int, last: int) -> list[Entry]:
-    """Accept a row of messages, one after the other."""
+    """Accept a range of messages, one after the other."""
     entries = []
     for number in range(first, last + 1):
         each = entry(number)
-        kept = store.put(each)
-        if kept is not None:
-            await kept
+        pending = store.put(each)
+        if pending is not None:
+            await pending
         entries.append(each)
     return entries
 
@@ -111,9 +111,9 @@ async def crowd(directory: Path) -> float:
 
     async def sender(mine: range) -> None:
         for number in mine:
-            kept = store.put(entry(number))
-            if kept is not None:
-                await kept
+            pending = store.put(entry(number))
+            if pending is not None:
+                await pending
 
     began = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
@@ -138,7 +138,7 @@ async def sends(directory: Path) -> float:
 
 
 async def lag(directory: Path, durability: str) -> float:
-    """How much later than due a callback runs while messages are put as fast as it goes, 16 a turn; returns the 99th percentile."""
+    """Measure how late a callback runs while messages are put at full speed, 16 per iteration; return the 99th percentile."""
     store = SQLiteStore(directory / "ours.db", durability=durability)
     await store.open(now())
     late: list[float] = []
@@ -155,9 +155,9 @@ async def lag(directory: Path, durability: str) -> float:
         waiting = []
         for _ in range(16):
             number += 1
-            kept = store.put(entry(number))
-            if kept is not None:
-                waiting.append(kept)
+            pending = store.put(entry(number))
+            if pending is not None:
+                waiting.append(pending)
         await asyncio.gather(*waiting)
         store.mark(number, time.time())
         await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def lag(directory: Path, durability: str) -> float:
 
 
 async def apart(case) -> float:
-    """A case in a directory of its own."""
+    """Run a case in a directory of its own."""
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as directory:
         return await case(Path(directory))
 

@@ -36,21 +36,21 @@ POLICY = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=None), rb.Bre
 
 
 class TenacityTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
-    """What people write with tenacity: repeat a 5xx, close what is not returned, return the last one."""
+    """A transport as users write it with tenacity: retry a 5xx, close responses not returned, return the last one."""
 
     def __init__(self, inner) -> None:
         self._inner = inner
-        told = {
+        options = {
             "retry": tenacity.retry_if_result(lambda response: response.status_code >= 500),
             "stop": tenacity.stop_after_attempt(3),
             "wait": tenacity.wait_none(),
             "retry_error_callback": lambda state: state.outcome.result(),
         }
-        self._again = tenacity.AsyncRetrying(before_sleep=self._discard_async, **told).wraps(
+        self._again = tenacity.AsyncRetrying(before_sleep=self._discard_async, **options).wraps(
             inner.handle_async_request
         )
         if hasattr(inner, "handle_request"):
-            self._again_sync = tenacity.Retrying(before_sleep=self._discard, **told).wraps(
+            self._again_sync = tenacity.Retrying(before_sleep=self._discard, **options).wraps(
                 inner.handle_request
             )
 
@@ -73,7 +73,7 @@ class TenacityTransport(httpx.AsyncBaseTransport, httpx.BaseTransport):
 
 
 def transports(inner) -> dict:
-    """The four, each over an inner transport of its own."""
+    """Return the four transports, each over an inner transport of its own."""
     return {
         BARE: inner(),
         TENACITY: TenacityTransport(inner()),
@@ -154,12 +154,10 @@ def server():
 
 
 async def serve() -> None:
-    """Be that server, until the input ends."""
+    """Run that server until the input ends."""
     large = b"x" * SIZE
 
-    is_due = (
-        False  # of the server, not of a connection: an error whose body nobody reads costs its connection
-    )
+    is_due = False  # of the server, not of a connection: an error with an unread body costs its connection
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal is_due
@@ -172,8 +170,8 @@ async def serve() -> None:
                 is_down = is_due and path == b"/flaky"
                 status, body = b"503 No" if is_down else b"200 OK", large if path == b"/large" else b"ok"
                 kind = b"application/json" if is_down else b"text/plain"
-                told = status, kind, len(body), body
-                writer.write(b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % told)
+                response = status, kind, len(body), body
+                writer.write(b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % response)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()

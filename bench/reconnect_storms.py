@@ -1,12 +1,14 @@
-"""P16: 10,000 clients lose their server together, and want it back together.
+"""P16: 10,000 clients lose their server together, and reconnect together.
 
     python bench/reconnect_storms.py [seeds]
 
-The server is gone at 0 (everybody notices within 0.1 s), back after the outage, and then takes 500 connections a second with a backlog
-of 250; who finds it down or full has failed after 20 to 200 ms. Perfect would be 99 % back after 19.3 s. Goals for `Reconnect()`: 99 % back
-<= 1.6 x perfect and <= 0.05 failed attempts a client after the return, for outages of 60 and 600 s; <= 1.9 x for 2 and 10 s; <= 1.6 x at
-60 s where the server says with Retry-After when it has time. Our schedules are asked as the client asks them: `Backoff.next` with the attempt,
-the wait before and a source of chance, a Retry-After as a lower bound. Nothing sleeps, and a seed gives the same numbers every time.
+The server is down from 0 on (every client notices within 0.1 s), is back after the outage, and then accepts 500 connections a
+second with a backlog of 250; an attempt while it is down or full fails after 20 to 200 ms. Perfect is 99 % back after 19.3 s.
+
+Goals for `Reconnect()`: 99 % back <= 1.6 x perfect and <= 0.05 failed attempts a client after the return, for outages of 60 and
+600 s; <= 1.9 x for 2 and 10 s; <= 1.6 x at 60 s if the server sends a Retry-After. Our schedules are called as the client calls them:
+`Backoff.next` with the attempt, the previous wait and a random source, a Retry-After as a lower bound. Nothing sleeps, and a seed
+gives the same numbers every time.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import resilient_bridge as rb
 
 CLIENTS, PER_SECOND, BACKLOG = 10_000, 500.0, 250.0
 PERFECT = (0.99 * CLIENTS - BACKLOG) / PER_SECOND
-SOON = 0.1  # seconds: a server that says when takes at once whoever would wait no longer than that
+SOON = 0.1  # seconds: a server with Retry-After accepts a client at once if its wait would be shorter
 HORIZON = 3_600.0
 
 
@@ -93,14 +95,14 @@ SCHEDULES = {
 
 
 class Server:
-    """Down until `back`, then a bucket of connections. One that says when keeps the place of whom it has told."""
+    """Down until `back`, then a token bucket of connections; with `says_when` it accepts each client at its appointed time."""
 
     def __init__(self, back: float, *, says_when: bool) -> None:
         self.back = back
         self.says_when = says_when
         self.credit, self.last = BACKLOG, back
-        self.turn = back  # when it has time for the next one
-        self.told: set[int] = set()
+        self.turn = back  # the time of its next free connection
+        self.appointed: set[int] = set()
 
     def answer(self, now: float, client: int) -> tuple[bool, float]:
         """Return whether the client is in, and the Retry-After if it is not."""
@@ -116,19 +118,19 @@ class Server:
         return True, 0.0
 
     def _appoint(self, now: float, client: int) -> tuple[bool, float]:
-        if client in self.told:
+        if client in self.appointed:
             return True, 0.0
         self.turn = max(self.turn, now)
         wait = self.turn - now
         self.turn += 1 / PER_SECOND
         if wait < SOON:
             return True, 0.0
-        self.told.add(client)
+        self.appointed.add(client)
         return False, wait
 
 
 class Storm(NamedTuple):
-    """What came of it."""
+    """The result of one simulation."""
 
     half_back: float  # seconds after the return
     most_back: float
@@ -138,12 +140,12 @@ class Storm(NamedTuple):
     gave_up: float
 
 
-def storm(schedule, outage: float, seed: int, *, says_when: bool = False) -> Storm:  # noqa: PLR0915 -- one play, told once
-    """Play it once."""
+def storm(schedule, outage: float, seed: int, *, says_when: bool = False) -> Storm:  # noqa: PLR0915 -- one simulation, in one piece
+    """Simulate it once."""
     rng = random.Random(seed)
     server = Server(outage, says_when=says_when)
     waits = [iter(schedule(rng)) for _ in range(CLIENTS)]
-    told: set[int] = set()  # clients that the server has named a time to, in this outage
+    hinted: set[int] = set()  # clients that got a Retry-After in this outage
     events = []
     for client in range(CLIENTS):
         lost = rng.uniform(0, 0.1)
@@ -165,9 +167,9 @@ def storm(schedule, outage: float, seed: int, *, says_when: bool = False) -> Sto
         if wait is None:
             gave_up += 1
             continue
-        if hint > 0 and client not in told:  # as `Reconnection` does: the first word is a plan
+        if hint > 0 and client not in hinted:  # as `Reconnection` does: the first one replaces the schedule
             wait = hint
-            told.add(client)
+            hinted.add(client)
         heapq.heappush(events, (now + rng.uniform(0.02, 0.2) + max(wait, hint), client))
     back.sort()
     peak = max((many for second, many in attempts.items() if second >= outage), default=0)
@@ -177,8 +179,8 @@ def storm(schedule, outage: float, seed: int, *, says_when: bool = False) -> Sto
 
 
 def _share(back: list[float], share: float) -> float:
-    place = int(share * CLIENTS) - 1
-    return back[place] if place < len(back) else inf
+    index = int(share * CLIENTS) - 1
+    return back[index] if index < len(back) else inf
 
 
 def medians(schedule, outage: float, seeds: int, *, says_when: bool = False) -> Storm:
@@ -216,7 +218,7 @@ def judged(seeds: int) -> None:
 
 
 def main(seeds: int) -> None:
-    """Play, and print."""
+    """Simulate, and print."""
     compared(seeds)
     judged(seeds)
 

@@ -1,9 +1,9 @@
-"""Well-known traps of retries, circuits and time limits, set for us and for what people would use instead.
+"""Well-known traps of retries, circuits and time limits, for this package and its alternatives.
 
     python bench/traps.py
 
-Prints a Markdown table: does what it should, does not, or has nothing of the kind (empty). Each trap is one function below, asked of
-every library in the same way; what it expects stands in its docstring. Real seconds pass, about one per circuit and trap.
+Prints a Markdown table: the library passes, fails, or has no such feature (empty). Each trap is one function below, run in the same
+way for every library; its docstring says what is expected. Real seconds pass, about one per circuit and trap.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def cancelled_probe_is_neutral(library: Library) -> bool:
 
 
 async def cancelled_call_is_neutral(library: Library) -> bool:
-    """Failure, failure, cancelled, failure: the fourth failure in a row is still to come, and it opens the circuit."""
+    """After failure, failure, cancelled, failure the next failure is the fourth in a row, and opens the circuit."""
     server = Server()
     call = library.circuit(4, 60)(server.function())
     await server.down(call, 2)
@@ -84,7 +84,7 @@ async def async_function_opens(library: Library) -> bool:
 
 
 async def refusal_is_a_new_error(library: Library) -> bool:
-    """Two refusals are two exceptions: one object for ever grows a traceback, and leaks between calls."""
+    """Two rejections are two exceptions: the traceback of a shared object grows, and leaks between calls."""
     server = Server()
     call = library.circuit(2, 60)(server.function())
     await server.down(call, 3)
@@ -93,7 +93,7 @@ async def refusal_is_a_new_error(library: Library) -> bool:
 
 
 async def generator_is_repeated(library: Library) -> bool:
-    """A generator that fails before its first item is repeated."""
+    """A generator that fails before its first item is retried."""
     calls = 0
 
     def numbers():
@@ -107,7 +107,7 @@ async def generator_is_repeated(library: Library) -> bool:
 
 
 async def generator_does_not_replay(library: Library) -> bool:
-    """One that fails later is not begun again: what it has given would come twice."""
+    """A generator that fails later is not restarted, because its items would be yielded twice."""
     seen = []
 
     def numbers():
@@ -130,7 +130,7 @@ async def nested_retries_do_not_multiply(library: Library) -> bool:
     return server.reached == 3
 
 
-async def waits_as_told(library: Library) -> bool:
+async def obeys_retry_after(library: Library) -> bool:
     """A server that asks for ten minutes is not asked again at once."""
     server = Server(_trapped.rate_limited(600))
     call = library.retry_all(2)(server.function())
@@ -144,14 +144,14 @@ async def attempt_1100(library: Library) -> bool:
 
 
 async def errors_in_a_group(library: Library) -> bool:
-    """A failure that comes in an ExceptionGroup, as a TaskGroup raises it, is repeated."""
+    """A failure in an ExceptionGroup, as a TaskGroup raises it, is retried."""
     server = Server(ExceptionGroup("", [ConnectionRefusedError()]))
     await server.down(library.retry(3)(server.function()), 1)
     return server.reached == 3
 
 
 async def awaitable_from_sync(library: Library) -> bool:
-    """A sync function that returns an awaitable is repeated, or refused; not called once without a word."""
+    """A sync function that returns an awaitable is retried or refused, not silently called once."""
     server = Server()
     inner = server.function()
 
@@ -188,7 +188,7 @@ async def cancelled_in_a_wait(library: Library) -> bool:
 
 
 async def repeats_have_a_budget(library: Library) -> bool:
-    """While everything fails, 200 calls of four attempts make fewer than 300, as the library comes."""
+    """While everything fails, 200 calls of four attempts make fewer than 300 with the library's defaults."""
     server = Server()
     call = library.retry(4)(server.function())
     await server.down(call, 200)
@@ -196,7 +196,7 @@ async def repeats_have_a_budget(library: Library) -> bool:
 
 
 async def history_of_attempts(library: Library) -> bool:
-    """The last error is the caller's own, and tells what the attempts before it raised."""
+    """The last error is the call's own, and has the errors of the attempts before it."""
     errors = [ConnectionRefusedError("one"), ConnectionResetError("two"), BrokenPipeError("three")]
     server = Server(list(errors))
     error = await server.error_of(library.retry(3)(server.function()))
@@ -230,7 +230,7 @@ TRAPS = {
     "a generator that fails at once is repeated": (generator_is_repeated, "retry_sync"),
     "one that fails later is not replayed": (generator_does_not_replay, "retry_sync"),
     "nested retries make 3 calls, not 27": (nested_retries_do_not_multiply, "retry"),
-    "never earlier than Retry-After says": (waits_as_told, "retry_all"),
+    "never earlier than Retry-After says": (obeys_retry_after, "retry_all"),
     "attempt 1,100 has a wait": (attempt_1100, "wait"),
     "an error in a group counts as one": (errors_in_a_group, "retry"),
     "an awaitable from a sync function is no success": (awaitable_from_sync, "retry"),
@@ -254,7 +254,7 @@ async def asked(trap, library: Library) -> str:
 
 
 async def main() -> None:
-    """Set the traps, then print."""
+    """Run the traps, then print."""
     marks: dict[str, dict[str, str]] = {}
     for name, (trap, wants) in TRAPS.items():
         able = [library for library in LIBRARIES if getattr(library, wants) is not None]

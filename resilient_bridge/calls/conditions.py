@@ -1,7 +1,8 @@
-"""Conditions of the user's that have to be awaited: asked before the decision that needs them, in calls that can wait.
+"""User conditions that have to be awaited: evaluated before the decision that needs them, in calls that can wait.
 
-Rule: every condition of the policy is asked once for a failure, and the decision finds the answers (`values.what.ANSWERS`). A call that
-cannot wait refuses an async condition when it is decorated, and an awaitable answer when it comes.
+Rule: every condition of the policy is evaluated once per failure; the decision finds the answers in
+`values.what.ANSWERS`. A call that cannot wait refuses an async condition when it is decorated, and
+an awaitable answer when a condition returns one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WAITING: Final = ("async", "async_stream")
 
 
 class Ask:
-    """The step that asks conditions and keeps their answers."""
+    """The step that evaluates conditions and stores their answers."""
 
     __slots__ = ("_about", "_answers", "_conditions")
 
@@ -40,20 +41,20 @@ class Ask:
         self._answers = answers
 
     def block(self) -> None:
-        """Do nothing: a call that blocks has no condition to wait for."""
+        """Do nothing: a blocking call has no async conditions."""
 
     async def suspend(self) -> None:
-        """Ask each, and wait for its answer where it takes time."""
+        """Evaluate each condition; await its answer if it is awaitable."""
         for condition in self._conditions:
             try:
-                said: Any = condition(self._about)
-                self._answers[id(condition)] = bool(await said if isawaitable(said) else said)
-            except Exception as wrong:  # noqa: BLE001 -- the decision that asks for the answer deals with it
+                answer: Any = condition(self._about)
+                self._answers[id(condition)] = bool(await answer if isawaitable(answer) else answer)
+            except Exception as wrong:  # noqa: BLE001 -- raised again by the decision that reads the answer
                 self._answers[id(condition)] = wrong
 
 
 def knowing(answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any) -> T:
-    """Call the function; its decisions find the answers of the conditions that were asked before, if any were."""
+    """Call the function with the condition answers collected before, if there are any."""
     if answers is None:
         return function(*args)
     token = ANSWERS.set(answers)
@@ -64,7 +65,7 @@ def knowing(answers: dict[int, bool | Exception] | None, function: Callable[...,
 
 
 def conditions(layer: Layer | None) -> tuple[Any, ...]:
-    """Return the conditions of a layer that are asked about a failure."""
+    """Return the conditions that a layer evaluates for a failure."""
     these: list[Any] = (
         [] if layer is None else [what for name in layer.conditions_in for what in getattr(layer, name)]
     )
@@ -72,7 +73,7 @@ def conditions(layer: Layer | None) -> tuple[Any, ...]:
 
 
 def check_conditions(layers: Iterable[Layer], form: str, name: str) -> None:
-    """Refuse a condition that would have to be awaited where nobody can."""
+    """Refuse an async condition on a function or block that cannot await it."""
     if form in _WAITING:
         return
     for layer in layers:
@@ -90,7 +91,7 @@ def check_conditions(layers: Iterable[Layer], form: str, name: str) -> None:
 
 
 def tenacity_state(attempt: CallFrame, error: BaseException | None, result: object) -> Any:
-    """Return what tenacity's conditions are asked with."""
+    """Return the RetryCallState that tenacity's conditions take."""
     import tenacity
 
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
@@ -103,7 +104,7 @@ def tenacity_state(attempt: CallFrame, error: BaseException | None, result: obje
 
 
 def wants_another(matcher: Matcher, attempt: CallFrame, result: object) -> bool:
-    """Return whether the policy repeats a call that returned this: by `on_result`, or by a condition of tenacity's in `on=`."""
+    """Return whether the policy retries a call that returned this: by `on_result`, or by a tenacity condition in `on=`."""
     on_result = matcher.retry.on_result
     if on_result is not None and ask(on_result, result):
         return True

@@ -80,7 +80,7 @@ class CallFrame:
     is_protected: bool = (
         False  # an edge: what is called from it has a policy, which knows what its errors prove
     )
-    before_of: Rule | None = None  # an edge: this is a rule's `before` at work
+    before_of: Rule | None = None  # the rule whose `before` runs in this frame
     run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
     waited: float = 0.0  # seconds between attempts; on the first one
     calls: int = 1  # what `capture` reads on the edge it made

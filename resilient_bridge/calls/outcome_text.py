@@ -1,6 +1,6 @@
-"""What an Outcome shows of a value that may be anything: as JSON, bounded, and never with an error of its own.
+"""The JSON text of an Outcome's value, whatever that is: bounded, and made without raising.
 
-Rule: the output of a failed call is redacted; a result is not, because it is what was asked for.
+Rule: the output of a failed call is redacted; a result is not, because it is what the caller asked for.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ LIMIT: Final = 100_000
 """Characters of a result that a model is shown."""
 _DEEPEST: Final = 20
 _COMMANDS: Final = "resilient_bridge.agent.tools.shell_commands"
-_LINE: Final = 8_000  # characters of one line of it: all that `redact` looks at
-_BINARY: Final = 10  # one character in so many that is none
-# Readers end a line there as well, and JSON lets them be.
+_LINE: Final = 8_000  # characters of one line of output: all that `redact` reads
+_BINARY: Final = 10  # bytes are binary if more than one character in ten does not decode
+# Line breaks for many readers that JSON does not escape.
 _BREAKS: Final = {point: f"\\u{point:04x}" for point in (0x85, 0x2028, 0x2029)}
-_CHAIN: Final = 4  # a deadline is raised from a cancellation, and that from what a command had printed
+# Causes followed: a deadline is raised from a cancellation, and that from a command's error.
+_CHAIN: Final = 4
 
 
 class _Room:
-    """The characters that are left, and whether anything had to be left out."""
+    """The characters that still fit, and whether anything was cut."""
 
     def __init__(self) -> None:
-        self.left = LIMIT
+        self.remaining = LIMIT
         self.is_cut = False
 
 
 def as_line(report: Mapping[str, Any], **values: object) -> str:
-    """Return one line of JSON: the report as it is, and the values as far as they fit; `cut` says that something is missing."""
+    """Return one line of JSON: the whole report, and the values as far as they fit; `cut` is set if something is missing."""
     import json
 
     room = _Room()
@@ -46,23 +47,23 @@ def as_line(report: Mapping[str, Any], **values: object) -> str:
 
 
 def printed(name: str, value: object, error: BaseException | None, failure: Failure | None) -> object:
-    """Return what is known of a command's `exit_code`, `stdout` or `stderr`: from its error, the failure, or its result."""
+    """Return a command's `exit_code`, `stdout` or `stderr` from its error, the failure or its result; None if unknown."""
     for _ in range(_CHAIN):
         if type(error).__module__ == "subprocess":
-            told = getattr(error, "returncode" if name == "exit_code" else name, None)
-            if told is not None:
-                return told if name == "exit_code" else _redacted(told)
+            output = getattr(error, "returncode" if name == "exit_code" else name, None)
+            if output is not None:
+                return output if name == "exit_code" else _redacted(output)
         error = _cause(error)
     if failure is not None:
         return failure.details.get(name)
-    # By its module, because tools lie above: what others call exit_code has fields that would be lost.
+    # Compared by module name, because tools are a higher layer. Other objects with an exit_code are shown whole.
     return getattr(value, name) if type(value).__module__ == _COMMANDS else None
 
 
 def _cause(error: BaseException | None) -> BaseException | None:
     try:
         return None if error is None else error.__cause__
-    except Exception:  # noqa: BLE001 -- a class may put a property in its place
+    except Exception:  # noqa: BLE001 -- a class may define __cause__ as a property that raises
         return None
 
 
@@ -76,11 +77,11 @@ def _redacted(output: object) -> str:
 
 
 def _plain(value: Any, room: _Room, depth: int) -> Any:
-    """Return a value as data of JSON, and take what it needs from the room."""
-    if room.left <= 0 or depth > _DEEPEST:
+    """Return a value as JSON data, and subtract its size from the room."""
+    if room.remaining <= 0 or depth > _DEEPEST:
         room.is_cut = True
         return "…"
-    room.left -= 4  # brackets, a comma, a space
+    room.remaining -= 4  # brackets, a comma, a space
     try:
         return _taken_apart(value, room, depth)
     except Exception:  # noqa: BLE001 -- a value may be anything, and its own methods may fail
@@ -92,17 +93,17 @@ def _taken_apart(value: Any, room: _Room, depth: int) -> Any:
         return value
     if type(value) in (int, float):
         text = repr(value)  # ValueError for an integer of thousands of digits
-        room.left -= len(text)
-        return value if value - value == 0 else text  # not so for nan and infinity, which are no JSON
+        room.remaining -= len(text)
+        return value if value - value == 0 else text  # as text for nan and infinity, which JSON does not have
     if isinstance(value, bytes | bytearray):
-        return _fitting(_decoded(value, room.left), room)
+        return _fitting(_decoded(value, room.remaining), room)
     if isinstance(value, Mapping):
         return _named(cast("Any", value), room, depth)
     if isinstance(value, list | tuple | set | frozenset):
         parts = cast("list[Any]", value)
         found: list[Any] = []
         for part in parts:
-            if room.left <= 0:
+            if room.remaining <= 0:
                 room.is_cut = True
                 break
             found.append(_plain(part, room, depth + 1))
@@ -113,7 +114,7 @@ def _taken_apart(value: Any, room: _Room, depth: int) -> Any:
 def _named(value: Mapping[Any, Any], room: _Room, depth: int) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for key, item in value.items():
-        if room.left <= 0:
+        if room.remaining <= 0:
             room.is_cut = True
             break
         name = _fitting(str(key), room)
@@ -129,8 +130,8 @@ def _decoded(data: bytes | bytearray, most: int) -> str:
 
 
 def _fitting(text: str, room: _Room) -> str:
-    """Return as much of a text as there is room for, in the form that JSON gives it."""
-    most = max(room.left, 0)
+    """Return as much of a text as fits, measured by its length in JSON."""
+    most = max(room.remaining, 0)
     if len(text) > most:
         room.is_cut = True
         text = text[:most] + "…"
@@ -144,5 +145,5 @@ def _fitting(text: str, room: _Room) -> str:
         if cost > most + 2:  # every control character takes six
             room.is_cut = True
             text = text[: len(text) * most // cost]
-    room.left -= cost
+    room.remaining -= cost
     return text

@@ -1,7 +1,7 @@
 """What a WebSocket close code means, received or sent.
 
-Rule: a code nobody listed, or a loss without one, can be reconnected. The codes here say what *this failure* is; which
-of them a link survives is the reconnect policy's table.
+Rule: after an unlisted code, or a loss without a code, a reconnect is possible. This table says
+what the failure is; the reconnect policy says which codes a link reconnects after.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLOSED = Finding(code="CONN_WEBSOCKET_CLOSED")
 _UPSTREAM = attrs.evolve(_CLOSED, category=Category.UPSTREAM)
 _VIOLATION = Finding(code="PROTO_VIOLATION", message="peer reported a protocol violation")
 _LOGIN = Finding(code="AUTH_INVALID_TOKEN")
-_POLICY = Finding(  # refused credentials mostly, but some servers close so for a message that they do not know
+_POLICY = Finding(  # refused credentials mostly, but some servers send it for an unknown message type
     code="AUTH_INVALID_TOKEN",
     message="closed with 1008: credentials, or a message, not accepted",
     suggestions=(
@@ -35,7 +35,7 @@ _FORBIDDEN = Finding(code="AUTH_FORBIDDEN")
 _RECEIVED: Mapping[int, Finding] = {
     1000: attrs.evolve(
         _CLOSED, retryable=False
-    ),  # the peer has finished; a link that stays connected overrides it
+    ),  # the peer has finished; a link that reconnects overrides this
     1002: _VIOLATION,
     1003: _VIOLATION,
     1007: _VIOLATION,
@@ -58,9 +58,7 @@ _RECEIVED: Mapping[int, Finding] = {
     4429: Finding(code="SYS_RATE_LIMITED"),
 }
 _GARBLED = Finding(code="PROTO_INVALID_FRAME", message="peer sent an invalid frame")
-_SENT: Mapping[
-    int, Finding
-] = {  # what we blame the peer for, where it differs from what the peer may blame us for
+_SENT: Mapping[int, Finding] = {  # codes that mean something else when we send them
     1002: _GARBLED,
     1003: _GARBLED,
     1007: _GARBLED,
@@ -80,9 +78,9 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
     finding = _look_up(code, text, by)
     if finding.code == "CONN_WEBSOCKET_CLOSED":
         finding = attrs.evolve(finding, message=who + short_of(text))
-    elif code == 1008 and text:  # its words first: the code alone says too little
-        said = short_of(text).removeprefix(": ")
-        finding = attrs.evolve(finding, message=f"{said} ({finding.message})")
+    elif code == 1008 and text:  # the close text comes first: the code alone says too little
+        close_text = short_of(text).removeprefix(": ")
+        finding = attrs.evolve(finding, message=f"{close_text} ({finding.message})")
     elif text:
         finding = attrs.evolve(finding, message=(finding.message or _summary(finding)) + short_of(text))
     return attrs.evolve(

@@ -1,7 +1,7 @@
-"""Exit codes of processes, and what `subprocess` raises.
+"""Verdicts on exit codes of processes, and on the errors of `subprocess`.
 
-Rule: the code decides where it means the same everywhere (the shell's, a signal's, sysexits'); any other is the program's own
-affair, and only what it printed can say more.
+Rule: an exit code with a standard meaning (the shell's, a signal's, one of sysexits) decides. Any
+other is specific to the program, and is judged by what the program printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .programs import program_finding
 from .texts import text_finding
 
 
-_TAIL: Final = 480  # characters kept of each stream: the end says why
+_TAIL: Final = 480  # characters kept of each stream: the reason is at the end
 _READ: Final = 4_096
 _FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
 _NOT_RUN: Final = Finding(code="SYS_CONFIG_INVALID")
@@ -64,16 +64,17 @@ EXITS: Mapping[int, Finding] = {
 def exit_finding(code: int, stderr: object = "", stdout: object = "", program: str = "") -> Finding:
     """Return the verdict on an exit code, negative for a signal, as `subprocess` reports it.
 
-    `stderr` and `stdout` are text, bytes or None; their ends are kept, redacted. Only where the code is the program's own is
-    the text of `stderr` read, and where that says nothing, the table of `program` (its base name): whether repeating can
-    help, and whether it was a time limit or a rate limit.
+    `stderr` and `stdout` are text, bytes or None; their ends are kept, redacted. For a code without
+    a standard meaning the text of `stderr` is read, and if that says nothing, the table of
+    `program` (its base name). They say whether a retry can help, and whether it was a time limit or
+    a rate limit.
     """
-    said, printed = tail_of(stderr), tail_of(stdout)
+    stderr_text, printed = tail_of(stderr), tail_of(stdout)
     details: dict[str, Any] = {"exit_code": code}
-    details.update({name: text for name, text in (("stderr", said), ("stdout", printed)) if text})
+    details.update({name: text for name, text in (("stderr", stderr_text), ("stdout", printed)) if text})
     finding = EXITS.get(128 - code if code < 0 else code)
     if finding is None:
-        finding = _own(code, said, program)
+        finding = _own(code, stderr_text, program)
     return attrs.evolve(finding, details={**finding.details, **details})
 
 
@@ -84,19 +85,19 @@ def tail_of(output: object) -> str:
     if not isinstance(output, str) or not output:
         return ""
     text = output[-_READ:]
-    if len(text) == _READ:  # half a secret may no longer look like one: drop the first word with it
+    if len(text) == _READ:  # a secret cut in two may not be recognised: drop the first word
         text = ([*text.split(None, 1), ""])[1]
     text = redact(text.strip(), limit=2 * _READ)
     return text if len(text) <= _TAIL else "…" + text[-_TAIL:]
 
 
-def _own(code: int, said: str, program: str) -> Finding:
-    """Read an exit code that is the program's own: by what it printed, else by its table."""
+def _own(code: int, text: str, program: str) -> Finding:
+    """Return the verdict on a program-specific exit code: by what it printed, else by its table."""
     finding = attrs.evolve(_FAILED, message=f"command failed with exit code {code}")
-    told = text_finding(said) or program_finding(program, code)
-    if told is None:
+    found = text_finding(text) or program_finding(program, code)
+    if found is None:
         return finding
-    verdict = told.failure()
+    verdict = found.failure()
     if verdict.code == "SYS_RATE_LIMITED" or is_timeout(
         verdict
     ):  # policies have rules for these two (R11, V2)
@@ -111,8 +112,8 @@ def _own(code: int, said: str, program: str) -> Finding:
         kind=verdict.kind,
         retryable=verdict.retryable,
         retry_after=verdict.retry_after,
-        suggestions=told.suggestions,
-        details=told.details,
+        suggestions=found.suggestions,
+        details=found.details,
     )
 
 
@@ -124,9 +125,9 @@ def _called(error: Any) -> Finding:
 
 def _expired(error: Any) -> Finding:
     printed = {"stderr": tail_of(error.stderr), "stdout": tail_of(error.stdout)}
-    told = f"TimeoutExpired: {_program(error.cmd)} after {error.timeout} s"
+    error_text = f"TimeoutExpired: {_program(error.cmd)} after {error.timeout} s"
     details = {name: text for name, text in printed.items() if text}
-    return Finding(code="TOOL_TIMEOUT", details={**details, "error": told})
+    return Finding(code="TOOL_TIMEOUT", details={**details, "error": error_text})
 
 
 def _program(command: object) -> str:

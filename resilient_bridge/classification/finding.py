@@ -1,6 +1,6 @@
-"""What a rule says about an exception: the vocabulary of this room.
+"""The verdict of a rule on an exception, as a value.
 
-Rule: a rule is data or one small function; the record is built only for an error that somebody reads.
+Rule: a rule is data or one small function; the Failure is built only for an error that is read.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ def _no_details() -> Mapping[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One verdict: a code, and only what differs from that code's row in the table; None means as the table says.
+    """One verdict: a code, and the fields that differ from that code's row in the table; None means the table's value.
 
-    `executed=NO` is never said here: it follows from `proof`, the name of a row of `proofs.PROOFS`. Without a proof it may have run.
+    `executed=NO` is never set directly: it follows from `proof`, the name of a row of
+    `proofs.PROOFS`. Without a proof the call may have run.
     """
 
     code: str
@@ -38,12 +39,12 @@ class Finding:
 
     @property
     def summary(self) -> str:
-        """The message, or what the code says without one."""
+        """The message, or else the summary of the code."""
         return self.message or code_info(self.code).summary
 
     @property
     def ran(self) -> Executed:
-        """Whether it can have run: NO with a proof, and with nothing else."""
+        """Whether the call can have run: NO only with a proof."""
         if self.proof and self.executed in (None, Executed.NO):
             return Executed.NO
         executed = self.executed or code_info(self.code).executed
@@ -54,12 +55,12 @@ class Finding:
         cause: BaseException | None = None,
         seen: BaseException | None = None,
     ) -> Failure:
-        """Return the failure; `cause` is what was classified, `seen` the error below it whose text tells more."""
+        """Return the failure; `cause` is the classified error, `seen` the error below it with the more useful text."""
         details = dict(self.details)
-        told_by = cause if seen is None else seen
-        if told_by is not None:
-            text = raw_text(told_by)[: READ + 1].strip()  # made safe when somebody reads it
-            details.setdefault("error", f"{class_name(told_by)}: {text}" if text else class_name(told_by))
+        source = cause if seen is None else seen
+        if source is not None:
+            text = raw_text(source)[: READ + 1].strip()  # redacted when it is read
+            details.setdefault("error", f"{class_name(source)}: {text}" if text else class_name(source))
         return Failure.of(
             self.code,
             self.message,
@@ -84,6 +85,6 @@ Rules: TypeAlias = Mapping[tuple[str, str], Finding | Reader]
 
 
 def short_of(text: str) -> str:
-    """Return text of the other side as the tail of a message: empty, or `: text` of at most 160 characters."""
+    """Return the peer's text as the end of a message: empty, or `: text` of at most 160 characters."""
     text = " ".join(text.split())
     return f": {text[:159]}…" if len(text) > 160 else f": {text}" if text else ""

@@ -1,6 +1,7 @@
 """Rules for what google-genai and google-auth raise.
 
-Rule: Google's own status word beats the HTTP status; how long to wait, and whether a quota is a day's, stands only in the body.
+Rule: Google's own status word beats the HTTP status. Only the body says how long to wait, and
+whether a quota is daily.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def _api_error(error: Any) -> Finding:
         return close_finding(code, text or str(error.details), "peer")
     response = getattr(error, "response", None)
     headers: object = getattr(response, "headers", None)
-    told = should_retry(headers)
+    override = should_retry(headers)
     http = status_finding(code, headers) if _is_status(code) else None
     details = tuple(_details(error.details))
     finding = _judged(status, details) or http or Finding(code="SYS_UPSTREAM_REJECTED")
     if http is not None:
         finding = attrs.evolve(
             finding,
-            retryable=finding.retryable if told is None else told,
+            retryable=finding.retryable if override is None else override,
             retry_after=http.retry_after,
             proof=http.proof,
             details={**http.details, **finding.details},
@@ -84,8 +85,8 @@ def _is_daily(details: tuple[Mapping[object, Any], ...]) -> bool:
 
 def _delay(details: tuple[Mapping[object, Any], ...]) -> float | None:
     for detail in details:
-        told = detail.get("retryDelay")
-        match = _DELAY.fullmatch(told) if isinstance(told, str) else None
+        delay = detail.get("retryDelay")
+        match = _DELAY.fullmatch(delay) if isinstance(delay, str) else None
         if match is not None:
             return float(match[1])
     return None

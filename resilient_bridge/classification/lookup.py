@@ -1,7 +1,7 @@
-"""From an exception to its failure: which rule speaks, about which error of a chain or a group.
+"""Finds the failure of an exception: which rule applies, and to which error of a chain or a group.
 
-Rule: no exception, however broken, breaks the classifier: its class is asked with `type()`, and what it says of itself is read
-behind a guard.
+Rule: no exception, however broken, makes the classifier raise: its class is read with `type()`, and
+its own methods are called inside `try`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEEPEST: Final = 20  # groups below wrappers below groups
 
 
 def failure_of(error: BaseException, depth: int = 0) -> Failure:
-    """Return the failure of an exception; raises what is none (CancelledError and its like) again."""
+    """Return the failure of an exception; raises it again if it is not a failure (such as CancelledError)."""
     known = KNOWN.get(type(error)) or dispatch(type(error))
     if known.is_group:
         failure = _of_group(cast("BaseExceptionGroup[BaseException]", error), depth)
@@ -61,7 +61,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     known = KNOWN.get(type(error)) or dispatch(type(error))
     found = _find(root)
     if found is None and not is_root and not known.through:
-        root, found, is_root = error, _find(error), True  # nothing known below: the wrapper speaks for itself
+        root, found, is_root = error, _find(error), True  # nothing known below: classify the wrapper
     record = record_of(error) or (None if is_root else record_of(root))
     if isinstance(found, Failure):
         if proof in OWN_WORDS and not is_root:
@@ -72,7 +72,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     finding = finding or _unknown(root)
     if (
         proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE
-    ):  # where in the call it broke says more than how
+    ):  # the step of the call that failed says more than the kind of error
         executed = None if proof else Executed.MAYBE
         finding = attrs.evolve(finding, executed=executed, proof=proof)
     if _is_of_one_request(error) and (own := proof_of(error, root)):
@@ -91,7 +91,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
 
 
 def _is_of_one_request(error: BaseException) -> bool:
-    """Return whether an adapter of ours says that the error came of one request that it sent; never raises."""
+    """Return whether one of our adapters marked the error as that of one request it sent; never raises."""
     try:
         return object.__getattribute__(error, "__dict__").get(ONE_REQUEST) is True
     except Exception:  # noqa: BLE001 (a class may hide what it has)
@@ -99,18 +99,18 @@ def _is_of_one_request(error: BaseException) -> bool:
 
 
 def read_failure(error: BaseException) -> Failure:
-    """Return the failure of any exception, one too that cannot be looked at; raises what is none again."""
+    """Return the failure of any exception, even a broken one; raises it again if it is not a failure."""
     try:
         return failure_of(error)
     except Exception as wrong:
         if wrong is error:  # it is no failure
             raise
-        # Whatever it does when it is asked, its class has a name.
+        # Its own methods may raise, but its class has a name.
         return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
 
 
 def raw_failure(error: BaseException) -> Failure | None:
-    """Return the failure of an exception, None for one that is none; a moment in its Retry-After is not counted in seconds yet."""
+    """Return the failure of an exception, None if it is not one; a date in its Retry-After is not converted to seconds yet."""
     try:
         return read_failure(error)
     except BaseException:  # noqa: BLE001 -- what is no failure is raised again
@@ -118,7 +118,7 @@ def raw_failure(error: BaseException) -> Failure | None:
 
 
 def _with_wait(failure: Failure, error: BaseException) -> Failure:
-    """Read how long an error asks to wait by an attribute of its own, where nothing else says so."""
+    """Read the wait from an attribute of the error, if nothing else gives one."""
     try:
         wait = seconds_in(cast("Any", error).retry_after)
     except Exception:  # noqa: BLE001 (most have none, and a property may raise anything)
@@ -148,11 +148,11 @@ def _by_text(error: BaseException) -> Finding | None:
     coded = coded_finding(text)
     if coded is None:
         return text_finding(text)
-    return attrs.evolve(coded, executed=Executed.MAYBE)  # who raised it may have done something before
+    return attrs.evolve(coded, executed=Executed.MAYBE)  # its code may have acted before it raised
 
 
 def _unknown(error: BaseException) -> Finding:
-    """Return the verdict on what nobody has a rule for: internal, not retryable."""
+    """Return the verdict on an error without a rule: internal, not retryable."""
     return Finding(code="SYS_INTERNAL_ERROR", message=class_name(error) + short_of(text_of(error)))
 
 
@@ -165,14 +165,14 @@ def _provider(error: BaseException, what: Dispatch) -> str:
     if known != "litellm":
         return known or (_raised_by(error) if what.is_http else "")
     try:
-        told: object = cast("Any", error).llm_provider
+        provider: object = cast("Any", error).llm_provider
     except Exception:  # noqa: BLE001 (not all of its classes have one)
         return known
-    return told if isinstance(told, str) and told else known
+    return provider if isinstance(provider, str) and provider else known
 
 
 def _raised_by(error: BaseException) -> str:
-    """Return the provider whose SDK lets the errors of its HTTP library through as they are: google-genai stands in their traceback."""
+    """Return the provider whose SDK does not wrap its HTTP library's errors: google-genai, found in their traceback."""
     try:
         trace = error.__traceback__
         for _ in range(_LONGEST_CHAIN):
@@ -187,7 +187,7 @@ def _raised_by(error: BaseException) -> str:
 
 
 def _root(error: BaseException) -> tuple[BaseException, str | None]:
-    """Return the first error below wrappers that is none itself, and what the outermost of them that knows proves about the call."""
+    """Return the first error below the wrappers, and the proof of the outermost wrapper that has one."""
     seen: set[int] = set()
     proof: str | None = None
     current = error
@@ -206,7 +206,7 @@ def _root(error: BaseException) -> tuple[BaseException, str | None]:
 
 def _below(error: BaseException) -> BaseException | None:
     try:
-        # urllib3 hands over what it never raised: that is in its arguments, or in `reason`.
+        # urllib3 wraps errors that it never raised: they are in its arguments, or in `reason`.
         chain: tuple[object, ...] = (error.__cause__, error.__context__, getattr(error, "reason", None))
         found = next((below for below in (*chain, *error.args[:2]) if _is_error(below)), None)
     except Exception:  # noqa: BLE001 (a class may put a property in their place)
@@ -219,13 +219,13 @@ def _is_error(value: object) -> bool:
 
 
 def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
-    # not isinstance: it would ask the error for its __class__
+    # not isinstance: that would call the error's __class__
     is_group = issubclass(type(error), BaseExceptionGroup)
     return cast("BaseExceptionGroup[BaseException]", error) if is_group else None
 
 
 def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | None:
-    """Return what is in a group, None where that cannot be had: a class may put a property in the place of `exceptions`."""
+    """Return the members of a group; None if they cannot be read, because a class may define `exceptions` as a property."""
     try:
         return [error for error in cast("tuple[Any, ...]", group.exceptions) if _is_error(error)]
     except Exception:  # noqa: BLE001 (whatever the property raises)
@@ -239,7 +239,7 @@ def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure |
     ]
     if not failures:
         return None
-    # Several: repeating helps only if it helps all of them; then not before the last of them is ready.
+    # Several: a retry helps only if it helps all of them, and only after the longest of their waits.
     worst = next((failure for failure in failures if not failure.retryable), failures[0])
     waits = [failure.retry_after for failure in failures if failure.retry_after is not None]
     wait = max(waits, default=None) if worst.retryable else worst.retry_after
@@ -249,12 +249,12 @@ def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure |
 
 
 def _most(executed: list[Executed]) -> Executed:
-    """Return what holds for all of them together: one that ran is enough."""
-    return next((told for told in (Executed.YES, Executed.MAYBE) if told in executed), Executed.NO)
+    """Return whether any of them ran, or may have run."""
+    return next((value for value in (Executed.YES, Executed.MAYBE) if value in executed), Executed.NO)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the group's leaves without cancellations, in order and without recursion; stops are raised again."""
+    """Return the group's leaves without cancellations, in order and without recursion; interrupts are raised again."""
     leaves: list[BaseException] = []
     pending: list[BaseException] = [group]
     while pending and len(leaves) < _MOST_LEAVES:
@@ -267,6 +267,6 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
                 pending.extend(reversed(members))
         elif not dispatch(type(error)).stops:
             leaves.append(error)
-        elif package_of(type(error)) == "builtins":  # an interrupt, no cancellation
+        elif package_of(type(error)) == "builtins":  # an interrupt, not a cancellation
             raise group
     return leaves

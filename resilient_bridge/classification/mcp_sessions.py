@@ -1,7 +1,8 @@
-"""Whether an HTTP answer says that the MCP session which the request carried is unknown to the server. Pure.
+"""Whether an HTTP response says that the server does not know the request's MCP session. Pure.
 
-Rule: a server looks the session up before it does anything, so such an answer proves that the request did not run. The
-specification knows 404 only; servers also say it with other statuses and with the codes of JSON-RPC, each in its own words.
+Rule: a server looks up the session before anything else, so such a response proves that the request
+did not run. The specification has only 404; servers also use other statuses and JSON-RPC codes,
+with texts of their own.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ _SAYS_SO: Final = frozenset({-32001, -32600, 32600, -32000, -32002})
 
 
 def is_session_unknown(status: int, body: bytes) -> bool:
-    """Return whether this answer, to a request with a session id, means that the session is gone.
+    """Return whether this response to a request with a session id means that the session is gone.
 
-    404 does, unless it is a JSON-RPC error of another meaning (-32601: no such method). Any other status does when its text says so:
-    400 "No valid session ID provided", 400 "Bad Request: Server not initialized", 401 "Session not found".
+    404 does, unless it is a JSON-RPC error of another meaning (-32601: no such method). Another
+    status does if its text says so: 400 "No valid session ID provided", 400 "Bad Request: Server
+    not initialized", 401 "Session not found".
     """
     text = body.decode("utf-8", "replace")
-    said = mapping_of(cast("Any", read_json(text)))
-    error = mapping_of(said.get("error"))
+    body_fields = mapping_of(cast("Any", read_json(text)))
+    error = mapping_of(body_fields.get("error"))
     code, message = (
         error.get("code"),
-        error.get("message") or said.get("message") or said.get("error") or text,
+        error.get("message") or body_fields.get("message") or body_fields.get("error") or text,
     )
     says_so = isinstance(message, str) and SESSION_UNKNOWN.match(message.strip()[:_LOOKED_AT]) is not None
     if status == 404:

@@ -1,7 +1,7 @@
-"""What the other side says went wrong: `error` and `connection_error` messages, and HTTP bodies of the same form.
+"""Verdicts on errors that the peer reports: `error` and `connection_error` messages, and HTTP bodies of the same form.
 
-Rule: nothing in a payload is trusted: wrong types are ignored, text is bounded and redacted, unknown codes keep their
-name. What it says about being recoverable is believed, except of a certificate.
+Rule: nothing in a payload is trusted: wrong types are ignored, text is bounded and redacted,
+unknown codes keep their name. Its `recoverable` field is believed, except for a certificate error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALIASES: Mapping[str, str] = {
     "UNSUPPORTED_TYPE": "PROTO_UNKNOWN_TYPE",
     "UNSUPPORTED_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
     "INVALID_MESSAGE_TYPE": "PROTO_UNKNOWN_TYPE",
-    **{code: told.code for code, told in EXECUTIONS.items()},
+    **{code: execution.code for code, execution in EXECUTIONS.items()},
 }
 """Codes that real servers send under another name."""
 
@@ -47,7 +47,7 @@ _UNKNOWN = "SYS_UPSTREAM_REJECTED"
 
 
 def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) -> Finding | None:
-    """Return the verdict on a payload; `unknown` is the code for one that names none of ours (None: no verdict)."""
+    """Return the verdict on a payload; `unknown` is the code if it has none of ours (None: no verdict)."""
     wire_code = payload.get("code")
     if isinstance(wire_code, str) and wire_code.upper() in ALIASES:
         wire_code = wire_code.upper()  # Gasoline's own spelling is "csp_blocked"
@@ -76,9 +76,10 @@ _CODED: Final = re.compile(
 
 
 def coded_finding(text: str) -> Finding | None:
-    """Return the verdict on a text that is one of our codes, alone or before other words: the seeds throw `Error('SESS_NOT_FOUND')`.
+    """Return the verdict on a text that is one of our codes, alone or before other words, such as `Error('SESS_NOT_FOUND')`.
 
-    Alone a code may be one that a server made up; before other words only one that we know is no word among them.
+    A code alone may be unlisted; before other words only a listed code counts, because an unlisted
+    one may be an ordinary word.
     """
     coded = _CODED.fullmatch(text[:_LONGEST_TEXT].strip())
     if coded is None or (coded[2] is not None and coded[1] not in CODES and coded[1] not in ALIASES):
@@ -86,7 +87,7 @@ def coded_finding(text: str) -> Finding | None:
     return payload_finding({"code": coded[1], "message": coded[2] or ""}, unknown=None)
 
 
-_TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the words that a model is told (V6)
+_TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the types shown to a model (V6)
     "timeout": "TOOL_TIMEOUT",
     "permission": "AUTH_FORBIDDEN",
     "not_found": "TOOL_EXECUTION_FAILED",
@@ -97,7 +98,7 @@ _TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the words that a mo
 
 
 def report_finding(report: Mapping[Any, Any]) -> Finding | None:
-    """Return the verdict on a report of a failure: type, message, recoverable, suggestion; None for anything else."""
+    """Return the verdict on a failure report (type, message, recoverable, suggestion); None for anything else."""
     kind, message, recoverable = report.get("type"), report.get("message"), report.get("recoverable")
     if not isinstance(kind, str) or not isinstance(message, str) or not isinstance(recoverable, bool):
         return None
@@ -118,9 +119,11 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
 def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOWN) -> Failure:
     """Return the failure that an `error` or `connection_error` message reports; `unknown` is the code for one that names none of ours.
 
-    Reads code, message, details, suggestions (or remediation and documentation_url), recoverable (or retryable), retry_after,
-    violations, expected, received, current_phase; all of them also inside of an object `error`. An unlisted code with one of the seven prefixes is kept and treated like its prefix; any other
-    becomes SYS_UPSTREAM_REJECTED with the original in `details["wire_code"]`. Never raises.
+    Reads code, message, details, suggestions (or remediation and documentation_url), recoverable
+    (or retryable), retry_after, violations, expected, received, current_phase; each of them also
+    inside an object `error`. An unlisted code with one of the seven prefixes is kept and treated
+    like its prefix; any other becomes SYS_UPSTREAM_REJECTED with the original in
+    `details["wire_code"]`. Never raises.
     """
     inner = payload.get("error")
     if "code" not in payload and "message" not in payload:
@@ -143,18 +146,18 @@ def _recoverable(payload: Mapping[Any, Any], code: str) -> bool | None:
     if code == "CONN_TLS_HANDSHAKE_FAILED":
         return None
     for key in ("recoverable", "retryable"):
-        told = payload.get(key)
-        if isinstance(told, bool):
-            return told
+        value = payload.get(key)
+        if isinstance(value, bool):
+            return value
     return None
 
 
 def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
-    said = payload.get("details")
+    reported = payload.get("details")
     details: dict[str, Any] = {}
-    if isinstance(said, Mapping):
-        told = cast("Mapping[object, Any]", said).items()
-        details.update({str(key): value for key, value in told if key not in OWN_DETAILS})
+    if isinstance(reported, Mapping):
+        pairs = cast("Mapping[object, Any]", reported).items()
+        details.update({str(key): value for key, value in pairs if key not in OWN_DETAILS})
     details.update({key: payload[key] for key in _PASSED_ON if payload.get(key) is not None})
     details.update({name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None})
     if not is_count(details.get("max_retries", 0)):
@@ -163,7 +166,7 @@ def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _advice(payload: Mapping[Any, Any]) -> tuple[str, ...]:
-    """What the server itself says can be done: its suggestions, its remedy, and where it can be read about."""
+    """Return the server's own advice: its suggestions, its remediation and its documentation URL."""
     lines = list(_lines(payload.get("suggestions")))
     remedy = payload.get("remediation")
     lines += _lines([remedy] if isinstance(remedy, str) else remedy)
@@ -173,19 +176,19 @@ def _advice(payload: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _lines(said: object) -> tuple[str, ...]:
-    if isinstance(said, str) or not isinstance(said, Sequence):
+def _lines(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
         return ()
     return tuple(
-        line for line in cast("Sequence[object]", said)[:10] if isinstance(line, str) and line.strip()
+        line for line in cast("Sequence[object]", value)[:10] if isinstance(line, str) and line.strip()
     )
 
 
-def _wait(said: object) -> float | None:
-    if isinstance(said, bool) or not isinstance(said, (int, float)):
+def _wait(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
-        seconds = float(said)
+        seconds = float(value)
     except OverflowError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

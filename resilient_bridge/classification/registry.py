@@ -1,7 +1,7 @@
-"""Verdicts that users add to ours: `classify.register`.
+"""Verdicts that users add to the built-in ones: `classify.register`.
 
-Rule: what is registered beats what is built in; the most specific wins, and of two alike the later one. A registration changes
-the fields it names and leaves the rest as it was found.
+Rule: a registered verdict beats a built-in one; the most specific wins, and of two equally specific
+ones the later. A registration changes the fields it names and no others.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _numbers = itertools.count()
 
 @attrs.frozen(eq=False)
 class InForce:
-    """Something registered, in force until `unregister()` or the end of a `with` block; both may come twice."""
+    """A registration, in force until `unregister()` or the end of a `with` block; both may be called again."""
 
-    # A table for each class that is registered. Single steps of a dict are atomic: threads may register, remove and read without a lock.
+    # One table per class of registration. Single dict operations are atomic, so threads need no lock.
     in_force: ClassVar[dict[int, Any]]
     number: int = attrs.field(factory=lambda: next(_numbers), init=False, repr=False)
 
     def unregister(self) -> None:
-        """Take it back; what was said with it stays as it is."""
+        """Remove it; failures that it has changed stay changed."""
         self.in_force.pop(self.number, None)
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class InForce:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take it back."""
+        """Remove it."""
         self.unregister()
 
 
@@ -92,7 +92,7 @@ class Registration(InForce):
     message: str = ""
 
     def rank(self, failure: Failure | None, subjects: tuple[object, ...]) -> tuple[int, int] | None:
-        """Return how closely this fits, smaller is closer; None when it does not."""
+        """Return how specifically this matches (smaller is more specific); None if it does not match."""
         what = self.what
         if isinstance(what, type | tuple):
             return _class_rank(what, subjects)
@@ -108,7 +108,7 @@ class Registration(InForce):
         return (tier, 0) if fits else None
 
     def changed(self, failure: Failure, *, known: bool) -> Failure:
-        """Return the failure with what this says."""
+        """Return the failure with the fields that this verdict sets."""
         code = self.code or (None if known else self._own_code())
         if self.retry_after is not None or self.message:
             failure = attrs.evolve(
@@ -147,7 +147,7 @@ class Registration(InForce):
         )
 
     def _own_code(self) -> str | None:
-        """Return the code for an error that nobody else knows."""
+        """Return the code for an error without a built-in rule."""
         if self.category is not None and (self.kind is None or self.category is not Category.UPSTREAM):
             return CATEGORY_CODES[self.category]
         return None if self.kind is None else _KIND_CODES[self.kind]
@@ -164,7 +164,7 @@ def register(
     suggestions: Iterable[str] = (),
     answer: Answer | None = None,
 ) -> Registration:
-    """Put a verdict in force; see `classify.register`."""
+    """Register a verdict; see `classify.register`."""
     if not _is_what(what, of_answers=answer is not None):
         raise config_error("classify.register.what", _WANTED, what)
     if answer is not None and (not callable(cast("object", answer)) or iscoroutinefunction(answer)):
@@ -177,7 +177,7 @@ def register(
             "classify.register.code", "one of our codes, or your own under one of their prefixes", code
         )
     lines = _lines(suggestions)
-    if not lines and all(said is None for said in (kind, category, code, executed, answer)):
+    if not lines and all(value is None for value in (kind, category, code, executed, answer)):
         raise config_error(
             "classify.register", "at least one of kind, category, code, executed, suggestions, answer", None
         )
@@ -206,9 +206,9 @@ def _lines(suggestions: object) -> tuple[str, ...]:
 
 
 def applied(failure: Failure, *subjects: object, known: bool = True) -> Failure:
-    """Return the failure as the registered verdict that fits best has it; the failure itself when none fits.
+    """Return the failure changed by the best matching registration; the failure itself if none matches.
 
-    `subjects`: the error and what stands below it, or the answer.
+    `subjects`: the error and the errors below it, or the response.
     """
     if not Registration.in_force:
         return failure
@@ -220,7 +220,7 @@ def applied(failure: Failure, *subjects: object, known: bool = True) -> Failure:
 
 
 def taught(answer: object) -> Failure | None:
-    """Return the failure that a registered function reads in an answer which is none by itself; None if there is no such function."""
+    """Return the failure that a registered function finds in a response that is a success otherwise; None if none does."""
     for registration in _fitting(None, (answer,)) if Registration.in_force else ():
         spoken = None if registration.answer is None else _read(registration, (answer,))
         if spoken is not None:
@@ -239,7 +239,7 @@ def is_taught(cls: type[Any]) -> bool:
 
 
 def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Registration]:
-    """Return the registrations that fit, the closest first, of two alike the later one."""
+    """Return the registrations that match, the most specific first, of two equal ones the later first."""
     ranked = [
         (found, number, registration)
         for number, registration in enumerate(reversed(list(Registration.in_force.values())))
@@ -249,18 +249,18 @@ def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Regi
 
 
 def _read(registration: Registration, subjects: tuple[object, ...]) -> Registration | None:
-    """Ask the function of the user's, and return what it says as a verdict; what it raises, and what it says wrongly, is nothing."""
+    """Call the user's function and return its answer as a verdict; errors and invalid fields are ignored."""
     for subject in subjects:
         if subject is None or (
             isinstance(registration.what, type | tuple) and not _fits(registration, subject)
         ):
             continue
         try:
-            said = cast("Answer", registration.answer)(readable(subject))
-        except Exception:  # noqa: BLE001 (a body that is not what it expects; other verdicts hold)
+            answer = cast("Answer", registration.answer)(readable(subject))
+        except Exception:  # noqa: BLE001 (the body is not what it expects; other verdicts apply)
             return None
-        if isinstance(said, Mapping):
-            return _spoken(registration, said)
+        if isinstance(answer, Mapping):
+            return _spoken(registration, answer)
         return None
     return None
 
@@ -269,17 +269,17 @@ def _fits(registration: Registration, subject: object) -> bool:
     return _class_rank(cast("Any", registration.what), (subject,)) is not None
 
 
-def _spoken(registration: Registration, said: Mapping[str, Any]) -> Registration:
-    code, wait, message = said.get("code"), said.get("retry_after"), said.get("message")
-    lines = said.get("suggestions", registration.suggestions)
+def _spoken(registration: Registration, answer: Mapping[str, Any]) -> Registration:
+    code, wait, message = answer.get("code"), answer.get("retry_after"), answer.get("message")
+    lines = answer.get("suggestions", registration.suggestions)
     if not isinstance(lines, tuple | list) or not all(isinstance(line, str) for line in cast("Any", lines)):
         lines = ()
     return attrs.evolve(
         registration,
         code=code if is_our_code(code) else registration.code,
-        kind=_member(Kind, said.get("kind")) or registration.kind,
-        category=_member(Category, said.get("category")) or registration.category,
-        executed=_member(Executed, said.get("executed")) or registration.executed,
+        kind=_member(Kind, answer.get("kind")) or registration.kind,
+        category=_member(Category, answer.get("category")) or registration.category,
+        executed=_member(Executed, answer.get("executed")) or registration.executed,
         suggestions=tuple(cast("Any", lines)),
         answer=None,
         retry_after=seconds_in(wait),
@@ -287,21 +287,21 @@ def _spoken(registration: Registration, said: Mapping[str, Any]) -> Registration
     )
 
 
-def _member(kind: type[E], said: object) -> E | None:
-    return next((member for member in kind if said in (member, member.value)), None)
+def _member(kind: type[E], value: object) -> E | None:
+    return next((member for member in kind if value in (member, member.value)), None)
 
 
-def seconds_in(said: object) -> float | None:
-    """Return a wait that somebody states as a number or a timedelta, None for anything else."""
-    if isinstance(said, timedelta):
-        said = said.total_seconds()
-    if isinstance(said, bool) or not isinstance(said, int | float):
+def seconds_in(value: object) -> float | None:
+    """Return a wait in seconds from a number or a timedelta, None for anything else."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(said) if 0 <= said < _ENDLESS else None
+    return float(value) if 0 <= value < _ENDLESS else None
 
 
 def readable(answer: object) -> object:
-    """Return an answer whose body can be read: HTTPTransport has looked into that of a response which is still a stream."""
+    """Return a response with a readable body; for a stream, with the part that HTTPTransport has read."""
     extensions: object = getattr(answer, "extensions", None)
     body = cast("Any", extensions).get("rb.body") if isinstance(extensions, dict) else None
     if not isinstance(body, bytes) or package_of(type(answer)) not in _STREAMS:
@@ -324,14 +324,14 @@ def _class_rank(what: type | tuple[str, str], subjects: tuple[object, ...]) -> t
 
 
 def _class_of(subject: object) -> type[Any]:
-    """Return the class of an error or answer; of our view of an answer that of the answer itself."""
+    """Return the class of an error or response; for our view of a response, that of the response itself."""
     is_view = type(subject).__name__ == "AnswerView" and package_of(type(subject)) == "resilient_bridge"
     native: object = cast("Any", subject).native if is_view else subject
     return type(native)
 
 
 def _distance(what: type | tuple[str, str], cls: type[Any]) -> int | None:
-    """Return how far up the classes of `cls` this one stands, None if it is none of them."""
+    """Return the position of this class among the bases of `cls`, None if it is not one of them."""
     for distance, base in enumerate(cls.__mro__):
         if base is what or (package_of(base), base.__name__) == what:
             return distance

@@ -1,6 +1,6 @@
-"""JSON-RPC and MCP: errors, error answers, and tools that report their failure as a result.
+"""Verdicts on JSON-RPC and MCP: errors, error responses, and tools that report their failure as a result.
 
-Rule: what the error's `data` says beats its number, and the number beats the text; a tool that failed has run.
+Rule: the error's `data` beats its number, and the number beats the text; a tool that failed has run.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for err
 
 def rpc_finding(error: object) -> Finding:
     """Return the verdict on a JSON-RPC error object, or on the answer around it."""
-    code, message, told = read_rpc_error(error)
+    code, message, fields = read_rpc_error(error)
     named = mapping_of((mapping_of(mapping_of(error).get("error")) or mapping_of(error)).get("data")).get(
         "code"
     )
-    if isinstance(named, str) and named.upper() in EXECUTIONS:  # a script-running peer's, with its own advice
+    if isinstance(named, str) and named.upper() in EXECUTIONS:  # of a peer that runs scripts
         found = payload_finding({"code": named, "message": message}, unknown=None)
         if found is not None:
-            return attrs.evolve(found, details={**told.get("details", {}), **found.details})
+            return attrs.evolve(found, details={**fields.get("details", {}), **found.details})
     return Finding(
         code=code,
         message=message,
-        category=told.get("category"),
-        kind=told.get("kind"),
-        retryable=told.get("retryable"),
-        executed=told.get("executed"),
-        proof=told.get("proof", ""),
-        session_valid=told.get("session_valid"),
-        retry_after=told.get("retry_after"),
-        suggestions=tuple(told.get("suggestions", ())),
-        details=told.get("details", {}),
+        category=fields.get("category"),
+        kind=fields.get("kind"),
+        retryable=fields.get("retryable"),
+        executed=fields.get("executed"),
+        proof=fields.get("proof", ""),
+        session_valid=fields.get("session_valid"),
+        retry_after=fields.get("retry_after"),
+        suggestions=tuple(fields.get("suggestions", ())),
+        details=fields.get("details", {}),
     )
 
 
@@ -64,35 +64,35 @@ def answer_finding(answer: Mapping[object, Any]) -> Finding | None:
 
 
 def _seed_finding(answer: Mapping[object, Any]) -> Finding | None:
-    """Return the verdict on an object as the specifications print them; what is not marked as a failure is none."""
+    """Return the verdict on an object in a form of the published specifications; None if it is not marked as a failure."""
     payload = mapping_of(answer.get("payload"))
     if isinstance(answer.get("type"), str) and payload:
         return payload_finding(payload, unknown=None)
     if answer.get("success") is False and "error" in answer:
         return _unsuccessful(answer["error"], answer)
-    for said in (answer, mapping_of(answer.get("error"))):
-        if said.keys() & _BESIDE_A_CODE and (found := payload_finding(said, unknown=None)) is not None:
+    for fields in (answer, mapping_of(answer.get("error"))):
+        if fields.keys() & _BESIDE_A_CODE and (found := payload_finding(fields, unknown=None)) is not None:
             return found
     return report_finding(answer)
 
 
 def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
-    """{success: false, error: 'csp_blocked'}, or with a report or an error object instead of the name."""
-    said = mapping_of(error)
-    found = report_finding(said) or payload_finding(said, unknown=None)
+    """Return the verdict on {success: false, error: 'csp_blocked'}; `error` may also be a report or an error object."""
+    fields = mapping_of(error)
+    found = report_finding(fields) or payload_finding(fields, unknown=None)
     if found is not None:
         return found
-    text = error if isinstance(error, str) else said.get("message")
+    text = error if isinstance(error, str) else fields.get("message")
     text = text if isinstance(text, str) else ""
     found = payload_finding({**answer, "code": text}, unknown=None) or text_finding(text)
     return found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text))
 
 
 def tool_finding(content: object, structured: object) -> Finding:
-    """Return the verdict on a tool's reported failure: its structured content, else its text as JSON, else its text."""
+    """Return the verdict on a tool's reported failure: by its structured content, its text as JSON, or its plain text."""
     text = _text_of(content)
-    for said in (structured, read_json(text)):
-        found = _error_finding(mapping_of(said))
+    for fields in (structured, read_json(text)):
+        found = _error_finding(mapping_of(fields))
         if found is not None:
             return found
     by_text = text_finding(text)
@@ -101,20 +101,20 @@ def tool_finding(content: object, structured: object) -> Finding:
     return attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)) if text else _FAILED
 
 
-def _error_finding(said: Mapping[object, Any]) -> Finding | None:
-    inner = said.get("error")
-    if isinstance(inner, str) and "code" not in said:  # {"error": "CSP_BLOCKED", "message": …}
-        said = {**said, "code": inner}
+def _error_finding(fields: Mapping[object, Any]) -> Finding | None:
+    inner = fields.get("error")
+    if isinstance(inner, str) and "code" not in fields:  # {"error": "CSP_BLOCKED", "message": …}
+        fields = {**fields, "code": inner}
     else:
-        said = mapping_of(inner) or said
-    code = said.get("code")
+        fields = mapping_of(inner) or fields
+    code = fields.get("code")
     if isinstance(code, int):
-        return rpc_finding(said)
-    if (report := report_finding(said)) is not None:
+        return rpc_finding(fields)
+    if (report := report_finding(fields)) is not None:
         return report
-    if said.get("type") in Category.__members__ and isinstance(said.get("retryable"), bool):
-        return rpc_finding({"message": said.get("message"), "data": said})
-    return payload_finding(said, unknown=None)
+    if fields.get("type") in Category.__members__ and isinstance(fields.get("retryable"), bool):
+        return rpc_finding({"message": fields.get("message"), "data": fields})
+    return payload_finding(fields, unknown=None)
 
 
 def _text_of(content: object) -> str:

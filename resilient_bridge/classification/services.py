@@ -1,7 +1,7 @@
-"""Clients of services: botocore (AWS) and gRPC.
+"""Rules for clients of services: botocore (AWS) and gRPC.
 
-Rule: the code that the service sends says what happened. botocore repeats by itself, and a gRPC channel reconnects, so nothing that
-they raise proves that a call did not run.
+Rule: the code that the service sends decides. botocore retries by itself, and a gRPC channel
+reconnects, so no error of theirs proves that a call did not run.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def _client_error(error: Any) -> Finding:
     found = (_AWS.get(code) if isinstance(code, str) else None) or http or _REFUSED
     details: dict[str, Any] = dict(http.details) if http is not None else {}
     details.update(
-        (key, told)
-        for key, told in (("reason", code), ("request_id", about.get("RequestId")))
-        if isinstance(told, str)
+        (key, value)
+        for key, value in (("reason", code), ("request_id", about.get("RequestId")))
+        if isinstance(value, str)
     )
     wait, _ = wait_from_headers(headers, None)
     return attrs.evolve(
@@ -137,17 +137,20 @@ def _rpc_error(error: Any) -> Finding | None:
 
 
 def _pushback(error: Any) -> float | None:
-    """Read what a server asks for in its metadata: `grpc-retry-pushback-ms` or `retry-after`."""
+    """Read the wait that a server asks for in its metadata: `grpc-retry-pushback-ms` or `retry-after`."""
     try:
-        told: dict[str, Any] = dict(error.trailing_metadata() or ())
-    except Exception:  # noqa: BLE001 (an error that stands for no call has none)
+        metadata: dict[str, Any] = dict(error.trailing_metadata() or ())
+    except Exception:  # noqa: BLE001 (an error without a call has none)
         return None
-    named = {"retry-after-ms": told.get("grpc-retry-pushback-ms"), "retry-after": told.get("retry-after")}
+    named = {
+        "retry-after-ms": metadata.get("grpc-retry-pushback-ms"),
+        "retry-after": metadata.get("retry-after"),
+    }
     return wait_from_headers(named, None)[0]
 
 
 def _google_call(error: Any) -> Finding | None:
-    """google.api_core's errors of a call: an HTTP status by class, for gRPC too."""
+    """Return the verdict on a google.api_core call error: by the HTTP status of its class, for gRPC too."""
     status = error.code
     if not isinstance(status, int) or not 400 <= status <= 599:
         return None

@@ -1,4 +1,4 @@
-"""What an HTTP status means, for a refused WebSocket upgrade and for any other answer.
+"""Verdicts on HTTP statuses, of a refused WebSocket upgrade and of any other response.
 
 Rule: `x-should-retry` beats the table, both ways, and a body that names one of our codes beats the status.
 """
@@ -30,7 +30,7 @@ _STATUSES: Mapping[int, Finding] = {
     407: Finding(code="AUTH_FORBIDDEN", message="proxy asks for credentials"),
     _RATE_LIMITED: Finding(code="SYS_RATE_LIMITED"),
 }
-# With an upgrade these are just refusals; of a call they say more.
+# For an upgrade these are plain refusals; for a call they have a verdict of their own.
 _OF_A_CALL: Mapping[int, Finding] = {
     402: Finding(
         code="SYS_UPSTREAM_REJECTED",
@@ -57,16 +57,16 @@ def status_finding(
     upgrade: bool = False,
     now_wall: float | None = None,
 ) -> Finding:
-    """Return the verdict on an answer that is no success; `upgrade` when it refused a WebSocket upgrade."""
+    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket upgrade."""
     finding = _by_status(status, upgrade=upgrade)
     proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
     retryable = is_passing(status)
     wait, retry_at = wait_from_headers(headers, now_wall)
-    told = should_retry(headers)
+    override = should_retry(headers)
     if status == 413 and wait is not None:
         retryable = True
-    if told is not None:
-        retryable = told
+    if override is not None:
+        retryable = override
     details: dict[str, Any] = {"http_status": status, **finding.details}
     if retry_at is not None:
         details["retry_at"] = retry_at
@@ -104,7 +104,7 @@ def _by_body(body: object, status: Finding) -> Finding | None:
 
 
 def read_json(body: object) -> object:
-    """Return a bounded body as data, None when it is none."""
+    """Return a bounded body parsed as JSON, None if it is not JSON."""
     if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _BODY_LIMIT:
         return None
     try:

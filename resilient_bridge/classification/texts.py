@@ -1,7 +1,8 @@
-"""What a text says went wrong: the last resort, for errors that are nothing but their text.
+"""Verdicts on texts: the last resort, for errors that have nothing but their text.
 
-Rule: a pattern counts as whole words only, an errno's name only in capitals, and a number only where the text says that it is
-a status: "processed 429 rows" is no rate limit. What no pattern knows is not known to pass. Nothing proves that it did not run.
+Rule: a pattern matches whole words only, an errno's name only in capitals, and a number only where
+the text says that it is a status: "processed 429 rows" is no rate limit. A text without a known
+pattern is not retryable. No text proves that a call did not run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .programs import curl_finding
 from .statuses import status_finding
 
 
-_LONGEST: Final = 8_192  # characters looked at
+_LONGEST: Final = 8_192  # characters read
 
 
 def _finding(
@@ -46,7 +47,7 @@ _PORT = _finding("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
 _SPAWN = _finding("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
 _SLOW_START = _finding("CONN_UNREACHABLE", "daemon does not answer yet", hint="SLOW_START")
 _UNREACHABLE = _finding("CONN_UNREACHABLE")
-_VAGUE = _finding("CONN_UNREACHABLE", "connection failed")  # what stands behind it may say why
+_VAGUE = _finding("CONN_UNREACHABLE", "connection failed")  # the text after it may say why
 _DOCKER = attrs.evolve(
     _finding("CONN_UNREACHABLE", "docker daemon not reached"),
     suggestions=("start the docker daemon, or check DOCKER_HOST",),
@@ -176,7 +177,7 @@ _CURL = re.compile(r"curl: \((\d{1,2})\)")
 
 @cache
 def _patterns() -> re.Pattern[str]:
-    # Plain alternatives, grouped by first letter: the engine then looks at few of them at each place.
+    # Plain alternatives, grouped by first letter: the engine then tries few of them at each position.
     heads: dict[str, list[str]] = {}
     words = [re.escape(word) for word in (*_PHRASES, *(symbol.lower() for symbol in _SYMBOLS))]
     for word in sorted((*words, *_NUMBERED), key=len, reverse=True):
@@ -185,14 +186,15 @@ def _patterns() -> re.Pattern[str]:
 
 
 def text_finding(text: str) -> Finding | None:
-    """Return what a text says, None when no pattern of it is known.
+    """Return the verdict on a text, None if it has no known pattern.
 
-    The first pattern in the text counts, but an exhausted quota anywhere in it makes it final: providers put it behind "429".
+    The first pattern in the text counts; but an exhausted quota anywhere makes it permanent,
+    because providers put it after "429".
     """
     if len(text) > _LONGEST:
         text = text[:_LONGEST]
     lowered = text.lower()
-    if len(lowered) != len(text):  # a letter whose lower case is longer: then only as written
+    if len(lowered) != len(text):  # a letter whose lower case is longer: match the text as written
         lowered = text
     match = _patterns().search(lowered)
     return None if match is None else _judged(text, lowered, match)
@@ -228,5 +230,5 @@ def _status(words: str) -> Finding | None:
     number = _STATUS.search(words)
     if number is None:
         return None
-    said = status_finding(int(number.group()))
-    return attrs.evolve(said, category=Category.UPSTREAM, executed=Executed.MAYBE, proof="")
+    finding = status_finding(int(number.group()))
+    return attrs.evolve(finding, category=Category.UPSTREAM, executed=Executed.MAYBE, proof="")

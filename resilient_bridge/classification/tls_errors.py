@@ -1,6 +1,6 @@
 """Rules for TLS: which check a certificate failed, until when it was valid, and what to do about it.
 
-Rule: what failed verification fails again: never retryable. Only a handshake that was cut short is.
+Rule: a failed verification fails again, so it is never retryable. Only an interrupted handshake is.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ _VERIFY_CODES: Mapping[int, str] = {
     62: "HOSTNAME_MISMATCH",
     64: "HOSTNAME_MISMATCH",
 }
-# The client's own check, which comes before the request. What the server says of our certificate may come after it (TLS 1.3).
+# The client's own check precedes the request. The server's verdict on our certificate may come after it (TLS 1.3).
 _OURS = frozenset(_REASONS) - {"CLIENT_CERTIFICATE", "PROTOCOL"}
 _CUT = Finding(code="CONN_RESET", message="connection lost during tls")
-# The stream was damaged or cut on the way; a new connection starts with fresh keys.
+# The stream was damaged or cut in transit; a new connection starts with fresh keys.
 _DAMAGED = frozenset(
     {
         "APPLICATION_DATA_AFTER_CLOSE_NOTIFY",
@@ -114,9 +114,9 @@ def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Findi
 
 
 def _verification(error: Any) -> Finding:
-    told: object = getattr(error, "certificate_reason", None)
+    named: object = getattr(error, "certificate_reason", None)
     number: object = getattr(error, "verify_code", None)
-    reason = told if isinstance(told, str) and told in _REASONS else None
+    reason = named if isinstance(named, str) and named in _REASONS else None
     if reason is None:
         reason = (
             _VERIFY_CODES.get(number, "VERIFICATION_FAILED")
@@ -134,16 +134,16 @@ def _verification(error: Any) -> Finding:
 
 
 def _text(error: Any, name: str) -> str | None:
-    told: object = getattr(error, name, None)
-    return told if isinstance(told, str) else None
+    value: object = getattr(error, name, None)
+    return value if isinstance(value, str) else None
 
 
 def _handshake(error: Any) -> Finding:
-    said: object = getattr(error, "reason", None)
-    alert = said if isinstance(said, str) else ""
+    reason: object = getattr(error, "reason", None)
+    alert = reason if isinstance(reason, str) else ""
     if alert in _DAMAGED:
         return _CUT
-    # CERTIFICATE_VERIFY_FAILED is ours; ALERT … CERTIFICATE … or UNKNOWN_CA is the server refusing our certificate
+    # CERTIFICATE_VERIFY_FAILED is our own check; ALERT … CERTIFICATE … and UNKNOWN_CA: the server refuses our certificate
     if alert == "CERTIFICATE_VERIFY_FAILED":
         return _verification(error)
     by_server = "ALERT" in alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert)

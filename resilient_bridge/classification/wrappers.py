@@ -1,8 +1,9 @@
-"""HTTP clients: httpx, httpx2 and their cores; and exceptions that hide the one that matters.
+"""Rules for HTTP clients (httpx, httpx2 and their cores), and for exceptions that wrap the one that matters.
 
-Rule: below a wrapper, and only there, the chain is followed by `__cause__ or __context__`, suppressed or not, because
-httpcore raises `from None` (facts: the certificate's error is only on `__context__`). A timeout is no wrapper: below
-it lies a CancelledError. Which call failed, connect or read, tells whether the request can have been acted on.
+Rule: only below a wrapper is the chain followed, by `__cause__ or __context__`, suppressed or not,
+because httpcore raises `from None` and leaves the certificate's error on `__context__` alone. A
+timeout is not a wrapper: a CancelledError is below it. Whether connecting or reading failed shows
+whether the server can have processed the request.
 """
 
 from __future__ import annotations
@@ -48,20 +49,21 @@ def _setting(message: str) -> Finding:
 
 
 def _proxy(error: BaseException) -> Finding:
-    """A proxy that refuses the tunnel says so in the text alone: `407 Proxy Authentication Required`."""
+    """Return the verdict on a proxy's refusal of the tunnel, which only its text shows: `407 Proxy Authentication Required`."""
     match = _PROXY_STATUS.match(str(error))
-    if match is None:  # SOCKS proxies say why in words; what says nothing is a setting that is wrong
-        said = text_finding(text_of(error))
-        return attrs.evolve(_TUNNEL, retryable=said is not None and said.failure().retryable)
+    if match is None:  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
+        finding = text_finding(text_of(error))
+        return attrs.evolve(_TUNNEL, retryable=finding is not None and finding.failure().retryable)
     found = status_finding(int(match[1]))
     return attrs.evolve(found, message=f"proxy: {found.summary}", proof=_TUNNEL.proof)
 
 
 def _local_protocol(error: BaseException) -> Finding:
-    """Tell a connection that went away from a request that cannot be sent.
+    """Tell a lost connection from a request that cannot be sent.
 
-    httpcore raises this for input that comes on a closed HTTP/2 connection, after a GOAWAY in the middle of an answer, too; h11 for a body
-    that is not as long as was declared, of which a part was sent. Neither says that nothing ran.
+    httpcore raises this for input on a closed HTTP/2 connection, also after a GOAWAY in the middle
+    of a response. h11 raises it for a body that is shorter or longer than declared, of which a part
+    was sent. Neither proves that the call did not run.
     """
     if _H2_STATES.search(text_of(error)) or any(_is_of_h2(below) for below in _chain(error)):
         return _LOST
@@ -69,7 +71,7 @@ def _local_protocol(error: BaseException) -> Finding:
 
 
 def _remote_protocol(error: BaseException) -> Finding:
-    """Read what the peer said of an HTTP/2 stream: that it was refused before anything was done with it."""
+    """Return the verdict on an HTTP/2 stream error; REFUSED_STREAM proves that the server did not process the request."""
     for below in _chain(error):
         event = below.args[0] if below.args else None
         if _number(event, "error_code") == _REFUSED_STREAM and hasattr(event, "stream_id"):
@@ -91,8 +93,8 @@ def _is_of_h2(error: BaseException) -> bool:
 
 
 def _number(event: object, name: str) -> int | None:
-    said = getattr(event, name, None)
-    return int(said) if isinstance(said, int) else None
+    value = getattr(event, name, None)
+    return int(value) if isinstance(value, int) else None
 
 
 def _status(error: Any) -> Finding:
@@ -100,7 +102,7 @@ def _status(error: Any) -> Finding:
 
 
 def response_finding(response: Any) -> Finding:
-    """Return the verdict on a response that is no success, with its body where that has been read."""
+    """Return the verdict on a response without success, and on its body if that has been read."""
     body = response.body if hasattr(response, "body") else _content(response)
     return status_finding(response.status_code, response.headers, body)
 
@@ -109,7 +111,7 @@ def _content(response: Any) -> bytes | None:
     try:
         content = response.content
     except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
-        content = getattr(response, "extensions", {}).get("rb.body")  # HTTPTransport has looked into it
+        content = getattr(response, "extensions", {}).get("rb.body")  # the part that HTTPTransport has read
     return content if isinstance(content, bytes) else None
 
 
@@ -169,7 +171,7 @@ WRAPPERS: Mapping[tuple[str, str], str | None] = {
     ("google", "TransportError"): "",
     ("resilient_bridge", "NotExecutedError"): "not_executed",
     ("urllib", "URLError"): None,
-    ("litellm", "BaseLLMException"): None,  # its own, between what it raises and what a client raised
+    ("litellm", "BaseLLMException"): None,  # litellm's own, around the client's error
 }
 """Classes below which the root cause is searched, with their subclasses; and what their coming proves: the name of a row of `proofs.PROOFS`,
 nothing (empty: it may have run), or what lies below (None)."""

@@ -1,6 +1,7 @@
-"""The one record every failure becomes, and the forms its readers want: a person, a model, a log, an MCP client.
+"""`Failure`: the one record for every failure, and its output for a person, a model, a log and an MCP client.
 
-Rule: a failure holds no secret and no line break, whoever built it; what follows from the code comes from the table.
+Rule: a failure holds no secret and no line break, whoever built it; what follows from the code
+comes from the table.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Stopped: TypeAlias = Literal[
 
 
 class Overrides(TypedDict, total=False):
-    """What a caller of `Failure.of` may know better than the table of codes; None leaves a field to the table."""
+    """The fields in which a caller of `Failure.of` may override the table of codes; None leaves a field to the table."""
 
     category: Category | None
     kind: Kind | None
@@ -50,7 +51,7 @@ def _no_details() -> Mapping[str, Any]:
 
 
 def _as_wait(seconds: float | None) -> float | None:
-    # A wait that is no number, negative or endless is no hint: asyncio.sleep(nan) stops timers of the whole loop.
+    # A wait that is not a finite number from 0 on is ignored: asyncio.sleep(nan) stops all timers of the loop.
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
@@ -66,13 +67,15 @@ def _plain_repr(details: Mapping[str, Any]) -> str:
 class Failure(Unread):
     """One failure, typed, redacted and immutable.
 
-    `retryable`: repeating the same call can help. `executed`: the other side can have acted. `retry_after`: seconds
-    the other side asked to wait, a lower bound; None when it did not say. `details`: plain data; well-known keys are
-    close_code close_text close_by http_status rpc_code errno exit_code stdout stderr reason expiry suggested_action violations
-    phase expected received provider_id request_id session_id max_retries (repeat no more often than this) error (the native error's class
-    and text) retry_at (Unix time). `cause` is the native exception, `history` the failures of earlier attempts, `stopped` why
-    no further one was made. `proof` names the row of docs/reference/executed.md that `executed=NO` rests on; empty for MAYBE and YES.
-    Equality ignores the cause; pickling drops it.
+    `retryable`: repeating the same call can help. `executed`: the other side can have acted.
+    `retry_after`: seconds the other side asked to wait, a lower bound; None when it did not say.
+    `details`: plain data; well-known keys are close_code close_text close_by http_status rpc_code
+    errno exit_code stdout stderr reason expiry suggested_action violations phase expected received
+    provider_id request_id session_id max_retries (repeat no more often than this) error (the native
+    error's class and text) retry_at (Unix time). `cause` is the native exception, `history` the
+    failures of earlier attempts, `stopped` why no further one was made. `proof` names the row of
+    docs/reference/executed.md that `executed=NO` rests on; empty for MAYBE and YES. Equality
+    ignores the cause; pickling drops it.
     """
 
     code: str
@@ -97,8 +100,9 @@ class Failure(Unread):
     def of(cls, code: str, message: str = "", **overrides: Unpack[Overrides]) -> Failure:
         """Return a failure with this code, the rest filled in from the table of codes.
 
-        Without a message the code's summary is taken, without suggestions its hint. When `retryable` is overridden and
-        `kind` is not, the kind follows. Raises ValueError for a code without one of the seven prefixes.
+        Without a message the code's summary is taken, without suggestions its hint. When
+        `retryable` is overridden and `kind` is not, the kind follows. Raises ValueError for a code
+        without one of the seven prefixes.
         """
         row = CODES.get(code) or code_info(code)
         received: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
@@ -190,8 +194,9 @@ class Failure(Unread):
     ) -> dict[str, Any]:
         """Return the report for a board: type, message, recoverable, context, suggestion, timestamp; JSON types only.
 
-        `at` is when it happened (None: now), and comes out as ISO 8601 in UTC; ValueError if it has no time zone. The context holds what is
-        known of tool, provider and attempt; what is not said is looked for in the details and counted from the history.
+        `at` is when it happened (None: now), and comes out as ISO 8601 in UTC; ValueError if it has
+        no time zone. The context holds what is known of tool, provider and attempt; what is not
+        said is looked for in the details and counted from the history.
         """
         at = current_world().now() if at is None else at
         if at.utcoffset() is None:
@@ -225,16 +230,17 @@ class Failure(Unread):
         if self.retry_after is not None:
             data["retryAfter"] = self.retry_after
         for name, key in (("sessionId", "session_id"), ("providerId", "provider_id")):
-            if isinstance(told := self.details.get(key), str):
-                data[name] = told
+            if isinstance(value := self.details.get(key), str):
+                data[name] = value
         return {"code": MCP_CODES[self.category], "message": self.message, "data": data}
 
     @classmethod
     def from_mcp(cls, error: Mapping[str, Any], /) -> Failure:
         """Return the failure that the error object of a JSON-RPC answer stands for: the inverse of `to_mcp()`.
 
-        Its number decides, and its `data` (type, retryable, sessionValid, executed, retryAfter, code) beats the number; the number is kept
-        in `details["rpc_code"]`. What is neither known nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
+        Its number decides, and its `data` (type, retryable, sessionValid, executed, retryAfter,
+        code) beats the number; the number is kept in `details["rpc_code"]`. What is neither known
+        nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
         """
         code, message, overrides = read_rpc_error(error)
         return cls.of(code, message, **overrides)
@@ -245,11 +251,11 @@ class Failure(Unread):
         return _rebuild, ({**state, "details": dict(self.details), "cause": None},)
 
     def _subject(self) -> str:
-        """Return the number or name that tells this case from others of its code."""
+        """Return the number or name that distinguishes this case from others with its code."""
         for key in ("http_status", "close_code", "reason", "rpc_code"):
-            told = self.details.get(key)
-            if isinstance(told, (int, str)):
-                return str(told)
+            value = self.details.get(key)
+            if isinstance(value, (int, str)):
+                return str(value)
         if isinstance(ended := self.details.get("exit_code"), int):
             return f"exit code {ended}"
         number = self.details.get("errno")
@@ -263,7 +269,7 @@ OWN_LAYER: Final = "own_layer"
 
 
 def model_report(failure: Failure) -> dict[str, Any]:
-    """Return what a model is told of a failure, JSON types only."""
+    """Return the report of a failure for a model, JSON types only."""
     report: dict[str, Any] = {
         "type": model_type(failure),
         "code": failure.code,
@@ -278,12 +284,12 @@ def model_report(failure: Failure) -> dict[str, Any]:
 
 
 def _may_repeat(failure: Failure) -> bool:
-    """Return what every form says of a repeat: it can help, and nobody has refused it because the call may have run."""
+    """Return whether a retry is advised: it can help, and no policy has refused it because the call may have run."""
     return failure.retryable and failure.stopped != _REFUSED_REPEAT
 
 
 def _reported_kind(failure: Failure) -> Kind:
-    """Return the kind that goes with it: used-up attempts make a transient failure permanent for the policy alone."""
+    """Return the kind to report: used-up attempts make a transient failure permanent only for the policy."""
     return Kind.TRANSIENT if failure.retryable and failure.kind is Kind.PERMANENT else failure.kind
 
 
@@ -294,19 +300,19 @@ def _advice(failure: Failure) -> tuple[str, ...]:
 
 
 def is_timeout(failure: Failure) -> bool:
-    """Return whether a time limit ended it, also where the category says whose error it was (a program's text)."""
+    """Return whether a time limit ended the call, by the category of the failure or of its code."""
     return Category.TIMEOUT in (failure.category, code_info(failure.code).category)
 
 
 def model_type(failure: Failure) -> str:
-    """Return the one word a model acts on: why it failed, as far as the model could do something about it."""
+    """Return the reason of a failure as one word for a model, which can act on it."""
     if is_timeout(failure):
         return "timeout"
     if failure.code == "SYS_RATE_LIMITED":
         return "rate_limit"
     if failure.code == "SYS_CONTEXT_OVERFLOW" or failure.details.get("reason") == "context_length_exceeded":
         return "context_overflow"
-    # A missing file and a command that may not run are SYS_CONFIG_INVALID as well: the numbers say more.
+    # A missing file and a command without permission are SYS_CONFIG_INVALID as well: their numbers decide.
     if failure.category is Category.AUTH or shows(failure.details, PERMISSION):
         return "permission"
     if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or shows(failure.details, NOT_FOUND):
@@ -318,7 +324,7 @@ def model_type(failure: Failure) -> str:
 
 
 def unproven(failure: Failure) -> Failure:
-    """Return the failure as it stands where its proof does not hold: it may have run."""
+    """Return the failure without its proof: the call may have run."""
     if failure.executed is not Executed.NO:
         return failure
     return changed(failure, executed=Executed.MAYBE, proof="")
@@ -347,14 +353,14 @@ def _jsonable(value: Any) -> Any:
 
 
 def is_limited(failure: Failure) -> bool:
-    """Return whether a limiter answered, and said when to come back: the service is up, and wants fewer calls."""
+    """Return whether a rate limiter answered with a wait: the service is up, and wants fewer calls."""
     return failure.code == "SYS_RATE_LIMITED" and (
         failure.retry_after is not None or number_in(failure, "retry_at") is not None
     )
 
 
 def changed(failure: Failure, **fields: Any) -> Failure:
-    """Return the same failure with other values in fields that hold no text: what `attrs.evolve` does, without reading the text."""
+    """Return the failure with other values in fields without text: like `attrs.evolve`, but without redacting the text."""
     made = object.__new__(Failure)
     unread = getattr(failure, "_unread", None)
     if unread is not None:
@@ -368,7 +374,7 @@ def changed(failure: Failure, **fields: Any) -> Failure:
 
 
 def number_in(failure: Failure, name: str) -> float | None:
-    """Return a number from the details, without reading the text beside it; None if there is none of that name."""
+    """Return a number from the details, without redacting their text; None if there is none of that name."""
     unread = getattr(failure, "_unread", None)
     details = None if unread is None else unread.get("details")
     value: object = (failure.details if details is None else details).get(name)

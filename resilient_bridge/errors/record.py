@@ -1,6 +1,7 @@
-"""What happened before an exception came out: kept on the exception itself, because it is the caller's own object.
+"""The record of the attempts behind an exception, stored on the exception itself.
 
-Rule: writing the record never fails and never changes what the exception is; who reads it gets a record of ours or None.
+Rule: writing the record never fails and never changes the exception's class; reading returns our
+record or None.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ class Record(NamedTuple):
     calls: int = 1
     seconds: float = 0.0
     note: str = ""
-    executed: Executed | None = None  # what was known of the call, beyond what its error says
-    crossed: int = 0  # protected functions that it has left
-    mark: object = None  # by which the policies around know that it was left inside of them
-    requests: int = 0  # sent inside of it, as far as they were counted
+    executed: Executed | None = None  # whether the call ran, if more is known than from its error
+    crossed: int = 0  # protected functions that the exception has left
+    mark: object = None  # by which the outer policies know that the record was written inside them
+    requests: int = 0  # sent inside the call, as far as they were counted
 
 
 def ended(failure: Failure, record: Record) -> Failure:
-    """Return the failure of a call that a policy has given up: with its history, and permanent once its attempts are used up."""
+    """Return the failure of a call that a policy gave up: with its history, and permanent if its attempts are used up."""
     is_over = record.stopped == "attempts" and failure.kind is Kind.TRANSIENT
     kind = Kind.PERMANENT if is_over else failure.kind
     executed = record.executed or failure.executed
-    # What a function raises says nothing about the whole function, but its own word, and that for the innermost alone.
+    # An error says nothing about the whole function that raised it, except its own `executed`, for the innermost function.
     if executed is Executed.NO and record.crossed and (failure.proof not in OWN_WORDS or record.crossed > 1):
         executed = Executed.MAYBE
     proof = failure.proof if executed is failure.executed else ""
-    told = changed(
+    result = changed(
         failure, history=record.history, stopped=record.stopped, kind=kind, executed=executed, proof=proof
     )
     if record.requests > 1:
-        told = attrs.evolve(told, details={**failure.details, "requests_sent": record.requests})
-    return told
+        result = attrs.evolve(result, details={**failure.details, "requests_sent": record.requests})
+    return result
 
 
 def attach(error: BaseException, record: Record | None) -> bool:
-    """Keep the record on the exception, in place of an earlier one (None: only forget that); False if the exception takes no attribute.
+    """Store the record on the exception, replacing an earlier one (None: remove it); False if the exception takes no attribute.
 
-    Frozen dataclasses and attrs classes refuse `setattr`: their refusal is passed by.
+    Frozen dataclasses and attrs classes refuse `setattr`: that refusal is bypassed.
     """
     try:
         object.__setattr__(error, ATTRIBUTE, record)
@@ -65,7 +66,7 @@ def attach(error: BaseException, record: Record | None) -> bool:
 
 
 def record_of(error: BaseException) -> Record | None:
-    """Return the record kept on the exception, None without one; never raises and runs no code of the exception's class."""
+    """Return the record stored on the exception, or None; never raises and runs no code of the exception's class."""
     try:
         held: dict[str, Any] = object.__getattribute__(error, "__dict__")
         record = held.get(ATTRIBUTE)

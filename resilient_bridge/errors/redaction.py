@@ -1,8 +1,8 @@
 """Text that is safe to show: no secret in it, one line, bounded.
 
-Rule: whatever enters a `Failure` passes here, so that no reader of one has to think of it. Redacting more than was
-needed is a blemish, less is a leak. Every function takes any text and any object, never raises, is idempotent, takes time linear
-in what it reads, and reads a bounded part of one value.
+Rule: every text of a `Failure` is redacted here, so that its readers need not do it. Redacting too
+much is a blemish, too little is a leak. Every function takes any text and any object, never raises,
+is idempotent, takes time linear in what it reads, and reads a bounded part of one value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MANY: Final = 50
 _LONGEST_NAME: Final = 200
 _LARGEST: Final = 2**64
 _WORK: Final = 65_536  # characters that all texts of one value may cost together
-_NODE: Final = 32  # what any item costs, however short
+_NODE: Final = 32  # the least that an item costs
 _NAMING: Final = ("name", "key", "field", "header")
 _NAMED_BY: Final = ("value", "received")
 
@@ -47,15 +47,15 @@ def redact(text: str, *, limit: int = LIMIT) -> str:
 
 
 def redact_lines(text: str, *, limit: int) -> str:
-    """Return text of many lines with secrets masked, those too that go over several; at most `limit` characters of each line."""
+    """Return multi-line text with secrets masked, including those that span lines; at most `limit` characters of each line."""
     return "\n".join(_bounded_line(line, limit) for line in masked(str.__str__(text)).splitlines())
 
 
 def redact_value(value: object) -> Any:
     """Return the value as plain bounded data (None, bool, numbers, text, tuples, dicts) with every text redacted.
 
-    Takes any object: one that cannot be looked at is named by its class. All texts in it together cost no more than a bounded
-    number of characters; what comes after them is `…`.
+    Takes any object: one that cannot be read becomes the name of its class. All its texts together
+    are read up to a bounded number of characters; the rest becomes `…`.
     """
     return _Walk().value(value, 0)
 
@@ -69,7 +69,7 @@ def redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redact_all(texts: Iterable[str], *, known: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
-    """Return the texts redacted, as many as a failure has room for; `known` ones are shown as they are."""
+    """Return the texts redacted, as many as a failure may hold; `known` ones are returned unchanged."""
     remaining, shown = _WORK, list[str]()
     for text in islice(texts, _MANY):
         if remaining <= 0:
@@ -81,7 +81,7 @@ def redact_all(texts: Iterable[str], *, known: AbstractSet[str] = frozenset()) -
 
 
 def text_of(error: BaseException) -> str:
-    """Return the error's own text, redacted; empty if it has none. A failing `__str__` is named, never raised."""
+    """Return the error's own text, redacted; empty if it has none. An error in its `__str__` is reported in the text, not raised."""
     return redact(raw_text(error)).strip()
 
 
@@ -94,19 +94,19 @@ _CLASS_NAME: Final = type.__dict__["__name__"].__get__
 
 
 class _Walk:
-    """One walk through a value, which may be of any size and hold itself: `left` is what it may still cost."""
+    """One walk through a value of any size, cycles included; `remaining` is the number of characters it may still cost."""
 
     def __init__(self) -> None:
-        self.left = _WORK
+        self.remaining = _WORK
 
     def value(self, value: object, depth: int) -> Any:
-        """Return the value as plain data. Asks `type()`: an object may lie about its `__class__`, or raise."""
-        self.left -= _NODE
+        """Return the value as plain data. Uses `type()`, because an object's `__class__` may be wrong, or raise."""
+        self.remaining -= _NODE
         if value is None or type(value) in (bool, float):
             return value
         try:
             return self._plain(value, depth)
-        except Exception:  # noqa: BLE001 (somebody else's object: its own methods may fail)
+        except Exception:  # noqa: BLE001 (a foreign object: its own methods may fail)
             return _nameless(value)
 
     def _plain(self, value: object, depth: int) -> Any:
@@ -121,7 +121,7 @@ class _Walk:
             return number if abs(number) <= _LARGEST else f"integer of {number.bit_length()} bits"
         if issubclass(kind, float):
             return float.__float__(cast("float", value))
-        if depth >= _DEEP or self.left <= 0:
+        if depth >= _DEEP or self.remaining <= 0:
             return "…"
         if issubclass(kind, Mapping):
             return self._mapping(cast("Mapping[object, object]", value), depth)
@@ -131,17 +131,17 @@ class _Walk:
 
     def _line(self, text: str) -> str:
         text = str.__str__(text)
-        if self.left <= 0 and text:
+        if self.remaining <= 0 and text:
             return "…"
-        self.left -= min(len(text), READ)
+        self.remaining -= min(len(text), READ)
         return redact(text)
 
     def _mapping(self, value: Mapping[object, object], depth: int) -> dict[str, Any]:
-        # {"field": "token", "received": …}: the name of the secret is itself a value
+        # {"field": "token", "received": …}: here the name of the secret is a value
         names_secret = any(_names_secret(value.get(name)) for name in _NAMING)
         plain: dict[str, Any] = {}
         for key, item in islice(value.items(), _MANY):
-            if self.left <= 0:
+            if self.remaining <= 0:
                 plain["…"] = "…"
                 break
             name, hidden = _field(_name(key)[:_LONGEST_NAME])
@@ -150,7 +150,7 @@ class _Walk:
         return plain
 
     def _items(self, items: Iterable[object], depth: int) -> tuple[Any, ...]:
-        # ("Authorization", …), ["--token", …], ["-u", "user:…"]: what follows the name of a secret is one
+        # ("Authorization", …), ["--token", …], ["-u", "user:…"]: the item after a secret's name is a secret
         shown: list[Any] = []
         before: object = None
         for item in islice(items, _MANY):
@@ -161,14 +161,14 @@ class _Walk:
 
 
 def _names_secret(value: object) -> bool:
-    # Not by way of `_field`, which remembers what it was asked: a value may be the secret itself.
+    # Not with `_field`, which caches its arguments: a value may be the secret itself.
     return (
         issubclass(type(value), str | bytes) and len(cast("str", value)) <= 100 and is_sensitive(_name(value))
     )
 
 
 def _is_login(option: object, value: object) -> bool:
-    """Return whether these are two words of a command, `-u` and `user:password`."""
+    """Return whether these are two arguments of a command, `-u` and `user:password`."""
     return type(option) is str and option in _LOGINS and type(value) is str and ":" in value
 
 
@@ -188,7 +188,7 @@ def _field(name: str) -> tuple[str, bool]:
 
 
 def raw_text(value: object) -> str:
-    """Return what an object says of itself, not redacted: to be kept, not to be shown. A failing `__str__` is named, never raised."""
+    """Return an object's text, not redacted: to be stored, not shown. An error in its `__str__` is reported in the text, not raised."""
     if type(value) is str:
         return value
     try:
@@ -202,7 +202,7 @@ def _nameless(value: object) -> str:
 
 
 def _without_last_word(text: str) -> str:
-    # A secret cut in two may no longer look like one: the last word is dropped, unless it is all there is.
+    # A secret cut in two may not be recognised: the last word is dropped, unless it is the only one.
     words = text.rsplit(None, 1)
     return words[0] if len(words) == 2 else text
 
@@ -219,9 +219,9 @@ def _escape(match: re.Match[str]) -> str:
     return _NAMED.get(character) or (f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}")
 
 
-# ---- text that nobody has read yet ---------------------------------------------------------------------------------
+# ---- text that has not been read yet --------------------------------------------------------------------------------
 
-# Our own words need no search for secrets, and are most of what a failure says.
+# Our own texts are not searched for secrets, and are most of a failure's text.
 _PLAIN = frozenset(text for row in CODES.values() for text in (row.summary, row.hint))
 
 
@@ -243,7 +243,7 @@ _ATOMS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Unread:
-    """Text as it was told: it is searched for secrets when somebody reads it, once. Most failures are repeated and never read."""
+    """Text that is redacted when it is first read, because most failures are retried and never read."""
 
     __slots__ = ("_unread",)
 
@@ -264,7 +264,7 @@ def _is_dict(details: object) -> bool:
 
 
 def set_text(made: Unread, message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]) -> None:
-    """Give a new failure its text; what could change until it is read, or is not plain, is made safe at once."""
+    """Set the text of a new failure; values that are mutable or not plain are redacted at once."""
     unread: dict[str, Any] = {}
     if type(message) is str:
         unread["message"] = message[: READ + 1]

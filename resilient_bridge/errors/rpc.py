@@ -1,6 +1,7 @@
-"""JSON-RPC error objects, MCP's among them: what their numbers mean, and what their `data` may say instead.
+"""JSON-RPC error objects, including MCP's: what their numbers mean, and which fields of `data` override them.
 
-Rule: nothing in an answer is trusted: wrong types are ignored. `data` beats the number; what is known to fail again stays so.
+Rule: nothing in a response is trusted: wrong types are ignored. `data` beats the number; a
+permanent failure stays permanent.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .taxonomy import Category, Executed, Kind
 
 
 class ErrorFields(TypedDict, total=False):
-    """What an error object says beyond its code, under the names of a failure's fields."""
+    """The fields of an error object besides its code, under the names of a failure's fields."""
 
     category: Category
     kind: Kind
@@ -76,7 +77,7 @@ _AGENTS: Final = "check the available agents"
 
 
 class Advice(NamedTuple):
-    """What a peer's own words say beyond its number: a nearer code (None: the number's), and what to do."""
+    """What a peer's message says beyond its number: a more specific code (None: the number's), and what to do."""
 
     suggestions: tuple[str, ...]
     code: str | None = None
@@ -108,7 +109,7 @@ _BY_CATEGORY: Mapping[Category, tuple[str, ...]] = MappingProxyType(
         Category.AUTH: ("fix the api key or the token",),
     }
 )
-_GENERAL: Final = frozenset({*CATEGORY_CODES.values()})  # codes that say no more than the category
+_GENERAL: Final = frozenset({*CATEGORY_CODES.values()})  # codes no more specific than their category
 _INTERNAL: Final = -32603
 _LOOKED_AT: Final = 500  # characters of a message
 
@@ -128,14 +129,14 @@ _READ = frozenset(
 OWN_DETAILS: Final = frozenset(
     {"close_code", "close_text", "close_by", "http_status", "rpc_code", "errno", "retry_at", "error"}
 )
-"""Details about our end of the link: decisions hang on them, so nobody else can state them."""
+"""Details about our end of the link: decisions depend on them, so a peer cannot set them."""
 
 
 def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
-    """Return (code, message, overrides) of an error object, or of the answer around it; never raises."""
-    said = mapping_of(error)
-    said = mapping_of(said.get("error")) or said
-    number, text, data = said.get("code"), said.get("message"), mapping_of(said.get("data"))
+    """Return (code, message, overrides) of an error object, or of the response around it; never raises."""
+    fields = mapping_of(error)
+    fields = mapping_of(fields.get("error")) or fields
+    number, text, data = fields.get("code"), fields.get("message"), mapping_of(fields.get("data"))
     message = text if isinstance(text, str) else ""
     number = number if isinstance(number, int) and not isinstance(number, bool) else None
     code, base = _meaning(number, message, data)
@@ -149,8 +150,8 @@ def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
         overrides["executed"] = Executed.MAYBE
     details: dict[str, Any] = {} if number is None else {"rpc_code": number}
     for name, key in (("providerId", "provider_id"), ("sessionId", "session_id")):
-        if isinstance(told := data.get(name), str):
-            details[key] = told
+        if isinstance(value := data.get(name), str):
+            details[key] = value
     details.update({str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS})
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
@@ -159,7 +160,7 @@ def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
 
 
 def is_our_code(code: object) -> bool:
-    """Return True for a code of the table, or one that a peer made up under one of the seven prefixes."""
+    """Return True for a code of the table, or an unlisted one with one of the seven prefixes."""
     if not isinstance(code, str):
         return False
     return code in CODES or (
@@ -169,14 +170,14 @@ def is_our_code(code: object) -> bool:
 
 
 def is_count(value: object) -> bool:
-    """Return True for a whole number from 0 on, which no text and no boolean is."""
+    """Return True for an integer from 0 on; False for text and booleans."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Meaning:
-    told = data.get("code")
-    if is_our_code(told):
-        return str(told), {}
+    named_code = data.get("code")
+    if is_our_code(named_code):
+        return str(named_code), {}
     if number in _SESSION_GONE and SESSION_UNKNOWN.match(message):
         return "SESS_NOT_FOUND", {"proof": "mcp_session_unknown"}
     meaning: Meaning = (_UNKNOWN, {}) if number is None else RPC_CODES.get(number, (_UNKNOWN, {}))
@@ -189,7 +190,7 @@ def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Me
 def _advised(
     code: str, number: int | None, message: str, data: Mapping[object, Any]
 ) -> tuple[str, ErrorFields]:
-    """Return the code and what to do, by the peer's message, its category and whether it marks a repeat as useful."""
+    """Return the code and what to do, by the peer's message, its category and its `retryable` mark."""
     if is_our_code(data.get("code")) or number not in RPC_CODES:
         return code, {}
     category = _category(data) or CODES[code].category
@@ -218,10 +219,10 @@ def _overrides(code: str, data: Mapping[object, Any]) -> ErrorFields:
     if isinstance(retryable, bool) and code != "CONN_TLS_HANDSHAKE_FAILED":
         found["retryable"] = retryable
         if retryable:
-            found["kind"] = Kind.TRANSIENT  # worth repeating; whether it ran, the mark does not say
+            found["kind"] = Kind.TRANSIENT  # a retry is useful; the mark does not say whether the call ran
     executed = data.get("executed")
     if isinstance(executed, str) and executed in {Executed.MAYBE, Executed.YES}:
-        found["executed"] = Executed(executed)  # "no" would be a proof, which is not the peer's to give
+        found["executed"] = Executed(executed)  # "no" would be a proof, which a peer cannot give
     if isinstance(session, bool):
         found["session_valid"] = session
     wait = data.get("retryAfter")
@@ -231,8 +232,8 @@ def _overrides(code: str, data: Mapping[object, Any]) -> ErrorFields:
 
 
 def _category(data: Mapping[object, Any]) -> Category | None:
-    told = data.get("type")
-    return Category(told) if isinstance(told, str) and told in Category.__members__ else None
+    named = data.get("type")
+    return Category(named) if isinstance(named, str) and named in Category.__members__ else None
 
 
 def mapping_of(value: object) -> Mapping[object, Any]:

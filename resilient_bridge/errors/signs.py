@@ -1,6 +1,6 @@
-"""What the details of a failure show: why it failed, in the words that a model acts on, and whether it ran, in those for a person.
+"""What the details of a failure show: the reason, as a word for a model, and whether the call ran, as text for a person.
 
-Rule: works on the plain details alone; numbers say more than names, and names more than text.
+Rule: reads the plain details alone; numbers beat names, and names beat text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
     "exit_code": (126, 77),
     "http_status": (403,),
     "reason": ("permission_denied",),
-    "error": ("PermissionError",),  # raised with a text alone, as tools do: no errno
+    "error": ("PermissionError",),  # raised by tools with a text alone, without errno
 }
 NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.ENOENT,),
@@ -35,21 +35,21 @@ INVALID: Final = frozenset(
     {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "TOOL_ARGUMENTS_INVALID", "SYS_CONFIG_INVALID"}
 )
 _RAN: Final = {Executed.NO: "it did not run", Executed.MAYBE: "it may have run", Executed.YES: "it ran"}
-_UNDECIDED: Final = frozenset({408, 409, 423, 429, 499})  # said by a server that may have begun
+_UNDECIDED: Final = frozenset({408, 409, 423, 429, 499})  # from a server that may have started processing
 _REFUSALS: Final = frozenset({-32600, -32602, -32042})
 
 
 def shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -> bool:
-    """Return whether a detail is one of these signs; of a text only what stands before its colon counts."""
+    """Return whether a detail is one of these signs; of a text only the part before the colon counts."""
     for key, these in signs.items():
-        told = details.get(key)
-        if (told.partition(":")[0] if isinstance(told, str) else told) in these:
+        value = details.get(key)
+        if (value.partition(":")[0] if isinstance(value, str) else value) in these:
             return True
     return False
 
 
 def ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
-    """Return whether it ran, for a person: a refusal of the server is told as that, and requests that were counted are told."""
+    """Return, as text for a person, whether the call ran; names a refusal by the server and the number of requests sent."""
     if executed is not Executed.MAYBE:
         return _RAN[executed]
     if _is_refusal(details):
@@ -61,7 +61,7 @@ def ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
 
 
 def _is_refusal(details: Mapping[str, Any]) -> bool:
-    """Return whether the server itself refused the request: it read it, said no, and by its own word did nothing."""
+    """Return whether the server refused the request: it read it, and says that it did nothing."""
     status = details.get("http_status")
     if isinstance(status, int):
         return 400 <= status < 500 and status not in _UNDECIDED

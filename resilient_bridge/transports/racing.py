@@ -1,7 +1,7 @@
-"""A staggered race between the addresses of one name, after RFC 8305: a black hole on one must not eat the deadline.
+"""Staggered connection attempts to all addresses of a name, after RFC 8305: one unreachable address must not use up the deadline.
 
-The rule: whoever loses, or wins after the race was called off, is taken down. asyncio's own race (`happy_eyeballs_delay`)
-forgets a connected socket when it is cancelled at the wrong moment.
+Rule: every attempt that loses, or succeeds after a cancellation, is closed. asyncio's own
+`happy_eyeballs_delay` leaks a connected socket if it is cancelled at the wrong moment.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, Final, TypeVar
 
 
 T = TypeVar("T")
-# An address that this machine has no route for says nothing about the server.
+# An address without a route from this machine says nothing about the server.
 _ROUTELESS: Final = frozenset(
     {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 )
 
 
 def interleaved(infos: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return the hosts of a `getaddrinfo()` answer, each once, the families taking turns."""
+    """Return the hosts of a `getaddrinfo()` answer, each once, alternating between address families."""
     families: dict[int, list[str]] = {}
-    for family, *_, place in infos:
+    for family, *_, address in infos:
         hosts = families.setdefault(family, [])
-        if place[0] not in hosts:
-            hosts.append(place[0])
+        if address[0] not in hosts:
+            hosts.append(address[0])
     return [host for host in chain.from_iterable(zip_longest(*families.values())) if host is not None]
 
 
@@ -37,8 +37,9 @@ async def first_connected(
 ) -> T:
     """Run the attempts, each `delay` seconds after the one before or when that fails, and return the first result.
 
-    If all fail with an `OSError` the most telling one is raised; a refusal by TLS, or any other error, ends the race. A
-    result that is not returned is given to `discard`, after a cancellation too.
+    If all fail with an `OSError`, the most informative one is raised; a TLS failure, or any other
+    error, ends the race. A result that is not returned is passed to `discard`, also after a
+    cancellation.
     """
     waiting = deque(attempts)
     started: list[asyncio.Task[T]] = []
@@ -67,7 +68,8 @@ async def first_connected(
             if task is not winner:
                 task.cancel()
                 task.add_done_callback(lambda loser: _take_down(loser, discard))
-        del failures  # an exception that holds the frame that holds it would live until the next collection
+        # Break the cycle of exception and frame, which would live until the next garbage collection.
+        del failures
 
 
 def _take_down(loser: asyncio.Task[T], discard: Callable[[T], object]) -> None:

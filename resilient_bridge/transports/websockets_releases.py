@@ -1,4 +1,4 @@
-"""What releases 15 and 16 of websockets name otherwise than 17 does. Rule: a difference between its releases stands here alone."""
+"""Names that differ between releases 15, 16 and 17 of websockets. Rule: only this module knows of such differences."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ get_proxy: Final[Callable[[WebSocketURI], str | None]] = _PROXIES.get_proxy
 
 
 def target_of(opening: connect) -> WebSocketURI:
-    """Return where a `connect` leads at this moment: 17 keeps it parsed, 16 as text."""
+    """Return the current target of a `connect`: 17 stores it parsed, 16 as text."""
     parsed: WebSocketURI | None = getattr(opening, "ws_uri", None)
     return parse_uri(opening.uri) if parsed is None else parsed
 
 
 def half_received(connection: Connection) -> int | None:
-    """Return how many bytes of a data frame, or of a message in parts, have come, if one has begun; None if none has.
+    """Return how many bytes of an unfinished data frame or fragmented message have arrived; None if there is none.
 
-    What waits in the parser is the rest of a frame; a control frame has at most 125 bytes, and two in its head.
+    The parser holds the unparsed part of a frame; a control frame has at most 125 bytes, and two in
+    its header.
     """
     protocol: Any = connection.protocol
     parts: int | None = getattr(protocol, "current_size", getattr(protocol, "cur_size", None))
@@ -44,12 +45,12 @@ def half_received(connection: Connection) -> int | None:
 
 
 def options_of(opening: connect) -> dict[str, Any]:
-    """Return the arguments that it hands to the loop: `create_connection_kwargs`, up to 16 `connection_kwargs`."""
-    kept: dict[str, Any] | None = getattr(opening, "create_connection_kwargs", None)
-    return vars(opening)["connection_kwargs"] if kept is None else kept
+    """Return the arguments that it passes to the loop: `create_connection_kwargs`, up to 16 `connection_kwargs`."""
+    arguments: dict[str, Any] | None = getattr(opening, "create_connection_kwargs", None)
+    return vars(opening)["connection_kwargs"] if arguments is None else arguments
 
 
 def maker_of(opening: connect) -> Callable[[WebSocketURI], ClientConnection]:
-    """Return what makes its connection object: `factory`, up to 16 `protocol_factory`."""
-    kept: Callable[[WebSocketURI], ClientConnection] | None = getattr(opening, "factory", None)
-    return vars(opening)["protocol_factory"] if kept is None else kept
+    """Return the factory of its connection object: `factory`, up to 16 `protocol_factory`."""
+    factory: Callable[[WebSocketURI], ClientConnection] | None = getattr(opening, "factory", None)
+    return vars(opening)["protocol_factory"] if factory is None else factory

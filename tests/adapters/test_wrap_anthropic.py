@@ -14,7 +14,7 @@ import resilient_bridge as rb
 from tests.adapters.wrapped_openai import answering, in_use
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
-from tests.peers.turns import Turn
+from tests.peers.scripted_answers import Turn
 
 
 real = pytest.mark.real
@@ -173,7 +173,7 @@ async def test_a_lasting_failure_costs_one_request(failing):
 @real
 @pytest.mark.requirement("V2")
 async def test_retry_after_is_a_lower_bound_and_has_a_ceiling():
-    """Told 12 s it waits that long; told an hour it stops, says so, and sleeps not at all, where anthropic alone sleeps the hour."""
+    """With a Retry-After of 12 s it waits that long; with an hour it stops at once and says so, where anthropic alone sleeps the hour."""
     async with Providers() as server, wrapped(server) as client:
         server.script(Turn.refused("rate_limited", retry_after=12))
         with rb.testing.virtual_time() as time:
@@ -320,7 +320,7 @@ async def test_a_raw_cut_later_comes_as_it_came():
 
 
 @real
-async def test_a_stream_may_be_left_early():
+async def test_a_stream_may_be_closed_early():
     """Leaving the block, or `close()`, gives the connection back; nothing is repeated, and no failure is counted."""
     async with Providers() as server, wrapped(server) as client:
         async with client.messages.stream(**ASK) as events:

@@ -1,4 +1,4 @@
-"""A model's stream that ends politely in the middle of its answer: whoever reads it is told, in all three SDKs and in each of their forms."""
+"""A model's stream that ends cleanly in the middle of its answer: its reader gets an error, in all three SDKs and all their forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import resilient_bridge as rb
 from resilient_bridge.adapters.sdk.model_streams import Ending
 from tests.adapters.wrapped_openai import ASK
 from tests.peers.providers import Providers
-from tests.peers.turns import Turn
+from tests.peers.scripted_answers import Turn
 
 
 pytestmark = pytest.mark.real
@@ -63,7 +63,7 @@ FORMS = [_openai, _openai_events, _anthropic, _anthropic_events, _google]
 
 
 @pytest.mark.parametrize("asked", FORMS)
-async def test_e27_a_stream_that_ends_before_its_answer_is_told(asked):
+async def test_e27_a_stream_that_ends_before_its_answer_is_reported(asked):
     """What had come is handed out, then the error, of ours and of the SDK's; the circuit hears of it, and nothing is asked again."""
     async with Providers() as server:
         server.script(Turn.ended_early(after=2))
@@ -82,7 +82,7 @@ async def test_e27_a_stream_that_ends_before_its_answer_is_told(asked):
 
 
 @pytest.mark.parametrize("asked", FORMS)
-async def test_e27_a_stream_that_comes_to_its_end_is_told_as_before(asked):
+async def test_e27_a_complete_stream_is_reported_as_before(asked):
     """All of it, and no error."""
     async with Providers() as server:
         client, _, stream = await asked(server)
@@ -91,7 +91,7 @@ async def test_e27_a_stream_that_comes_to_its_end_is_told_as_before(asked):
         assert rb.circuit(client).state == "closed"
 
 
-async def test_e27_a_client_that_blocks_is_told_too():
+async def test_e27_a_cut_stream_of_a_sync_client_is_reported_too():
     """The same for its sync stream."""
 
     def read(url):
@@ -163,7 +163,7 @@ async def test_e27_done_is_an_end_too(text, is_async):
             await read()
 
 
-def test_e27_what_is_of_no_known_format_is_left_alone():
+def test_e27_a_stream_of_an_unknown_format_is_unchanged():
     """Lines, bytes, and the objects of others."""
     ending = Ending()
     for item in ("text", b"x", SimpleNamespace(choices=[SimpleNamespace(index=0, finish_reason=None)])):

@@ -15,7 +15,7 @@ from google.genai import errors, pagers, types
 import resilient_bridge as rb
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
-from tests.peers.turns import Turn
+from tests.peers.scripted_answers import Turn
 
 
 real = pytest.mark.real
@@ -35,14 +35,14 @@ def scripted(*answers, policy=FAST, **options):
 
     def answer(request):
         requests.append(request)
-        said = script.pop(0) if script else 200
-        if isinstance(said, int):
-            status = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}.get(said)
-            body = {"error": {"code": said, "message": "no", "status": status}} if status else {}
-            return httpx2.Response(said, json=body)
-        if isinstance(said, dict):
-            return httpx2.Response(200, json=said)
-        raise said("broken", request=request)
+        answer = script.pop(0) if script else 200
+        if isinstance(answer, int):
+            status = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}.get(answer)
+            body = {"error": {"code": answer, "message": "no", "status": status}} if status else {}
+            return httpx2.Response(answer, json=body)
+        if isinstance(answer, dict):
+            return httpx2.Response(200, json=answer)
+        raise answer("broken", request=request)
 
     transport = httpx2.MockTransport(answer)
     http = types.HttpOptions(
@@ -174,7 +174,7 @@ async def test_a_lasting_failure_costs_one_request(failing):
 @real
 @pytest.mark.requirement("V2")
 async def test_the_delay_that_google_tells_is_a_lower_bound():
-    """RetryInfo in the body says 12 s; google-genai itself would ignore it. The preset waits 60 s if nothing is told."""
+    """RetryInfo in the body says 12 s; google-genai itself would ignore it. Without it the preset waits 60 s."""
     async with Providers() as server, wrapped(server, rb.presets.openviber).aio as aio:
         server.script(Turn.refused("rate_limited", retry_after=12), Turn.refused("rate_limited"))
         with rb.testing.virtual_time() as time:

@@ -15,7 +15,7 @@ import resilient_bridge as rb
 from tests.adapters.wrapped_openai import ASK, FAST, answering, in_use, scripted, wrapped
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
-from tests.peers.turns import Turn
+from tests.peers.scripted_answers import Turn
 
 
 real = pytest.mark.real
@@ -84,7 +84,7 @@ DERIVED = {
 
 @pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
 async def test_derived_clients_stay_wrapped_and_without_own_retries(derive):
-    """Three calls, until the circuit opens, are three requests also for a client that was derived and told to retry; they share the circuit."""
+    """Three calls until the circuit opens are three requests, also for a derived client with retries of its own; they share the circuit."""
     client, requests = scripted(*[503] * 4)
     derived = derive(client)
     assert isinstance(derived, openai.AsyncOpenAI)
@@ -135,7 +135,7 @@ async def test_its_own_retries_do_not_multiply_ours():
 @real
 @pytest.mark.requirement("V2")
 async def test_retry_after_is_a_lower_bound():
-    """A rate limit waits for as long as it was told, in seconds or milliseconds; the preset waits 60 s if nothing was told."""
+    """A rate limit waits for the server's `Retry-After`, in seconds or milliseconds; without one the preset waits 60 s."""
     async with Providers() as server, wrapped(server) as client:
         server.script(
             Turn.refused("rate_limited", retry_after=12),
@@ -178,8 +178,8 @@ async def test_x_should_retry_beats_the_status():
         with rb.testing.virtual_time(), pytest.raises(openai.InternalServerError):
             await client.chat.completions.create(**ASK)
         assert server.requests == 1
-    told = httpx2.Response(400, json={"error": {"message": "no"}}, headers={"x-should-retry": "true"})
-    client, requests = scripted(told)
+    response = httpx2.Response(400, json={"error": {"message": "no"}}, headers={"x-should-retry": "true"})
+    client, requests = scripted(response)
     with rb.testing.virtual_time():
         await client.chat.completions.create(**ASK)
     assert len(requests) == 2
@@ -263,10 +263,10 @@ IDEMPOTENT = {
 
 
 @pytest.mark.requirement("S8")
-@pytest.mark.parametrize("said", IDEMPOTENT)
-async def test_idempotent_is_permission(said):
+@pytest.mark.parametrize("mark", IDEMPOTENT)
+async def test_idempotent_is_permission(mark):
     """True, names, or a predicate of the call allow a repeat after a 500."""
-    idempotent, wanted = IDEMPOTENT[said]
+    idempotent, wanted = IDEMPOTENT[mark]
     client, requests = scripted(500, idempotent=idempotent)
     with rb.testing.virtual_time():
         await asyncio.gather(client.files.delete("f"), return_exceptions=True)

@@ -13,7 +13,7 @@ import resilient_bridge as rb
 from tests.adapters.wrapped_openai import ASK, FAST, in_use, scripted, wrapped
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
-from tests.peers.turns import Turn
+from tests.peers.scripted_answers import Turn
 
 
 real = pytest.mark.real
@@ -161,7 +161,7 @@ async def test_a_stream_that_fails_later_is_not_repeated(form):
 
 
 @real
-async def test_a_stream_may_be_left_early():
+async def test_a_stream_may_be_closed_early():
     """`close()` and leaving the block give the connection back; nothing was repeated, and the circuit saw no failure."""
     async with Providers() as server, wrapped(server) as client:
         stream = await client.chat.completions.create(**ASK, stream=True)

@@ -1,6 +1,6 @@
-"""The agent loop of docs/how-to/write-an-agent-loop.md, as the page prints it, between real SDKs and a scripted HTTP edge.
+"""The agent loop of docs/how-to/write-an-agent-loop.md, run from the page, with the real SDKs and a scripted HTTP edge.
 
-Rule: nothing of the loop is written again here. Every request that reaches a provider is in `asked`, whatever came of it.
+Rule: no code of the loop is repeated here. Every request that reaches a provider is in `asked`, whatever its outcome.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import resilient_bridge as rb
 
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/write-an-agent-loop.md"
-SAID = {
+PROVIDER_ERRORS = {
     "quota": {"message": "You exceeded your current quota", "code": "insufficient_quota"},
     "too long": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"},
     "prompt too long": {"message": "prompt is too long: 9000 tokens > 8000", "type": "invalid_request_error"},
@@ -27,7 +27,7 @@ SAID = {
 
 
 def printed():
-    """The names that the page's first blocks define: those of the loop, fresh."""
+    """Return the names that the page's first blocks define, from a new run of them."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     names = {"__name__": "agent_loop_page"}
     for block in blocks[:2]:
@@ -36,7 +36,7 @@ def printed():
 
 
 def calling(name, arguments, number=1):
-    """One call of a tool, in OpenAI's words."""
+    """Return one call of a tool, in OpenAI's format."""
     arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -69,15 +69,17 @@ def claude(text, *calls, usage=(1000, 100)):
 
 
 def refused(status, why=None, **headers):
-    """A refusal; `why` is a key of SAID, underscores in header names stand for dashes."""
+    """A refusal; `why` is a key of PROVIDER_ERRORS, underscores in header names stand for dashes."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx2.Response(status, json={"error": SAID.get(why, {"message": "no"})}, headers=fields)
+    return httpx2.Response(
+        status, json={"error": PROVIDER_ERRORS.get(why, {"message": "no"})}, headers=fields
+    )
 
 
 class Edge:
-    """Both providers, answering in turn: a response, a function that gives one, or an error of httpx2 to raise.
+    """Both providers, with answers in order: a response, a function that returns one, or an httpx2 error to raise.
 
-    `asked` are the requests as (who, body); one too many is answered 400.
+    `asked` are the requests as (provider, body); a request without a scripted answer gets 400.
     """
 
     def __init__(self, *answers):
@@ -86,7 +88,7 @@ class Edge:
 
     @property
     def who(self):
-        """Who was asked, in order."""
+        """The providers asked, in order."""
         return [who for who, _ in self.asked]
 
     def __call__(self, request):
@@ -106,7 +108,7 @@ class Edge:
 
 
 class Board:
-    """Who is asked for a switch of models: says `answer`, and remembers the failures it was asked about."""
+    """The `acknowledge` of a model switch: returns `answer`, and records the failures it was asked about."""
 
     def __init__(self, answer=True):
         self.answer = answer
@@ -124,17 +126,21 @@ OFFERED = [
         "function": {
             "name": name,
             "description": name,
-            "parameters": {"type": "object", "properties": {given: {"type": "string"}}, "required": [given]},
+            "parameters": {
+                "type": "object",
+                "properties": {argument: {"type": "string"}},
+                "required": [argument],
+            },
         },
     }
-    for name, given in (("read_file", "path"), ("look_at", "url"))
+    for name, argument in (("read_file", "path"), ("look_at", "url"))
 ]
 
 
 class World:
-    """A loop in its surroundings: the edge, the board, a budget, and two tools whose runs are in `ran`.
+    """A loop with an edge, a board, a budget, and two tools whose runs are in `ran`.
 
-    `read_file` and `look_at` replace what the tools do; the rest goes to the page's `agent`.
+    `read_file` and `look_at` replace the functions of the tools; other options go to the page's `agent`.
     """
 
     def __init__(self, *answers, board=True, dollars="100", read_file=None, look_at=None, **options):
@@ -155,7 +161,7 @@ class World:
         surroundings = {"budget": self.budget, "acknowledge": self.board, **options}
         self.run = self.page["agent"](*self.edge.clients(), self.toolbox, OFFERED, **surroundings)
 
-    def told(self):
-        """What the tools gave, as the last request to OpenAI told it."""
+    def tool_results(self):
+        """Return the results of the tools in the last request to OpenAI."""
         messages = self.edge.asked[-1][1]["messages"]
         return [json.loads(each["content"]) for each in messages if each["role"] == "tool"]

@@ -1,4 +1,4 @@
-"""A circuit as tests drive it: at times they choose, and with all it told."""
+"""A circuit for tests, which pass the times and read the transitions that it reported."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from resilient_bridge.errors import CircuitOpenError
 
 
 class Circuit(CircuitState):
-    """A circuit that keeps what it told, and runs calls for a test."""
+    """A circuit that records its transitions and runs calls for a test."""
 
-    __slots__ = ("told",)
+    __slots__ = ("transitions",)
 
     def __init__(self, breaker: Breaker, seed: int = 0) -> None:
-        self.told: list[tuple[str, str, str, float]] = []
-        super().__init__("github", breaker, random.Random(seed), lambda _, *told: self.told.append(told))
+        self.transitions: list[tuple[str, str, str, float]] = []
+        super().__init__(
+            "github", breaker, random.Random(seed), lambda _, *transition: self.transitions.append(transition)
+        )
 
     def fail(self, times: int = 1, now: float = 0.0, **how) -> None:
         for _ in range(times):
@@ -32,11 +34,11 @@ class Circuit(CircuitState):
 
     @property
     def reasons(self) -> list[str]:
-        return [reason for _, _, reason, _ in self.told]
+        return [reason for _, _, reason, _ in self.transitions]
 
 
 def opened(breaker: Breaker | None = None, times: int = 3) -> Circuit:
-    """A circuit that three failures in a row opened at 0, for 10 s."""
+    """A circuit that three consecutive failures opened at 0, for 10 s."""
     circuit = Circuit(breaker or Breaker.consecutive(3, open_for=10))
     circuit.fail(times)
     assert circuit.state == "open"
@@ -50,7 +52,7 @@ def rejection(circuit: CircuitState, now: float) -> CircuitOpenError:
 
 
 def in_threads(call: Callable[[], None], count: int) -> None:
-    """Run `call` in so many threads at once; an error in one of them is raised here."""
+    """Run `call` in `count` threads at once; an error in one of them is raised here."""
     failed: list[BaseException] = []
 
     def guarded() -> None:

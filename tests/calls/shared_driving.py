@@ -1,4 +1,4 @@
-"""A store of shared state as tests drive it: it answers at once, later, or never, and shows what it was told."""
+"""A store of shared state for tests: it answers at once, later, or never, and records what was reported to it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from resilient_bridge.calls.shared.ports import CircuitAnswer, CircuitView
 CLOSED = CircuitView(
     state="closed",
     era=7,
-    said="",
+    reason="",
     why="",
     because="",
-    left=0.0,
+    remaining=0.0,
     failed=0,
     seen=5,
     margin=5,
@@ -27,16 +27,18 @@ CLOSED = CircuitView(
 
 
 def view(state: str = "closed", **how: Any) -> CircuitView:
-    """A view of a circuit in era 7 that takes five failures, with what differs."""
+    """A view of a circuit in era 7 that opens after five failures, with the given fields changed."""
     return CLOSED._replace(state=state, **how)
 
 
-OPEN = view("open", era=8, why="consecutive_failures_5", said="consecutive_failures_5", left=30.0, margin=1)
-HALF_OPEN = view("half_open", era=9, said="reset_timeout_elapsed", free=1, margin=1)
+OPEN = view(
+    "open", era=8, why="consecutive_failures_5", reason="consecutive_failures_5", remaining=30.0, margin=1
+)
+HALF_OPEN = view("half_open", era=9, reason="reset_timeout_elapsed", free=1, margin=1)
 
 
 class Asked:
-    """A question; what it is answered with is up to the test."""
+    """A question that the test answers."""
 
     patience = 0.05
 
@@ -65,14 +67,14 @@ class Asked:
 
 
 class Line:
-    """A line to a circuit or a budget. `answers`: what the next questions get at once; without one they wait."""
+    """A line to a circuit or a budget. `answers`: the immediate answers to the next questions; without one they wait."""
 
     def __init__(self, learn: Callable[[CircuitView], None] | None = None) -> None:
         self.is_up = True
         self.is_watched = True
         self.unanswered = 0
         self.deposits = self.returned = self.uses = 0
-        self.told: list[tuple[int, int, str, str]] = []
+        self.reported: list[tuple[int, int, str, str]] = []
         self.asked: list[Asked] = []
         self.answers: list[Any] = []
         self.configured: list[object] = []
@@ -80,7 +82,7 @@ class Line:
         self._learn = learn
 
     def learn(self, seen: CircuitView) -> None:
-        """A view comes by itself."""
+        """The store pushes a view."""
         assert self._learn is not None
         self._learn(seen)
 
@@ -90,8 +92,8 @@ class Line:
     def use(self) -> None:
         self.uses += 1
 
-    def tell(self, *told: Any) -> None:
-        self.told.append(told)
+    def tell(self, *report: Any) -> None:
+        self.reported.append(report)
 
     def deposit(self) -> None:
         self.deposits += 1
@@ -115,7 +117,7 @@ class Line:
 
 
 class Store:
-    """A `Policy.state` that the test holds the other end of."""
+    """A `Policy.state` whose store is the test."""
 
     def __init__(self) -> None:
         self.circuits: dict[str, Line] = {}

@@ -1,4 +1,4 @@
-"""Attempts as a loop: the same decisions as around a function, and nothing left behind however the loop is left."""
+"""Attempts as a loop: the same decisions as around a function, and everything is released however the loop ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSED = ConnectionRefusedError
 
 
 async def looped(policy, body, *, is_async, **how):
-    """Run `body(attempt)` in a loop of this kind; return the numbers of the attempts."""
+    """Run `body(attempt)` in a sync or async loop; return the numbers of the attempts."""
     numbers = []
     if is_async:
         async for attempt in policy.attempts(**{"idempotent": True, **how}):
@@ -35,7 +35,7 @@ each_loop = pytest.mark.parametrize("is_async", [False, True], ids=["for", "asyn
 
 @each_loop
 async def test_a_block_is_repeated_until_it_succeeds(is_async):
-    """Each turn is an attempt with its number and the failure before it; the loop ends with the first success."""
+    """Each iteration is an attempt with its number and the previous failure; the loop ends with the first success."""
     server, failures = Server(REFUSED, REFUSED), []
 
     def body(attempt):
@@ -65,7 +65,7 @@ async def test_the_last_failure_is_raised(is_async):
 @each_loop
 @pytest.mark.parametrize(("idempotent", "calls"), [(False, 1), (True, 3)])
 async def test_permission_belongs_to_the_loop(is_async, idempotent, calls):
-    """What may have run is repeated with `attempts(idempotent=True)` only; the key is the same each time."""
+    """A call that may have run is retried only with `attempts(idempotent=True)`, each time with the same key."""
     keys = []
 
     def body(attempt):
@@ -80,7 +80,7 @@ async def test_permission_belongs_to_the_loop(is_async, idempotent, calls):
 
 @each_loop
 async def test_every_layer_is_taken_for_each_attempt(is_async):
-    """Two failures open the circuit, and the third attempt is not let in: the block runs twice, and its own error comes out."""
+    """Two failures open the circuit, which rejects the third attempt: the block runs twice, and its own error is raised."""
     server = Server(always=REFUSED("mine"))
     policy = rb.Policy(at_once(attempts=9), rb.Breaker.consecutive(2))
     with pytest.raises(REFUSED, match="mine"):
@@ -94,7 +94,7 @@ async def test_every_layer_is_taken_for_each_attempt(is_async):
 @each_loop
 @pytest.mark.parametrize("layers", ["bulkhead inside", "bulkhead outside", "rate"])
 async def test_a_layer_is_taken_once_an_attempt(is_async, layers):
-    """Three attempts take three turns of three, and one place of one, wherever the layer stands."""
+    """Three attempts use three tokens of three, and one permit of one, at any position of the layer."""
     server = Server(REFUSED, REFUSED)
     with rb.testing.virtual_time():
         if layers == "bulkhead outside":
@@ -107,7 +107,7 @@ async def test_a_layer_is_taken_once_an_attempt(is_async, layers):
 
 
 def free(policy):
-    """Whether the bulkhead of a policy is free."""
+    """Return whether the bulkhead of a policy is free."""
     try:
         return policy(idempotent=True).call(lambda: True)
     except rb.errors.BulkheadFullError:
@@ -117,8 +117,8 @@ def free(policy):
 @pytest.mark.parametrize(
     "where", ["break before", "break inside", "return inside", "raise before", "raise inside"]
 )
-def test_a_loop_that_is_left_gives_everything_back(where):
-    """By break, return or an error, before the block or in it: the place is free, and no attempt is current."""
+def test_a_loop_that_ends_early_releases_everything(where):
+    """After break, return or an error, before the block or in it, the permit is free and no attempt is current."""
     policy = rb.Policy(at_once(), rb.Bulkhead(1), rb.Breaker())
 
     def leave():
@@ -148,8 +148,8 @@ def test_a_loop_that_is_left_gives_everything_back(where):
 @pytest.mark.parametrize(
     "where", ["break before", "break inside", "return inside", "raise before", "raise inside"]
 )
-async def test_an_async_loop_that_is_left_gives_everything_back(where):
-    """The same; a loop that was left before its block is closed by the event loop, a step later."""
+async def test_an_async_loop_that_ends_early_releases_everything(where):
+    """The same; a loop that ends before its block is closed by the event loop, one step later."""
     policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(1), rb.Breaker())
 
     async def leave():
@@ -178,7 +178,7 @@ async def test_an_async_loop_that_is_left_gives_everything_back(where):
 
 
 def test_a_body_without_its_block_is_refused():
-    """`with attempt:` forgotten: ConfigError in the second turn, instead of an endless loop."""
+    """Without `with attempt:` the second iteration raises ConfigError, instead of looping for ever."""
     with pytest.raises(rb.ConfigError, match="with attempt"):
         for _ in rb.Policy(at_once()).attempts(idempotent=True):
             pass
@@ -196,7 +196,7 @@ def test_an_attempt_is_entered_once():
 
 @each_loop
 async def test_what_a_block_cannot_have_is_refused(is_async):
-    """A Fallback, which would have to replace the block; a Timeout on a sync block, which nothing can interrupt."""
+    """A Fallback is refused, because it would have to replace the block; a Timeout on a sync block cannot interrupt it."""
     with pytest.raises(rb.ConfigError, match="Fallback"):
         await looped(rb.Policy(rb.Fallback(print), at_once()), print, is_async=is_async)
     policy = rb.Policy(at_once(), rb.Timeout(60))
@@ -208,7 +208,7 @@ async def test_what_a_block_cannot_have_is_refused(is_async):
 
 
 async def test_limits_hold_for_a_block():
-    """A Timeout for each turn of the loop, the Deadline for all of them."""
+    """A Timeout bounds each attempt of the loop, the Deadline all of them."""
     policy = rb.Policy(rb.Deadline(12), at_once(attempts=9), rb.Timeout(5))
     started = []
 
@@ -231,7 +231,7 @@ async def test_limits_hold_for_a_block():
 
 
 @each_loop
-async def test_a_rules_before_runs_between_the_turns(is_async):
+async def test_a_rules_before_runs_between_the_attempts(is_async):
     """Refresh on 401, then again."""
     refreshed = []
     rule = rb.Rule(attempts=2, before=lambda: refreshed.append(1))
@@ -242,15 +242,15 @@ async def test_a_rules_before_runs_between_the_turns(is_async):
 
 
 @both
-def test_a_loop_is_told_of_like_a_call(form):
-    """The same events, under the policy's name."""
+def test_a_loop_emits_the_events_of_a_call(form):
+    """A loop emits the same events as a call, under the policy's name."""
     server = Server(REFUSED)
     policy = rb.Policy(at_once(), name="block")
-    with rb.testing.record() as told:
+    with rb.testing.record() as recorded:
         form.run(
             lambda: looped(policy, lambda _: server.get(), is_async=form.is_async)
         ) if form.is_async else asyncio.run(looped(policy, lambda _: server.get(), is_async=False))
-    assert [(type(event).__name__, event.name) for event in told] == [
+    assert [(type(event).__name__, event.name) for event in recorded] == [
         ("RetryScheduled", "block"),
         ("RetryRecovered", "block"),
     ]
@@ -258,7 +258,7 @@ def test_a_loop_is_told_of_like_a_call(form):
 
 @each_loop
 async def test_a_loop_inside_of_a_retry_leaves_the_repeating_to_it(is_async):
-    """Nested under a Retry that would repeat the same failure: one attempt a turn, three in all."""
+    """Inside a Retry that would retry the same failure: one attempt per iteration, three in all."""
     server = Server(always=REFUSED)
     policy = rb.Policy(at_once(attempts=3))
 
@@ -272,7 +272,7 @@ async def test_a_loop_inside_of_a_retry_leaves_the_repeating_to_it(is_async):
 
 
 def test_one_object_may_be_looped_over_by_many():
-    """`policy.attempts()` is made for each loop; the policy keeps nothing of one."""
+    """Each loop calls `policy.attempts()`; the policy stores nothing of it."""
     policy = rb.Policy(at_once(attempts=2))
     for _ in range(3):
         with pytest.raises(REFUSED):

@@ -1,4 +1,4 @@
-"""A circuit, sentence by sentence: what opens it, whom it lets try, and what counts."""
+"""A circuit: what opens it, which probes it admits, and which outcomes count."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.calls.circuit_driving import Circuit, in_threads, opened, rejection
 
 @pytest.mark.requirement("G2")
 def test_failures_in_a_row_open_it():
-    """Five in a row open it, and the reason says so; a success in between starts the row over."""
+    """Five consecutive failures open it, with that reason; a success in between resets the count."""
     circuit = Circuit(Breaker.consecutive(5))
     circuit.fail(4)
     circuit.succeed()
     circuit.fail(4)
     assert circuit.state == "closed"
     circuit.fail()
-    assert circuit.told == [("closed", "open", "consecutive_failures_5", 0.0)]
+    assert circuit.transitions == [("closed", "open", "consecutive_failures_5", 0.0)]
 
 
 def test_a_share_of_the_last_calls_opens_it():
-    """80 % of the last 50, counted over 50 from the start: 40 failures among the first calls are needed, not 4 of 5."""
+    """80 % of the last 50 calls, of a full window from the start: the first calls need 40 failures, not 4 of 5."""
     circuit = Circuit(Breaker())
     circuit.fail(39)
     assert circuit.state == "closed"
@@ -38,7 +38,7 @@ def test_a_share_of_the_last_calls_opens_it():
     assert circuit.reasons == ["failure_rate_40_of_50"]
 
 
-def test_what_left_the_window_does_not_count():
+def test_outcomes_older_than_the_window_do_not_count():
     """39 failures, 50 successes, 39 failures: never 40 among the last 50."""
     circuit = Circuit(Breaker())
     circuit.fail(39)
@@ -52,7 +52,7 @@ def test_what_left_the_window_does_not_count():
     ("rate", "window", "needed"), [(0.07, 100, 7), (0.07, 101, 8), (0.001, 10, 1), (0.8, 1, 1)]
 )
 def test_the_share_is_rounded_up_and_never_by_a_rounding_error(rate, window, needed):
-    """7 % of 100 are 7, though 0.07 x 100 is a little more in binary; at least one failure is always needed."""
+    """7 % of 100 are 7, although 0.07 x 100 is a little more in binary; at least one failure is always needed."""
     circuit = Circuit(Breaker(rate=rate, window=window))
     circuit.fail(needed - 1)
     assert circuit.state == "closed"
@@ -61,13 +61,13 @@ def test_the_share_is_rounded_up_and_never_by_a_rounding_error(rate, window, nee
 
 
 def test_a_share_within_a_span_of_time_opens_it():
-    """From 10 calls on, the share of all calls within the span; nine failures say nothing yet."""
+    """From 10 calls on, the failure rate within the time window decides; nine failures do not open it."""
     circuit = Circuit(Breaker(rate=0.5, window=timedelta(seconds=20)))
     circuit.fail(9, now=100)
     assert circuit.state == "closed"
     circuit.succeed(9, now=119)
     assert circuit.counts(119.0) == (9, 18)
-    circuit.succeed(1, now=120)  # the nine failures have left
+    circuit.succeed(1, now=120)  # the nine failures have expired
     assert circuit.counts(120.0) == (0, 10)
     circuit.fail(9, now=121)
     assert circuit.state == "closed"
@@ -76,7 +76,7 @@ def test_a_share_within_a_span_of_time_opens_it():
 
 
 def test_a_span_of_time_lets_go_in_twenty_steps():
-    """Of 20 s, a whole second at a time: what came at 101.0 is there until 120.99, and gone at 121."""
+    """A window of 20 s expires second by second: an outcome at 101.0 counts until 120.99, and not at 121."""
     circuit = Circuit(Breaker(window=timedelta(seconds=20)))
     circuit.fail(now=100.99)
     circuit.fail(now=101.0)
@@ -85,7 +85,7 @@ def test_a_span_of_time_lets_go_in_twenty_steps():
 
 
 def test_a_long_pause_empties_a_span_of_time():
-    """After a pause of many spans nothing is remembered; a time before the last one counts as the last."""
+    """After a pause of many windows nothing is remembered; a time before the last one counts as the last."""
     circuit = Circuit(Breaker(rate=1, window=timedelta(seconds=20)))
     circuit.fail(9, now=5)
     assert circuit.counts(1e9) == (0, 0)
@@ -109,7 +109,7 @@ def test_a_critical_failure_opens_it_at_once():
 
 
 def test_a_slow_call_is_a_failed_one():
-    """At or over `slow_after`, a success and a cancelled call count as failures; the reason says that it was a slow one."""
+    """At or over `slow_after`, a success and a cancelled call count as failures, with a reason for slow calls."""
     circuit = Circuit(Breaker.consecutive(3, slow_after=2))
     permit = circuit.admit(0.0)
     circuit.succeeded(permit, 0.0, 1.99)
@@ -121,7 +121,7 @@ def test_a_slow_call_is_a_failed_one():
 
 
 def test_a_cancelled_call_counts_neither_way():
-    """It neither ends a row of failures nor goes on with it."""
+    """It neither resets the count of consecutive failures nor adds to it."""
     circuit = Circuit(Breaker.consecutive(2))
     circuit.fail()
     circuit.released(circuit.admit(0.0), 0.0, 1000.0)
@@ -141,7 +141,7 @@ def test_one_probe_closes_it():
     probe = circuit.admit(10.0)
     assert circuit.state == "half_open"
     circuit.succeeded(probe, 11.0, 1.0)
-    assert circuit.told[1:] == [
+    assert circuit.transitions[1:] == [
         ("open", "half_open", "reset_timeout_elapsed", 10.0),
         ("half_open", "closed", "request_success", 11.0),
     ]
@@ -151,7 +151,7 @@ def test_one_probe_closes_it():
 
 @pytest.mark.requirement("G2")
 def test_a_failed_probe_opens_it_again():
-    """The row of failures goes on; a breaker by rate says that the probe failed."""
+    """The count of consecutive failures goes on; a breaker by rate gives the reason `probe_failed`."""
     circuit = opened(Breaker.consecutive(5, open_for=10), times=5)
     circuit.fail(now=10)
     assert circuit.reasons == ["consecutive_failures_5", "reset_timeout_elapsed", "consecutive_failures_6"]
@@ -162,7 +162,7 @@ def test_a_failed_probe_opens_it_again():
 
 
 def test_a_success_between_failed_probes_ends_the_row():
-    """Of two probes the first succeeds and the second fails: it opens again, with one failure in a row."""
+    """The first of two probes succeeds, the second fails: it opens again, with one consecutive failure."""
     circuit = opened(Breaker.consecutive(3, open_for=10, probes=2))
     circuit.succeed(now=10)
     circuit.fail(now=10)
@@ -173,7 +173,7 @@ def test_a_success_between_failed_probes_ends_the_row():
 
 
 def test_every_half_open_phase_counts_its_own_probes():
-    """A success before it opened again does not count for the next time: two in one phase are needed."""
+    """A successful probe does not count in the next half-open period: two in one period are needed."""
     circuit = opened(Breaker.consecutive(3, open_for=10, probes=2))
     circuit.succeed(now=10)
     circuit.fail(now=10)
@@ -185,7 +185,7 @@ def test_every_half_open_phase_counts_its_own_probes():
 
 @pytest.mark.parametrize("probes", [1, 3])
 def test_of_a_hundred_callers_exactly_so_many_probe(probes):
-    """100 calls at the same instant: N get in, the others are told to come back within a second."""
+    """Of 100 calls at the same instant N are admitted; the others get a `retry_after` of at most a second."""
     circuit = opened(Breaker.consecutive(3, open_for=10, probes=probes))
     admitted, hints = [], []
     for _ in range(100):
@@ -217,8 +217,8 @@ def test_of_a_hundred_threads_exactly_so_many_probe(probes):
     assert len(admitted) == len(set(admitted)) == probes
 
 
-def test_a_cancelled_probe_gives_its_place_back():
-    """It neither closes nor opens the circuit, and the next caller may try."""
+def test_a_cancelled_probe_returns_its_permit():
+    """A cancelled probe neither closes nor opens the circuit, and the next caller may probe."""
     circuit = opened()
     circuit.released(circuit.admit(10.0), 11.0, 1.0)
     assert circuit.state == "half_open"
@@ -228,7 +228,7 @@ def test_a_cancelled_probe_gives_its_place_back():
 
 
 def test_a_lost_probe_does_not_wedge_it():
-    """A probe that never ends loses its place when its lease does; until then everybody is told when that is, if it is soon."""
+    """A probe that never ends loses its permit when its lease ends; until then `retry_after` says when that is, if it is soon."""
     circuit = opened(Breaker.consecutive(3, open_for=10, lease=5))
     lost = circuit.admit(10.0)
     assert rejection(circuit, 11.0).retry_after == 1.0
@@ -241,7 +241,7 @@ def test_a_lost_probe_does_not_wedge_it():
 
 @pytest.mark.parametrize("end", ["succeeded", "failed"])
 def test_the_outcome_of_a_probe_without_a_lease_is_dropped(end):
-    """Hung beyond its lease, it says nothing any more, whether or not somebody has its place."""
+    """The outcome of a probe past its lease is ignored, whether or not another probe has replaced it."""
     circuit = opened(Breaker.consecutive(3, open_for=10, lease=5))
     hung = circuit.admit(10.0)
     getattr(circuit, end)(hung, 15.0, 5.0)
@@ -252,7 +252,7 @@ def test_the_outcome_of_a_probe_without_a_lease_is_dropped(end):
 
 
 def test_a_probe_ends_once():
-    """The same outcome told twice is one outcome."""
+    """The same outcome reported twice counts once."""
     circuit = opened(Breaker.consecutive(3, open_for=10, probes=2))
     probe = circuit.admit(10.0)
     circuit.succeeded(probe, 10.0, 0.0)
@@ -262,7 +262,7 @@ def test_a_probe_ends_once():
 
 @pytest.mark.parametrize("end", ["succeeded", "failed"])
 def test_an_outcome_of_an_older_era_is_dropped(end):
-    """A call admitted while closed cannot close, open or fill anything later: open, half-open or closed again."""
+    """A call admitted while closed changes nothing later, whether the circuit is open, half-open or closed again."""
     circuit = Circuit(Breaker.consecutive(1, open_for=10))
     late = [circuit.admit(0.0) for _ in range(4)]
     circuit.fail()
@@ -279,7 +279,7 @@ def test_an_outcome_of_an_older_era_is_dropped(end):
 
 
 def test_a_late_outcome_gives_no_additional_permit():
-    """Calls from before that end while half-open do not make room for more probes."""
+    """Older calls that end while it is half-open do not free permits for more probes."""
     circuit = Circuit(Breaker.consecutive(3, open_for=10))
     late = [circuit.admit(0.0) for _ in range(5)]
     circuit.fail(3)
@@ -323,7 +323,7 @@ def test_e16_a_minimum_of_a_window_of_time():
 
 
 def test_e20_no_more_than_so_many_calls_decide_about_a_half_open_time():
-    """A probe that has passed keeps its place; one that said nothing gives it back."""
+    """A successful probe keeps its permit; one without an outcome returns it."""
     circuit = opened(Breaker.consecutive(3, open_for=10, probes=3))
     circuit.succeed(now=10)
     second, third = circuit.admit(10.0), circuit.admit(10.0)

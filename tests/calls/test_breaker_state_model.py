@@ -1,4 +1,4 @@
-"""A circuit against a model that was written from its contract: any calls, in any order, the same circuit."""
+"""A circuit against a model of its contract: after any calls in any order both are in the same state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INSTANT, SLOW = 0.25, 1.0
 
 
 class Model:
-    """The whole history as a list; a call is a dict. Nothing is counted before somebody asks."""
+    """The whole history as a list, in which a call is a dict; counts are computed when read."""
 
     def __init__(self, breaker):
         self.breaker, self.state, self.era, self.log = breaker, "closed", 0, []
@@ -56,8 +56,8 @@ class Model:
         if not self.is_timed():
             return sum(failed for _, failed in self.history[-window:]), window
         width = window.total_seconds() / 20
-        kept = [failed for when, failed in self.history if floor(when / width) > floor(now / width) - 20]
-        return sum(kept), len(kept)
+        in_window = [failed for when, failed in self.history if floor(when / width) > floor(now / width) - 20]
+        return sum(in_window), len(in_window)
 
     def is_over(self, now):
         failed, seen = self.counts(now)
@@ -123,14 +123,14 @@ class Model:
 
 
 class CircuitAgainstModel(RuleBasedStateMachine):
-    """Every rule does the same to both; what a caller can see must be the same after each."""
+    """Every rule changes both; what a caller can see must be equal after each."""
 
     @initialize(breaker=st.sampled_from(BREAKERS))
     def choose(self, breaker):
-        self.now, self.told, self.closed_at = 1000.0, [], 0.0
+        self.now, self.transitions, self.closed_at = 1000.0, [], 0.0
         self.model = Model(breaker)
         self.circuit = CircuitState(
-            "x", breaker, random.Random(0), lambda _, *transition: self.told.append(transition)
+            "x", breaker, random.Random(0), lambda _, *transition: self.transitions.append(transition)
         )
         self.calls = deque()
 
@@ -141,22 +141,22 @@ class CircuitAgainstModel(RuleBasedStateMachine):
     @rule(outcomes=st.lists(st.sampled_from(["succeeded", "succeeded", "failed", "released"]), max_size=4))
     @precondition(lambda self: self.model.state == "open")
     def ripen(self, outcomes):
-        """The open time passes, and some try, one after the other."""
+        """The open time passes, and some probes run, one after the other."""
         self.now = max(self.now, self.model.until)
         for how in outcomes:
             self.begin(hurry=True)
             if self.calls:
-                self.end(how, INSTANT, newest=True, told=False)
+                self.end(how, INSTANT, newest=True, is_reported=False)
 
     @rule()
     @precondition(lambda self: self.model.state in ("isolated", "disabled"))
     def let_go(self):
-        """Without this most of the time nothing would happen."""
+        """Let the open time pass; without this rule most steps would change nothing."""
         self.by_hand("reset")
 
     @rule(hurry=st.booleans())
     def begin(self, hurry):
-        """`hurry`: as the runner does it, without the lock, where the circuit says that it may."""
+        """`hurry`: admit without the lock if `is_closed`, as the runner does."""
         call = self.model.admit(self.now)
         if hurry and self.circuit.is_closed:
             permit = self.circuit.era
@@ -173,16 +173,16 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         how=st.sampled_from(["succeeded", "succeeded", "failed", "failed", "critical", "released"]),
         seconds=st.sampled_from([INSTANT, INSTANT, SLOW]),
         newest=st.booleans(),
-        told=st.booleans(),
+        is_reported=st.booleans(),
     )
     @precondition(lambda self: self.calls)
-    def end(self, how, seconds, newest, told):
-        """`told`: False skips a quick success on a calm circuit, as the runner does."""
+    def end(self, how, seconds, newest, is_reported):
+        """`is_reported`: False skips a quick success on a calm circuit, as the runner does."""
         permit, call = self.calls.pop() if newest else self.calls.popleft()
         self.model.end(call, how, seconds, self.now)
         circuit = self.circuit
         if how == "succeeded":
-            if told or not circuit.is_calm or seconds >= SLOW:
+            if is_reported or not circuit.is_calm or seconds >= SLOW:
                 circuit.succeeded(permit, self.now, seconds)
         elif how == "released":
             circuit.released(permit, self.now, seconds)
@@ -195,7 +195,7 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         for _ in range(count):
             self.begin(hurry=True)
             if self.calls:
-                self.end("failed" if failed else "succeeded", INSTANT, newest=True, told=False)
+                self.end("failed" if failed else "succeeded", INSTANT, newest=True, is_reported=False)
 
     @rule(verb=st.sampled_from(["reset", "isolate", "disable"]))
     def by_hand(self, verb):
@@ -213,7 +213,7 @@ class CircuitAgainstModel(RuleBasedStateMachine):
 
     @rule(breaker=st.sampled_from(BREAKERS))
     def configure(self, breaker):
-        """Kept: the newest of a window of calls, the row; a window of time keeps none of another's."""
+        """A window of calls keeps its newest calls, a count of consecutive failures its number; a time window starts empty."""
         model = self.model
         if (breaker.window, breaker.rate) != (model.breaker.window, model.breaker.rate):
             was_timed, was_row = model.is_timed(), model.in_a_row()
@@ -239,7 +239,7 @@ class CircuitAgainstModel(RuleBasedStateMachine):
     def a_caller_sees_the_same(self):
         circuit, model = self.circuit, self.model
         assert circuit.state == model.state
-        assert self.told == model.log
+        assert self.transitions == model.log
         assert circuit.is_closed == (model.state in ("closed", "disabled"))
         failed, seen = circuit.counts(self.now)
         if model.state == "closed":

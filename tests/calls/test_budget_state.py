@@ -1,4 +1,4 @@
-"""A retry budget: what the calls of the last ten seconds have earned, against a list of everything that happened."""
+"""A retry budget: the retries earned by the calls of the last ten seconds, compared with the whole history."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.calls.circuit_driving import in_threads
 
 
 def _spent(state: BudgetState, now: float, asked: int = 10_000) -> int:
-    """How many repeats it allows at one instant."""
+    """Return how many retries it allows at one instant."""
     return sum(state.spend(now) for _ in range(asked))
 
 
 def test_the_floor_is_there_from_the_start():
-    """Without any calls: 10 repeats in 10 s, then none until the first ones are past."""
+    """Without any calls: 10 retries in 10 s, then none until the first ones expire."""
     state = BudgetState("x", RetryBudget())
     assert _spent(state, 100.0) == 10
     assert _spent(state, 110.0) == 0
@@ -31,7 +31,7 @@ def test_the_floor_is_there_from_the_start():
 
 
 def test_calls_earn_a_share():
-    """100 calls earn 20 repeats beside the floor; ten seconds later they have earned them, or not."""
+    """100 calls earn 20 retries beside the floor; after ten seconds they expire."""
     state = BudgetState("x", RetryBudget())
     for _ in range(100):
         state.deposit(5.5)
@@ -45,7 +45,7 @@ def test_calls_earn_a_share():
 
 @pytest.mark.parametrize(("ratio", "calls", "repeats"), [(0.2, 5, 1), (0.2, 4, 0), (0.1, 30, 3), (1.5, 2, 3)])
 def test_parts_add_up_to_whole_repeats(ratio, calls, repeats):
-    """Five calls at 0.2 are one repeat, in spite of binary fractions; four are none."""
+    """Five calls at 0.2 are one retry, in spite of binary fractions; four are none."""
     state = BudgetState("x", RetryBudget(ratio=ratio, floor=0))
     for _ in range(calls):
         state.deposit(1.0)
@@ -63,7 +63,7 @@ def test_a_long_pause_forgets_everything():
 
 
 def test_an_earlier_time_counts_as_the_last_one():
-    """Threads read the clock before they get here: nothing breaks, and nothing is counted twice."""
+    """Threads read the clock before they take the lock: nothing breaks, and nothing is counted twice."""
     state = BudgetState("x", RetryBudget(ratio=1, floor=0))
     state.deposit(50.0)
     state.deposit(49.0)
@@ -73,7 +73,7 @@ def test_an_earlier_time_counts_as_the_last_one():
 
 
 def test_other_numbers_keep_what_was_called_and_spent():
-    """Twice the ratio: what the same calls earn doubles, and what was spent stays spent."""
+    """With twice the ratio the same calls earn twice as much; spent retries stay spent."""
     state = BudgetState("x", RetryBudget(ratio=0.2, floor=0))
     for _ in range(100):
         state.deposit(1.0)
@@ -105,7 +105,7 @@ def test_a_budget_without_a_share_needs_no_calls():
     ),
 )
 def test_it_is_the_stated_rule_over_the_whole_history(budget, steps):
-    """Whole seconds, to the strict side: a call earns in its second and the 9 after, a repeat counts in its second and 10 more."""
+    """In whole seconds, rounded strictly: a call earns in its second and the 9 after, a retry counts in its second and 10 more."""
     state, now = BudgetState("x", budget), 1000.5
     calls, repeats = [], []
     for wait, is_call in steps:
@@ -124,7 +124,7 @@ def test_it_is_the_stated_rule_over_the_whole_history(budget, steps):
             assert sum(now - at <= 10 for at in repeats) <= exactly
 
 
-def test_no_repeat_is_given_twice_between_threads():
+def test_threads_never_get_the_same_retry_twice():
     """8 threads ask 1,000 times each for what 4,000 calls earned: 800, and the floor."""
     state = BudgetState("x", RetryBudget())
     for _ in range(4000):

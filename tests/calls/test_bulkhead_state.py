@@ -1,4 +1,4 @@
-"""The places of a bulkhead: never too many at once, first come first served, and none lost, whatever happens to who waits."""
+"""The permits of a bulkhead: never too many at once, first come first served, and none lost, whatever happens to waiters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _full(calls: int = 2, queue: int = 3) -> BulkheadState:
 
 
 def test_so_many_run_at_once():
-    """Eight places, and the ninth has none until one is given back."""
+    """Eight permits; the ninth caller gets none until one is returned."""
     state = BulkheadState("x", Bulkhead(8))
     assert [state.try_acquire() for _ in range(9)] == [True] * 8 + [False]
     state.release()
@@ -37,7 +37,7 @@ def test_so_many_run_at_once():
 
 
 def test_who_waits_is_served_in_order():
-    """Each place given back goes to the first in the queue, who is woken once; nobody overtakes."""
+    """Each returned permit goes to the first waiter, which is woken once; no caller overtakes."""
     state, woken = _full(), []
     tickets = [state.join(lambda n=n: woken.append(n)) for n in range(3)]
     for served in range(1, 4):
@@ -49,7 +49,7 @@ def test_who_waits_is_served_in_order():
 
 
 def test_beyond_the_queue_a_call_is_rejected():
-    """The queue is bounded; without one everybody is rejected who finds no place."""
+    """The queue is bounded; without a queue every caller without a permit is rejected."""
     state = _full(queue=1)
     state.join(lambda: None)
     with pytest.raises(BulkheadFullError):
@@ -58,8 +58,8 @@ def test_beyond_the_queue_a_call_is_rejected():
         _full(queue=0).join(lambda: None)
 
 
-def test_a_place_that_became_free_meanwhile_is_taken():
-    """Between being refused and queueing up: the place is handed over at once, even where there is no queue."""
+def test_a_permit_freed_before_queueing_is_taken():
+    """A permit freed between the refusal and queueing is granted at once, even without a queue."""
     state, woken = _full(queue=0), []
     state.release()
     ticket = state.join(lambda: woken.append(1))
@@ -69,7 +69,7 @@ def test_a_place_that_became_free_meanwhile_is_taken():
 
 
 def test_who_stops_waiting_leaves_the_queue():
-    """The next in line moves up, and is not woken before its time."""
+    """The next waiter moves up, and is not woken early."""
     state, woken = _full(), []
     first, second = (state.join(lambda n=n: woken.append(n)) for n in range(2))
     state.leave(first)
@@ -80,8 +80,8 @@ def test_who_stops_waiting_leaves_the_queue():
     assert state.is_served(second)
 
 
-def test_a_place_handed_to_who_just_left_goes_on_to_the_next():
-    """Cancelled in the very instant of being served: the place is not lost."""
+def test_a_permit_granted_to_a_cancelled_waiter_goes_to_the_next():
+    """A waiter cancelled at the instant of its grant: the permit is not lost."""
     state, woken = _full(calls=1), []
     first, _ = (state.join(lambda n=n: woken.append(n)) for n in range(2))
     state.release()
@@ -93,7 +93,7 @@ def test_a_place_handed_to_who_just_left_goes_on_to_the_next():
 
 
 def test_who_cannot_be_woken_is_passed_over():
-    """Its event loop is closed: the place goes to the next, and later leaving gives nothing back twice."""
+    """A waiter whose event loop is closed: the permit goes to the next, and leaving later returns nothing twice."""
     state, woken = _full(calls=1), []
     gone = state.join(lambda: False)
     state.join(lambda: woken.append(1))
@@ -106,7 +106,7 @@ def test_who_cannot_be_woken_is_passed_over():
 
 
 def test_other_numbers_let_in_who_waits():
-    """More places: the first in the queue run. Fewer: who runs goes on, and places given back are not handed out."""
+    """More permits: the first waiters run. Fewer: running calls go on, and returned permits are not granted."""
     state, woken = _full(calls=2, queue=5), []
     for n in range(4):
         state.join(lambda n=n: woken.append(n))
@@ -121,7 +121,7 @@ def test_other_numbers_let_in_who_waits():
 
 
 def test_the_rejection_says_what_is_full():
-    """Never sent, worth repeating; which bulkhead, how many run, and how long it waited."""
+    """It never ran and is retryable; the error names the bulkhead, how many run, and how long the call waited."""
     state = _full(calls=2)
     failure = state.rejection().failure
     assert (failure.code, failure.executed, failure.retryable) == ("SYS_BULKHEAD_FULL", "no", True)
@@ -136,7 +136,7 @@ def test_the_rejection_says_what_is_full():
 
 
 class BulkheadAgainstModel(RuleBasedStateMachine):
-    """The model: a list of who runs and a list of who waits."""
+    """The model: a list of running calls and a list of waiters."""
 
     @initialize(calls=st.integers(1, 3), queue=st.integers(0, 3))
     def choose(self, calls, queue):
@@ -173,10 +173,10 @@ class BulkheadAgainstModel(RuleBasedStateMachine):
         self.running -= 1
         self.serve()
 
-    @rule(place=st.integers(0, 2))
+    @rule(index=st.integers(0, 2))
     @precondition(lambda self: self.waiting)
-    def give_up(self, place):
-        name, ticket = self.waiting[place % len(self.waiting)]
+    def give_up(self, index):
+        name, ticket = self.waiting[index % len(self.waiting)]
         self.state.leave(ticket)
         self.waiting.remove((name, ticket))
 
@@ -199,8 +199,8 @@ BulkheadAgainstModel.TestCase.settings = settings(
 TestBulkheadAgainstModel = BulkheadAgainstModel.TestCase
 
 
-def test_threads_never_exceed_it_and_lose_no_place():
-    """8 threads fight for 3 places and give up at random: never more than 3 inside, and in the end all 3 are free."""
+def test_threads_never_exceed_it_and_lose_no_permit():
+    """8 threads contend for 3 permits and give up at random: never more than 3 inside, and in the end all 3 are free."""
     state = BulkheadState("x", Bulkhead(3, queue=100))
     inside, most, lock = 0, 0, threading.Lock()
 

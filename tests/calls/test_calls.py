@@ -1,4 +1,4 @@
-"""What can be protected, what is refused, and that a protected function is called like the one it was made of."""
+"""What can be protected, what is refused, and that a protected function is called like the original."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFUSED = ConnectionRefusedError
 
 
 def policies():
-    """One policy for the short way, and one for each reason to take the long one."""
+    """One policy for the fast path, and one for each reason to take the slow path."""
     return {
         "short": rb.Policy(at_once(), rb.Breaker()),
         "bulkhead": rb.Policy(at_once(), rb.Bulkhead(9)),
@@ -34,7 +34,7 @@ each_way = pytest.mark.parametrize("way", list(policies()))
 @everywhere
 @each_way
 def test_arguments_go_in_and_the_result_comes_out(form, way):
-    """By position, by keyword, and the very object that is returned."""
+    """Positional and keyword arguments arrive, and the returned object is the same one."""
     with form.world():
         get = policies()[way](form.of(lambda *args, **kwargs: (args, kwargs)), idempotent=True)
         result = object()
@@ -45,7 +45,7 @@ def test_arguments_go_in_and_the_result_comes_out(form, way):
 @everywhere
 @each_way
 def test_the_arguments_are_the_same_on_every_attempt(form, way):
-    """An attempt is called with what the call was made with."""
+    """Each attempt gets the arguments of the call."""
     seen, server = [], Server(REFUSED, REFUSED)
 
     def body(*args, **kwargs):
@@ -100,7 +100,7 @@ async def test_methods_are_protected():
 
 
 def test_a_method_has_one_circuit_for_all_instances():
-    """The circuit belongs to what is protected, which is the function of the class."""
+    """The circuit belongs to the protected function, which is that of the class."""
     rb.circuit(Client.get).isolate()
     with pytest.raises(rb.CircuitOpenError):
         Client().get("/")
@@ -183,14 +183,14 @@ def test_a_timeout_needs_an_async_function(form):
 
 
 async def later():
-    """What a sync function may return by mistake."""
+    """Stand for an awaitable that a sync function returns by mistake."""
     return "ok"
 
 
 @each_way
 @pytest.mark.parametrize("virtual", [False, True])
 def test_a_sync_function_that_returns_an_awaitable_is_refused(way, virtual):
-    """A lambda around an async function would run outside of every layer; stamina makes one call and says nothing."""
+    """A lambda around an async function would run outside every layer; stamina makes one call without an error."""
     with rb.testing.virtual_time() if virtual else rb.testing.record():
         protected = policies()[way](lambda: later(), idempotent=True)  # noqa: PLW0108 -- what people write
         for _ in range(2):
@@ -207,7 +207,7 @@ class Ticket:
 
 
 def test_an_awaitable_is_refused_although_an_async_function_may_return_it():
-    """What an async function returns is its own business, and teaches the policy nothing about sync ones."""
+    """An async function may return an awaitable; that does not make the policy accept one from a sync function."""
     policy = rb.Policy(at_once())
 
     @policy(idempotent=True)
@@ -231,7 +231,7 @@ def test_an_awaitable_is_refused_although_an_async_function_may_return_it():
     "error", [ValueError("x"), REFUSED("x"), KeyboardInterrupt(), SystemExit(3)], ids=repr
 )
 def test_the_callers_exception_comes_out_as_the_same_object(form, way, error):
-    """After the last attempt, whatever it is, with its own traceback to where it was raised."""
+    """After the last attempt any error is raised unchanged, with the traceback to where it was raised."""
     server = Server(always=error)
     with form.world():
         policy = rb.Policy(rb.Fallback(server.get)) if way == "fallback" else policies()[way]
@@ -245,7 +245,7 @@ def test_the_callers_exception_comes_out_as_the_same_object(form, way, error):
 @pytest.mark.parametrize("virtual", [False, True])
 @each_way
 def test_the_end_of_an_iterator_is_no_failure(way, virtual):
-    """A sync function that raises StopIteration, such as `next`, does so; nothing counts it, nothing is lost by it."""
+    """A sync function such as `next` may raise StopIteration; that is not counted, and everything is released."""
     items = iter([1])
     policy = policies()[way]
     with rb.testing.virtual_time() if virtual else rb.testing.record():
@@ -259,7 +259,7 @@ def test_the_end_of_an_iterator_is_no_failure(way, virtual):
 
 
 @everywhere
-def test_layers_are_given_back_on_every_way_out(form):
+def test_layers_are_released_however_a_call_ends(form):
     """A bulkhead of one is free again after a success, an error, an interrupt and a refused answer."""
     server = Server(None, ValueError, KeyboardInterrupt, REFUSED, SystemExit, None)
     with form.world():
@@ -275,7 +275,7 @@ def test_layers_are_given_back_on_every_way_out(form):
 
 
 def broken(*_):
-    """What a user gives us that does not work."""
+    """Stand for a callback that raises."""
     raise LookupError("a mistake in a callback")
 
 
@@ -292,9 +292,9 @@ def broken(*_):
     ids=["on_result", "on", "rules", "backoff", "ignore"],
 )
 def test_a_callback_that_raises_loses_nothing(form, layers):
-    """The caller's own error is raised, with a note about the other (D04); of a result, where there is none, the callback's is.
+    """The call's own error is raised, with a note about the callback's (D04); after a result, the callback's error is raised.
 
-    The place in the bulkhead is given back.
+    The bulkhead's permit is returned.
     """
     expected = LookupError if layers[0].on_result else REFUSED
     server = Server(always=None if layers[0].on_result else REFUSED)
@@ -319,7 +319,7 @@ async def test_an_on_result_that_raises_leaves_no_timer():
 
 
 def test_two_policies_around_one_function():
-    """They stack: the outer one repeats what the inner one rejects."""
+    """They stack: the outer one retries what the inner one rejects."""
     server = Server(REFUSED, REFUSED)
     inner = rb.Policy(rb.Breaker.consecutive(1, open_for=0))(server.get)
     outer = rb.Policy(at_once())(inner, idempotent=True)
@@ -329,7 +329,7 @@ def test_two_policies_around_one_function():
 
 
 def test_call_returns_what_the_function_returns():
-    """A value, a coroutine, a generator, an async generator: whatever it is, protected."""
+    """A value, a coroutine, a generator or an async generator: each is protected."""
     policy = rb.Policy(at_once())
 
     def items():
@@ -349,7 +349,7 @@ def test_call_returns_what_the_function_returns():
 
 
 @everywhere
-def test_e25_defaults_are_kept(form):
+def test_e25_defaults_are_preserved(form):
     """Those of positional and of keyword arguments, on the function itself; calling it takes them from the function within."""
 
     def greet(name="you", *, loud=False):

@@ -17,13 +17,13 @@ from tests.calls.forms import ASYNC, SYNC, Server, at_once, both
 
 @pytest.fixture(autouse=True)
 def unheard():
-    """Nothing is logged: pytest keeps every record."""
+    """Switch logging off, because pytest stores every record."""
     with muted():
         yield
 
 
 def objects_after(call, times):
-    """How many more objects there are after so many calls."""
+    """Return how many more objects there are after that many calls."""
     for _ in range(50):
         call()
     gc.collect()
@@ -37,7 +37,7 @@ def objects_after(call, times):
 @both
 @pytest.mark.parametrize("fails", [False, True])
 def test_memory_does_not_grow_with_calls(form, fails):
-    """10,000 calls that succeed, 1,000 that fail: no object more than before."""
+    """After 10,000 calls that succeed and 1,000 that fail there are no more objects than before."""
     server = Server(always=ConnectionRefusedError if fails else None)
     policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(5), rb.Breaker(rate=1, window=100_000))
     get = policy(form.of(server.get), idempotent=True)
@@ -65,7 +65,7 @@ def test_memory_does_not_grow_with_calls(form, fails):
 
 @both
 def test_memory_does_not_grow_with_policy_call(form):
-    """`policy.call` of a new function each time leaves nothing of the functions."""
+    """`policy.call` of a new function each time keeps no function alive."""
     policy = rb.Policy(at_once(), rb.Bulkhead(5), rb.Breaker())
     functions = []
 
@@ -81,7 +81,7 @@ def test_memory_does_not_grow_with_policy_call(form):
 
 
 def test_a_function_that_is_thrown_away_takes_its_state_along():
-    """A circuit without a key lives as long as what it protects: it disappears from `circuits()`, too."""
+    """A circuit without a key lives as long as its function, and then disappears from `circuits()` too."""
 
     def made():
         @rb.Policy(rb.Retry(), rb.Breaker(), rb.Bulkhead(1))(idempotent=True)
@@ -97,8 +97,8 @@ def test_a_function_that_is_thrown_away_takes_its_state_along():
     assert not [name for name in rb.circuits() if "short_lived" in name]
 
 
-def test_no_loop_is_kept():
-    """A decorated function lives as long as its module; the loops that ran it do not, however much time their calls had left."""
+def test_no_event_loop_stays_alive():
+    """A decorated function lives as long as its module; the event loops that ran it are freed, even with timers pending."""
     get = rb.Policy(rb.Deadline(3600), rb.Timeout(60))(ASYNC.of(lambda: "ok"))
     loops: list[weakref.ref] = []
 
@@ -113,12 +113,12 @@ def test_no_loop_is_kept():
 
 
 async def scheduled():
-    """The timers that the loop still has."""
+    """Return the timers that are pending on the loop."""
     return [handle for handle in asyncio.get_running_loop()._scheduled if not handle.cancelled()]
 
 
 async def test_a_layer_leaves_one_timer_at_most():
-    """500 calls with a Timeout and a Deadline: one timer each, whatever the number of calls, and none beside them."""
+    """500 calls with a Timeout and a Deadline: one timer per layer, whatever the number of calls."""
     get = rb.Policy(rb.Deadline(3600), rb.Timeout(60))(ASYNC.of(lambda: "ok"))
     before = len(await scheduled())
     for _ in range(500):
@@ -127,7 +127,7 @@ async def test_a_layer_leaves_one_timer_at_most():
 
 
 async def test_loops_of_attempts_leave_no_timer():
-    """500 `async for` loops with a Deadline of an hour: no timer is left of them."""
+    """500 `async for` loops with a Deadline of an hour: no timer remains."""
     policy = rb.Policy(rb.Deadline(3600), at_once())
     before = len(await scheduled())
     for _ in range(500):
@@ -137,7 +137,7 @@ async def test_loops_of_attempts_leave_no_timer():
     assert len(await scheduled()) - before <= 2
 
 
-async def test_no_task_is_left():
+async def test_no_task_remains():
     """A call runs in the caller's task: none is made, and none remains, however it ends."""
     before = asyncio.all_tasks()
     seen = []
@@ -157,7 +157,7 @@ async def test_no_task_is_left():
     "layers", [[at_once(), rb.Breaker()], [rb.Bulkhead(5)]], ids=["short way", "long way"]
 )
 async def test_a_call_that_starts_its_successor_leaves_no_chain(layers):
-    """A poll that schedules the next one from inside the protected call, 200 times: no attempt keeps the one before it."""
+    """A poll that schedules the next one from inside the protected call, 200 times: no attempt references the previous one."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
     remaining = 200

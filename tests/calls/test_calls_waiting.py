@@ -1,4 +1,4 @@
-"""The waits between attempts: whose they are, how long, and the ones that are not made at all."""
+"""The waits between attempts: where they come from, how long they are, and which are skipped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def waits(form, retry, *script, always=None, outcome=None, seed=0, layers=()):
 
 @both
 def test_no_wait_is_no_sleep(form, monkeypatch):
-    """A wait of zero calls neither `time.sleep` nor gives way to the loop: 80 microseconds are more than the whole call."""
+    """A wait of zero neither calls `time.sleep` nor yields to the loop, which would take longer than the whole call."""
 
     def refused(seconds):
         pytest.fail("slept")
@@ -71,7 +71,7 @@ def test_waits_are_between_attempts(form):
 
 @both
 def test_chance_comes_from_the_seed(form):
-    """The same seed, the same jitter; another one, another."""
+    """The same seed gives the same jitter, another seed another."""
     retry = rb.Retry(attempts=5, backoff=rb.Backoff.exponential(1))
     runs = [waits(form, retry, always=REFUSED, seed=seed) for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
@@ -92,18 +92,18 @@ def test_decorrelated_waits_know_the_one_before(form):
 
 @both
 @pytest.mark.parametrize(
-    ("told", "own", "least", "most"),
+    ("header", "own", "least", "most"),
     [("10", 1, 10, 10), ("1", 10, 10, 10), ("0", 2, 2, 2)],
 )
-def test_retry_after_is_a_lower_bound(form, told, own, least, most):
-    """The longer of the two; with an exact schedule to the second."""
-    (wait,) = waits(form, rb.Retry(backoff=rb.Backoff.constant(own)), http_error(429, retry_after=told))
+def test_retry_after_is_a_lower_bound(form, header, own, least, most):
+    """The wait is the longer of `Retry-After` and the schedule; exact if the schedule is."""
+    (wait,) = waits(form, rb.Retry(backoff=rb.Backoff.constant(own)), http_error(429, retry_after=header))
     assert least <= wait <= most
 
 
 @both
-def test_those_who_were_told_the_same_second_do_not_come_back_together(form):
-    """With a schedule that is spread out the server's wait is spread out on top: up to a tenth later, never earlier."""
+def test_clients_with_the_same_retry_after_do_not_return_together(form):
+    """With jitter in the schedule the server's wait has jitter too: up to a tenth longer, never shorter."""
     retry = rb.Retry(backoff=rb.Backoff.decorrelated(1))
     slept = [waits(form, retry, http_error(429, retry_after="10"), seed=seed)[0] for seed in range(30)]
     assert all(10 <= wait <= 11 for wait in slept)
@@ -112,7 +112,7 @@ def test_those_who_were_told_the_same_second_do_not_come_back_together(form):
 
 @both
 def test_e22_the_spread_never_passes_the_most_that_is_waited(form):
-    """Told 120 with `max_retry_after=120`: 120, and not up to a tenth more."""
+    """With `Retry-After: 120` and `max_retry_after=120` the wait is 120, without jitter on top."""
     retry = rb.Retry(backoff=rb.Backoff.decorrelated(1), max_retry_after=120)
     slept = {waits(form, retry, http_error(429, retry_after="120"), seed=seed)[0] for seed in range(30)}
     assert slept == {120.0}
@@ -120,7 +120,7 @@ def test_e22_the_spread_never_passes_the_most_that_is_waited(form):
 
 @both
 def test_a_date_is_a_wait_from_now(form):
-    """An HTTP date, by the server's own clock where it tells it."""
+    """An HTTP date becomes a wait, by the server's own clock if the response has a date."""
     now = datetime(2020, 1, 1, tzinfo=UTC)
     dates = [f"{at:%a, %d %b %Y %H:%M:%S} GMT" for at in (now + timedelta(seconds=40), now)]
     error = http_error(503, retry_after=dates[0], date=dates[1])
@@ -129,7 +129,7 @@ def test_a_date_is_a_wait_from_now(form):
 
 @both
 def test_above_the_ceiling_it_stops(form):
-    """`max_retry_after=5`: told 6, it does not wait and shows the hint; told 5, it waits 5."""
+    """With `max_retry_after=5`, `Retry-After: 6` ends the call with that hint; `Retry-After: 5` waits 5 s."""
     retry, ended = rb.Retry(backoff=rb.Backoff.constant(1), max_retry_after=5), []
     assert waits(form, retry, http_error(429, retry_after="5")) == [5]
     assert waits(form, retry, http_error(429, retry_after="6"), outcome=ended) == []
@@ -147,7 +147,7 @@ def test_the_budget_is_asked_before_the_wait(form):
 
 @both
 def test_what_is_refused_for_another_reason_spends_nothing(form, key):
-    """A call that may have run, one without time and an ordinary error leave the budget as it was."""
+    """A call that may have run, one past its deadline and an ordinary error spend nothing from the budget."""
     budget = rb.RetryBudget(ratio=0, floor=1, key=key)
     retry = rb.Retry(backoff=rb.Backoff.constant(1), budget=budget)
     with rb.testing.virtual_time() as clock:
@@ -163,27 +163,27 @@ def test_what_is_refused_for_another_reason_spends_nothing(form, key):
 
 
 @both
-@pytest.mark.parametrize("said", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
-def test_a_schedule_that_says_nonsense_does_not_break_the_loop(form, said):
-    """asyncio.sleep(nan) stops other timers: what is no wait is none."""
-    assert waits(form, rb.Retry(backoff=lambda _: said), REFUSED) in ([], [0])
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
+def test_a_schedule_that_says_nonsense_does_not_break_the_loop(form, wait):
+    """asyncio.sleep(nan) would stop other timers: an invalid wait counts as none."""
+    assert waits(form, rb.Retry(backoff=lambda _: wait), REFUSED) in ([], [0])
 
 
 @both
 def test_a_schedule_may_say_a_timedelta(form):
-    """As everywhere else."""
+    """A schedule may return a timedelta instead of seconds."""
     assert waits(form, rb.Retry(backoff=lambda _: timedelta(seconds=2)), REFUSED) == [2]
 
 
 @both
-def test_a_wait_that_does_not_fit_is_not_begun(form):
-    """1 and 2 s fit into 5, the next 4 do not: the caller's error comes at once, with two seconds to spare."""
+def test_a_wait_that_does_not_fit_is_not_started(form):
+    """1 and 2 s fit into 5, the next 4 do not: the call's error is raised at once, two seconds before the deadline."""
     retry = rb.Retry(attempts=9, backoff=rb.Backoff.exponential(1, jitter="none"))
     assert waits(form, retry, always=REFUSED, layers=[rb.Deadline(5)]) == [1, 2]
 
 
 async def test_other_tasks_run_while_one_waits():
-    """A wait blocks only its own call: in real time an hour's wait of one lets the other end."""
+    """A wait blocks only its own call: while one call waits an hour in real time, the other ends."""
     waiting = asyncio.create_task(
         rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600)))(idempotent=True).call(failing)
     )
@@ -201,7 +201,7 @@ async def failing():
 
 @everywhere
 def test_out_of_memory_is_repeated_once(form):
-    """A failure that says how often it may be repeated is repeated no more often, whatever the policy allows (R11)."""
+    """A failure with `max_retries` is retried no more often than that, whatever the policy allows (R11)."""
     server = Server(always=MemoryError)
     with form.world(), pytest.raises(MemoryError):
         form.run(rb.Policy(at_once(attempts=9))(form.of(server.get), idempotent=True))

@@ -1,4 +1,4 @@
-"""Cancelled from outside, at every place where a call can wait: it ends at once, and everything it had is given back."""
+"""Cancellation from outside, at every point where a call can wait: it ends at once and releases everything."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from resilient_bridge.calls.bulkhead.state import BULKHEADS
 from tests.calls.forms import Server, at_once, http_error, settle
 
 
-class Place:
-    """A policy, and how to bring a call of it to the place where it is cancelled."""
+class WaitingCall:
+    """A policy and a function whose call waits at the point `where` it is cancelled."""
 
     def __init__(self, where):
         self.where = where
@@ -58,7 +58,7 @@ class Place:
         return "held"
 
     async def occupied(self):
-        """Have somebody in the bulkhead, where the place to wait is its queue; use up the rate limit, where it is that."""
+        """Fill the bulkhead if the call is to wait in its queue; use up the rate limit if it is to wait for that."""
         tasks = []
         if self.where == "queue":
             tasks.append(asyncio.create_task(self.get("hold")))
@@ -74,29 +74,29 @@ everywhere_in_a_call = pytest.mark.parametrize("where", PLACES)
 
 @everywhere_in_a_call
 async def test_cancelled_it_ends_at_once_and_gives_back_what_it_had(where):
-    """CancelledError, no further attempt, and the bulkhead of one is free afterwards."""
-    place = Place(where)
-    others = await place.occupied()
-    call = asyncio.create_task(place.get())
+    """It raises CancelledError, makes no further attempt, and the bulkhead of one is free afterwards."""
+    waiting = WaitingCall(where)
+    others = await waiting.occupied()
+    call = asyncio.create_task(waiting.get())
     await settle()
-    made = place.calls
+    made = waiting.calls
     call.cancel("stop")
     with pytest.raises(asyncio.CancelledError, match="stop"):
         await call
     assert call.cancelled()
-    assert place.calls == made
-    place.hold.set()
+    assert waiting.calls == made
+    waiting.hold.set()
     assert await asyncio.gather(*others) == ["held"] * len(others)
     if where == "rate":
         return
-    assert await place.get("well") == "ok"
+    assert await waiting.get("well") == "ok"
 
 
 @everywhere_in_a_call
 async def test_cancelled_by_a_group_around(where):
     """A sibling fails: the call is cancelled, the group raises the sibling's error and nothing else."""
-    place = Place(where)
-    others = await place.occupied()
+    waiting = WaitingCall(where)
+    others = await waiting.occupied()
 
     async def sibling():
         await settle()
@@ -106,38 +106,38 @@ async def test_cancelled_by_a_group_around(where):
 
     async def main():
         async with asyncio.TaskGroup() as group:
-            calls.append(group.create_task(place.get()))
+            calls.append(group.create_task(waiting.get()))
             group.create_task(sibling())
 
     with pytest.raises(ExceptionGroup) as raised:
         await asyncio.create_task(main())
     assert [type(error) for error in raised.value.exceptions] == [LookupError]
     assert calls[0].cancelled()
-    place.hold.set()
+    waiting.hold.set()
     await asyncio.gather(*others)
 
 
 @everywhere_in_a_call
 @pytest.mark.real
 async def test_cancelled_by_asyncio_timeout_around(where):
-    """asyncio.timeout ends the call with its own TimeoutError, and the task is as it was."""
-    place = Place(where)
-    others = await place.occupied()
+    """asyncio.timeout ends the call with its own TimeoutError; no cancellation is pending afterwards."""
+    waiting = WaitingCall(where)
+    others = await waiting.occupied()
     with pytest.raises(TimeoutError) as raised:
         async with asyncio.timeout(0.01):
-            await place.get()
+            await waiting.get()
     assert type(raised.value) is TimeoutError
     assert asyncio.current_task().cancelling() == 0
-    place.hold.set()
+    waiting.hold.set()
     await asyncio.gather(*others)
 
 
 @everywhere_in_a_call
 async def test_closed_without_being_cancelled(where):
-    """A coroutine that is thrown away half-way (GeneratorExit) gives back what it had, too, from whatever context."""
-    place = Place(where)
-    others = await place.occupied()
-    call = place.get()
+    """A coroutine that is closed half-way (GeneratorExit) releases everything, from any context."""
+    waiting = WaitingCall(where)
+    others = await waiting.occupied()
+    call = waiting.get()
 
     async def drive():
         with suppress(StopIteration):
@@ -148,14 +148,14 @@ async def test_closed_without_being_cancelled(where):
         call.close()
     else:
         await asyncio.create_task(drive())
-    place.hold.set()
+    waiting.hold.set()
     await asyncio.gather(*others)
     if where != "rate":
-        assert await place.get("well") == "ok"
+        assert await waiting.get("well") == "ok"
 
 
-async def test_a_cancelled_wait_for_a_turn_gives_the_turn_back():
-    """A turn of a rate limit that was reserved and not used is the next one's."""
+async def test_a_cancelled_wait_returns_its_token():
+    """A token of a rate limit that was reserved and not used goes to the next call."""
     get = rb.Policy(rb.RateLimit(1, per=3600, max_wait=3600))(settle)
     await get()
     waiting = asyncio.create_task(get())
@@ -166,25 +166,25 @@ async def test_a_cancelled_wait_for_a_turn_gives_the_turn_back():
     await asyncio.wait([waiting])
     next_one = asyncio.create_task(get())
     await settle()
-    assert not next_one.done()  # it waits for the turn that was given back, and is not refused
+    assert not next_one.done()  # it waits for the returned token, and is not refused
     next_one.cancel()
 
 
-async def test_cancelled_calls_are_neither_told_nor_repeated():
-    """No event of a repeat or a giving up, no note on anything: whoever cancels knows."""
-    place = Place("call")
-    with rb.testing.record() as told:
-        call = asyncio.create_task(place.get())
+async def test_cancelled_calls_emit_no_event_and_are_not_retried():
+    """No event of a retry or of giving up, and no note on the error."""
+    waiting = WaitingCall("call")
+    with rb.testing.record() as recorded:
+        call = asyncio.create_task(waiting.get())
         await settle()
         call.cancel()
         with pytest.raises(asyncio.CancelledError) as raised:
             await call
-    assert told == []
+    assert recorded == []
     assert not getattr(raised.value, "__notes__", [])
 
 
 async def test_uncancel_counts_are_the_callers():
-    """Two requests before, two after: a policy takes back its own and no other."""
+    """Two cancellation requests before, two after: a policy calls `uncancel` only for its own."""
     get = rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(hang, idempotent=False)
     counts = []
 
@@ -230,7 +230,7 @@ def interrupted_in(seconds):
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["queue", "rate", "thread"])
 def test_ctrl_c_while_a_sync_call_waits(where):
-    """In the queue of a bulkhead, before a turn, while a thread works: it ends at once, and the place is not lost."""
+    """In the queue of a bulkhead, in a rate limit, while a thread works: it ends at once, and the permit is not lost."""
     policy = {
         "queue": rb.Policy(rb.Bulkhead(1, queue=1)),
         "rate": rb.Policy(rb.RateLimit(1, per=3600, max_wait=3600)),
@@ -249,7 +249,7 @@ def test_ctrl_c_while_a_sync_call_waits(where):
     hold.set()
     if where == "queue":
         holder.join()
-    if where == "rate":  # the turn is the next one's: it waits for it, too, and is not refused
+    if where == "rate":  # the token goes to the next call, which waits for it and is not refused
         with interrupted_in(0.02), pytest.raises(KeyboardInterrupt):
             policy.call(Server().get)
     else:

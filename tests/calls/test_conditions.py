@@ -1,4 +1,4 @@
-"""Conditions that have to be awaited are awaited where the call is async, and refused where it is not."""
+"""Async conditions are awaited if the call is async, and refused if it is not."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ async def test_a07_tenacitys_own_async_conditions_are_awaited():
     [rb.Retry(on=no), rb.Retry(on_result=no), rb.Retry(rules={no: rb.Rule()}), rb.Breaker(ignore=no)],
     ids=["on", "on_result", "rules", "ignore"],
 )
-def test_a07_where_nobody_can_await_an_async_condition_is_refused(layer):
-    """When it is decorated; and in blocks, which cannot wait where they end."""
+def test_a07_an_async_condition_is_refused_on_a_sync_function(layer):
+    """It is refused at decoration; and in blocks, which cannot await at their end."""
     with pytest.raises(rb.ConfigError, match="no async function"):
         rb.Policy(layer)(lambda: 1, idempotent=True)
     with pytest.raises(rb.ConfigError, match="no async function"):
         list(rb.Policy(layer).attempts(idempotent=True))
 
 
-def test_a07_an_awaitable_answer_is_refused_where_nobody_can_await():
-    """A plain function that returns a coroutine cannot be seen before it is asked: its answer is refused, not taken for yes."""
+def test_a07_an_awaitable_answer_is_refused_on_a_sync_function():
+    """A plain function may return a coroutine, which is known only after the call: the answer is refused, not taken as true."""
     server = Server(always=OwnError)
     with pytest.raises(rb.ConfigError, match="awaited in async calls alone"):
         rb.Policy(at_once(on=lambda _: no()))(server.get, idempotent=True)()
@@ -133,6 +133,6 @@ def test_a07_an_awaitable_answer_is_refused_where_nobody_can_await():
 
 
 def test_a07_an_async_schedule_is_refused():
-    """Nobody awaits it."""
+    """A schedule is never awaited."""
     with pytest.raises(rb.ConfigError, match="no async function"):
         rb.Retry(backoff=no)

@@ -16,12 +16,12 @@ TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 def layers():
-    """A policy for the short way and one for the long one."""
+    """A policy for the fast path and one for the slow path."""
     return [rb.Policy(at_once()), rb.Policy(at_once(), rb.Bulkhead(5))]
 
 
-async def test_context_variables_are_seen_and_kept():
-    """A call runs in the caller's own context: what it sets is there afterwards, sync and async, after repeats, too."""
+async def test_context_variables_are_seen_and_preserved():
+    """A call runs in the caller's own context: variables that it sets stay set, sync and async, also after retries."""
     for policy in layers():
         server = Server(REFUSED)
 
@@ -44,7 +44,7 @@ async def test_context_variables_are_seen_and_kept():
 
 @everywhere
 def test_the_current_attempt(form):
-    """Number, failure before it, time left and key, while it runs; None outside."""
+    """It has the number, the previous failure, the remaining time and the key while it runs; outside it is None."""
     seen, server = [], Server(REFUSED, ConnectionResetError)
 
     def body():
@@ -62,7 +62,7 @@ def test_the_current_attempt(form):
 @everywhere
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, REFUSED])
 def test_it_is_none_again_after_an_error(form, error):
-    """However a call ends, the caller is where it was."""
+    """However a call ends, the caller's current attempt is restored."""
     with form.world():
         for policy in layers():
             with pytest.raises(error):
@@ -72,7 +72,7 @@ def test_it_is_none_again_after_an_error(form, error):
 
 @both
 def test_remaining_counts_down_and_never_below_zero(form):
-    """Seconds of the deadline that are left, at the time of asking."""
+    """`remaining` is the seconds to the deadline at the time it is read."""
     seen = []
     with rb.testing.virtual_time() as clock:
 
@@ -86,7 +86,7 @@ def test_remaining_counts_down_and_never_below_zero(form):
 
 
 async def test_calls_side_by_side_have_an_attempt_each():
-    """Fifty at once: everyone sees its own number and key, before and after it gave way."""
+    """Of fifty at once, each sees its own number and key, before and after an await."""
 
     @rb.Policy(at_once(attempts=60))(idempotent=True)
     async def get(fails):
@@ -104,7 +104,7 @@ async def test_calls_side_by_side_have_an_attempt_each():
 
 
 def test_what_it_prints():
-    """The number, and the time left where there is a deadline."""
+    """The repr shows the number, and the remaining time if there is a deadline."""
     shown = []
     with rb.testing.virtual_time():
         rb.Policy(at_once())(idempotent=True).call(lambda: shown.append(repr(rb.current_attempt())))
@@ -114,7 +114,7 @@ def test_what_it_prints():
 
 @everywhere
 def test_j05_an_attempt_shows_four_attributes_and_none_can_be_set(form):
-    """The engine's record is another object; a callee, a schedule and a block see the same view."""
+    """The internal record is another object; the callee, a schedule and a block see the same view."""
     shown = ["failure", "idempotency_key", "number", "remaining"]
     seen = []
 

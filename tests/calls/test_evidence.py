@@ -1,4 +1,4 @@
-"""Two keys for every repeat: permission of the operation, or proof that it did not run. What a function raises proves nothing about the whole."""
+"""A retry needs permission, or a proof that the call did not run. An error proves nothing about the whole function that raised it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECOND_STEPS = {
 @everywhere
 @pytest.mark.parametrize("second", SECOND_STEPS.values(), ids=SECOND_STEPS)
 def test_a01_a_function_with_two_steps_is_called_once(form, second):
-    """Charge, then be refused by the mail server: whatever the second step proves, the first one happened."""
+    """A charge, then a refusal by the mail server: whatever the second step proves, the first one ran."""
     charged = []
 
     def order():
@@ -51,7 +51,7 @@ def test_a01_a_function_with_two_steps_is_called_once(form, second):
     "layers", [(), (rb.Breaker(),), (rb.Deadline(60),)], ids=["bare", "breaker", "deadline"]
 )
 def test_a01_what_is_captured_says_maybe(form, layers):
-    """Without a Retry, and without any policy, the boundary of the function is the same."""
+    """Without a Retry, and without any policy, an error of a function says `executed=MAYBE` as well."""
 
     def order():
         raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
@@ -64,7 +64,7 @@ def test_a01_what_is_captured_says_maybe(form, layers):
 
 @both
 def test_what_our_own_layer_refused_did_not_run(form):
-    """An open circuit in front of the function: nothing was called, and that is no guess."""
+    """With an open circuit around the function nothing was called, and `executed` is NO."""
     policy = rb.Policy(rb.Breaker.consecutive(1))
     protected = policy(form.of(Server(always=ConnectionResetError).get))
     with pytest.raises(ConnectionResetError):
@@ -78,7 +78,7 @@ def test_what_our_own_layer_refused_did_not_run(form):
 
 @everywhere
 def test_code_that_knows_better_says_so(form):
-    """`raise NotExecutedError from error` is a proof: the function is repeated although it may not run twice."""
+    """`raise NotExecutedError from error` is a proof: the function is retried although it is not idempotent."""
     server = Server(ConnectionRefusedError, ConnectionRefusedError)
 
     def order():
@@ -94,7 +94,7 @@ def test_code_that_knows_better_says_so(form):
 
 @both
 def test_a_repeat_that_cannot_help_is_not_made_though_it_would_be_safe(form):
-    """What it was raised from decides whether a repeat can help."""
+    """The error that it was raised from decides whether a retry can help."""
     calls = []
 
     def order():
@@ -112,7 +112,7 @@ def test_a_repeat_that_cannot_help_is_not_made_though_it_would_be_safe(form):
     "inner", [(), (rb.Breaker(),), (at_once(attempts=1),)], ids=["bare", "no retry", "retry"]
 )
 def test_the_word_counts_for_the_innermost_function_alone(form, inner):
-    """The outer function did something before it called the inner one, whose word does not speak of that."""
+    """The outer function acted before it called the inner one; NotExecutedError of the inner one proves nothing about that."""
     steps = []
 
     def second():
@@ -131,7 +131,7 @@ def test_the_word_counts_for_the_innermost_function_alone(form, inner):
 
 
 def test_the_same_error_object_raised_again_is_judged_anew():
-    """A constant that has left a function once proves as much the next time."""
+    """An exception object raised by a function a second time proves as much as the first time."""
     constant, calls = rb.NotExecutedError("busy"), []
 
     def order():
@@ -146,7 +146,7 @@ def test_the_same_error_object_raised_again_is_judged_anew():
 
 
 def test_a_registration_is_the_same_word():
-    """`classify.register(Busy, executed=NO)` means that nothing of the function that raises it has happened."""
+    """`classify.register(Busy, executed=NO)` means that the function that raises it did nothing."""
 
     class BusyError(Exception):
         pass
@@ -163,7 +163,7 @@ def test_a_registration_is_the_same_word():
 
 
 def test_it_pickles_and_says_what_happened():
-    """Like every error of ours; without a cause a repeat can help."""
+    """NotExecutedError pickles like our other errors; without a cause it is retryable."""
     import pickle
 
     again = pickle.loads(pickle.dumps(rb.NotExecutedError("queue is full")))
@@ -180,8 +180,8 @@ def test_it_pickles_and_says_what_happened():
 
 
 @pytest.mark.parametrize("door", ["decorate", "with a name", "call", "attempts", "resilient"])
-def test_a_retry_around_a_function_must_be_told(door):
-    """Whether a repeat is harmless is nothing to guess; the error says what to write, and names the function."""
+def test_a_retry_around_a_function_needs_idempotent(door):
+    """The policy does not guess whether a retry is safe; the error says what to write, and names the function."""
     policy = rb.Policy(rb.Retry())
 
     def search():
@@ -205,27 +205,27 @@ def test_a_retry_around_a_function_must_be_told(door):
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_told_once_it_makes_calls_and_loops_too(idempotent):
+def test_a_policy_with_idempotent_makes_calls_and_loops_too(idempotent):
     """`policy(idempotent=…)` is a decorator with `.call` and `.attempts`."""
-    told = rb.Policy(at_once(attempts=2))(idempotent=idempotent)
+    protected = rb.Policy(at_once(attempts=2))(idempotent=idempotent)
     expected = 2 if idempotent else 1
     for use in ("decorate", "call", "attempts"):
         server = Server(always=ConnectionResetError)
         with pytest.raises(ConnectionResetError):
             match use:
                 case "decorate":
-                    told(server.get)()
+                    protected(server.get)()
                 case "call":
-                    told.call(server.get)
+                    protected.call(server.get)
                 case "attempts":
-                    for attempt in told.attempts():
+                    for attempt in protected.attempts():
                         with attempt:
                             server.get()
         assert server.calls == expected, use
 
 
 def test_a_policy_without_a_retry_needs_no_word():
-    """There is nothing to repeat; a policy with a Retry that is put in its place at run time is asked then."""
+    """Without a Retry there is nothing to permit; if one is set at run time, `idempotent` is required then."""
     protected = rb.Policy(rb.Breaker())(Server().get)
     assert protected() == "ok"
     protected.policy = rb.Policy(rb.Retry())
@@ -234,7 +234,7 @@ def test_a_policy_without_a_retry_needs_no_word():
 
 
 def test_the_explanation_of_a_function_says_what_may_be_repeated():
-    """Where people look: beside the order and the worst case."""
+    """`explain()` shows it beside the order and the worst case."""
     policy = rb.Policy(rb.Retry(), rb.Breaker())
     assert "also what may have run" in str(policy(lambda: 1, idempotent=True).explain())
     assert "only what provably did not run" in str(policy(lambda: 1, idempotent=False).explain())
@@ -262,7 +262,7 @@ WORTHS = {
 @both
 @pytest.mark.parametrize("worth", WORTHS.values(), ids=WORTHS)
 def test_a06_a08_what_is_worth_repeating_is_not_allowed_by_that(form, worth):
-    """A class in `on=`, a predicate, tenacity's objects, a rule: all of them say what to repeat, none that it is safe."""
+    """A class in `on=`, a predicate, a tenacity object and a rule say what to retry, but not that a retry is safe."""
     for idempotent, calls in ((False, 1), (True, 3)):
         server = Server(always=OwnError)
         with pytest.raises(OwnError):
@@ -272,7 +272,7 @@ def test_a06_a08_what_is_worth_repeating_is_not_allowed_by_that(form, worth):
 
 @both
 def test_a07_a_result_to_repeat_is_repeated_with_permission_only(form):
-    """The function ran: its result says so."""
+    """A result proves that the function ran."""
     for idempotent, calls in ((False, 1), (True, 3)):
         server = Server()
         policy = rb.Policy(at_once(attempts=3, on_result=lambda result: result == "ok"))
@@ -280,11 +280,11 @@ def test_a07_a_result_to_repeat_is_repeated_with_permission_only(form):
         assert server.calls == calls
 
 
-# ---- what is told ---------------------------------------------------------------------------------------------------
+# ---- events ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_event_says_what_allowed_the_repeat():
-    """Permission, or the name of the proof."""
+    """It has the permission, or the name of the proof."""
     seen = []
     with rb.listen(seen.append):
         rb.Policy(at_once())(Server(ConnectionResetError).get, idempotent=True)()
@@ -294,8 +294,8 @@ def test_the_event_says_what_allowed_the_repeat():
 
 
 def test_the_schedule_and_the_callee_see_the_native_error():
-    """F02: `attempt.failure.cause` is the exception, while it is of use; afterwards nobody holds it."""
-    seen, kept = [], []
+    """F02: `attempt.failure.cause` is the exception during the call; afterwards it is released."""
+    seen, attempts = [], []
     server = Server(OwnError)
 
     def schedule(attempt):
@@ -304,11 +304,11 @@ def test_the_schedule_and_the_callee_see_the_native_error():
 
     def call():
         attempt = rb.current_attempt()
-        kept.append(attempt)
+        attempts.append(attempt)
         if attempt.failure is not None:
             seen.append(type(attempt.failure.cause))
         return server.get()
 
     rb.Policy(at_once(on=OwnError, backoff=schedule))(call, idempotent=True)()
     assert seen == [OwnError, OwnError]
-    assert [attempt.failure and attempt.failure.cause for attempt in kept] == [None, None]
+    assert [attempt.failure and attempt.failure.cause for attempt in attempts] == [None, None]

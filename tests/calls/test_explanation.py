@@ -1,4 +1,4 @@
-"""What `policy.explain()` says: the order, the worst case in two numbers, and what is wrong with it."""
+"""The text of `policy.explain()`: the order of the layers, the worst case in two numbers, and warnings."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ EXACT = rb.Backoff.steps(1, 2, 5)
     ids=repr,
 )
 def test_the_worst_case(layers, calls, seconds):
-    """Every attempt takes all its time, and the server asks for all the patience there is; inf where nothing bounds it."""
+    """Every attempt takes its whole time limit, and the server asks for the longest wait allowed; inf without a bound."""
     explained = rb.Policy(*layers).explain()
     assert (explained.max_calls, explained.max_seconds) == (calls, pytest.approx(seconds))
 
 
-def test_no_time_limit_is_said():
+def test_a_missing_time_limit_is_shown():
     """`resilient` has none, and says so."""
     assert "4 calls, no limit to the time" in str(rb.resilient.explain())
 
 
 def test_warnings_are_part_of_it():
-    """What warned when it was built is still there to read."""
+    """The warnings raised when the policy was built are part of it."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         policy = rb.Policy(rb.Breaker(), rb.Retry())

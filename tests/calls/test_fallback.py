@@ -1,4 +1,4 @@
-"""Something else when a call has failed for good: in order, told of each time, and asked for where somebody wants to be asked."""
+"""Fallbacks after a final failure: tried in order, reported as events, and confirmed by `acknowledge` if it is set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFUSED = ConnectionRefusedError
 
 
 def rung(answer, calls=None):
-    """A rung that answers, or raises what it is given."""
+    """A rung that returns `answer`, or raises it if it is an error."""
 
     def call(*args, **kwargs):
         if calls is not None:
@@ -28,9 +28,9 @@ def rung(answer, calls=None):
 
 @everywhere
 def test_the_rungs_are_tried_in_order_with_the_arguments_of_the_call(form):
-    """After the last attempt, not before; the first that works ends it."""
+    """Rungs run after the last attempt; the first that succeeds ends the call."""
     server, calls = Server(always=REFUSED), []
-    with form.world(), rb.testing.record() as told:
+    with form.world(), rb.testing.record() as recorded:
         policy = rb.Policy(
             rb.Fallback(rung(LookupError("empty"), calls), rung("second", calls), rung("third", calls)),
             at_once(attempts=3),
@@ -40,7 +40,7 @@ def test_the_rungs_are_tried_in_order_with_the_arguments_of_the_call(form):
         assert form.run(get, 1, model="large") == "second"
     assert server.calls == 3
     assert calls == [((1,), {"model": "large"})] * 2
-    fell = [event for event in told if isinstance(event, rb.events.FellBack)]
+    fell = [event for event in recorded if isinstance(event, rb.events.FellBack)]
     assert [(event.name, event.rung, event.failure.code) for event in fell] == [
         ("models", 1, "CONN_REFUSED"),
         ("models", 2, "CONN_REFUSED"),
@@ -49,20 +49,20 @@ def test_the_rungs_are_tried_in_order_with_the_arguments_of_the_call(form):
 
 @everywhere
 def test_a_success_needs_none(form):
-    """No rung is called, nothing is told, also for a success after a repeat."""
+    """After a success, also after a retry, no rung is called and no event is emitted."""
     calls = []
-    with form.world(), rb.testing.record() as told:
+    with form.world(), rb.testing.record() as recorded:
         get = rb.Policy(rb.Fallback(rung("other", calls)), at_once())(
             form.of(Server(REFUSED).get), idempotent=True
         )
         assert form.run(get) == "ok"
     assert calls == []
-    assert not [event for event in told if isinstance(event, rb.events.FellBack)]
+    assert not [event for event in recorded if isinstance(event, rb.events.FellBack)]
 
 
 @everywhere
 def test_the_last_rungs_error_is_raised(form):
-    """With what went before as its context, so that nothing is hidden."""
+    """It has the earlier error as its context, so that nothing is hidden."""
     last = LookupError("last")
     with form.world():
         get = rb.Policy(rb.Fallback(rung(KeyError("first")), rung(last)), at_once())(
@@ -85,7 +85,7 @@ def test_the_last_rungs_error_is_raised(form):
     ids=repr,
 )
 def test_on_says_for_which_failures(form, error, falls):
-    """Any other comes out as it is."""
+    """A failure that `on` does not name is raised unchanged."""
     with form.world():
         policy = rb.Policy(rb.Fallback(rung("other"), on=rb.Category.TRANSPORT), at_once())
         get = policy(form.of(Server(always=error).get), idempotent=True)
@@ -100,7 +100,7 @@ def test_on_says_for_which_failures(form, error, falls):
 @everywhere
 @pytest.mark.parametrize("yes", [True, False])
 def test_the_switch_is_asked_for(form, yes):
-    """`acknowledge` gets the failure, once, before the first rung; with no for an answer the call's own error is raised (V4)."""
+    """`acknowledge` gets the failure once, before the first rung; if it returns False the call's own error is raised (V4)."""
     asked = []
 
     def acknowledge(failure):
@@ -123,7 +123,7 @@ def test_the_switch_is_asked_for(form, yes):
 
 
 async def test_an_async_function_may_have_async_rungs_and_ask_async():
-    """Rungs and `acknowledge` may be either kind there."""
+    """On an async function rungs and `acknowledge` may be sync or async."""
 
     async def ask(failure):
         await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def later(*_):
 @pytest.mark.parametrize("what", ["rung", "acknowledge"])
 @pytest.mark.parametrize("virtual", [False, True])
 def test_a_sync_function_cannot_wait_for_async_ones(what, virtual):
-    """An async rung or an async `acknowledge` on a sync function is refused, and not taken for a yes."""
+    """An async rung or an async `acknowledge` on a sync function is refused, and not taken as true."""
     fallback = rb.Fallback(later) if what == "rung" else rb.Fallback(rung("other"), acknowledge=later)
     with rb.testing.virtual_time() if virtual else rb.testing.record():
         get = rb.Policy(fallback, at_once())(Server(always=REFUSED).get, idempotent=True)
@@ -158,7 +158,7 @@ def test_a_sync_function_cannot_wait_for_async_ones(what, virtual):
 
 @everywhere
 def test_what_is_no_failure_does_not_fall_back(form):
-    """Ctrl-C, the end of the program and cancellation are not answered by another model."""
+    """Ctrl-C, SystemExit and cancellation do not fall back."""
     calls = []
     for error in (KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError()):
         with form.world():
@@ -172,7 +172,7 @@ def test_what_is_no_failure_does_not_fall_back(form):
 
 @both
 def test_rejections_fall_back(form):
-    """An open circuit, a full bulkhead, a used-up limit: what a ladder is for."""
+    """An open circuit, a full bulkhead and a used-up rate limit fall back."""
     policy = rb.Policy(rb.Fallback(rung("cached")), at_once(on=()), rb.RateLimit(1, per=3600), rb.Breaker())
     get = policy(form.of(Server().get), idempotent=True)
     assert [form.run(get) for _ in range(2)] == ["ok", "cached"]
@@ -191,7 +191,7 @@ def test_without_a_retry(form):
 
 
 async def test_a_deadline_around_bounds_the_rungs_too():
-    """Deadline outside of the Fallback: one time for everything. Inside: the rungs come after it."""
+    """A Deadline outside the Fallback bounds everything; one inside does not bound the rungs."""
 
     async def hang(*_):
         await asyncio.get_running_loop().create_future()
@@ -221,7 +221,7 @@ async def later_refused():
 
 @everywhere
 def test_a_rung_may_be_protected_itself(form):
-    """It repeats by its own policy: the call that it stands in for is over."""
+    """It retries by its own policy, because the call that it replaces is over."""
     server = Server(REFUSED, REFUSED)
     with form.world():
         spare = rb.Policy(at_once(attempts=3))(form.of(server.get), idempotent=True)
@@ -232,8 +232,8 @@ def test_a_rung_may_be_protected_itself(form):
     assert server.calls == 3
 
 
-async def test_a_transient_failure_that_was_given_up_is_still_one_to_fall_back_for():
-    """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
+async def test_a_transient_failure_falls_back_after_its_last_attempt():
+    """`on=Kind.TRANSIENT` with a Retry inside: the failure is permanent after the last attempt, but was transient."""
     calls = []
 
     async def other(*_):

@@ -1,4 +1,4 @@
-"""J01: the end of every call is one event, whichever door it came in by, and nothing where nobody listens."""
+"""J01: every call ends in one event, whichever API made it; without a listener no event is made."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ REFUSED = ConnectionRefusedError
 
 
 def ends(seen):
-    """Return the ends of calls among the events."""
+    """Return the events of finished calls."""
     return [event for event in seen if isinstance(event, rb.events.CallFinished)]
 
 
 def rejections(seen):
-    """Return who rejected what among the events."""
+    """Return what rejected which call, by the events."""
     return [
         (event.by, event.key, event.failure.code)
         for event in seen
@@ -30,7 +30,7 @@ def rejections(seen):
 
 @everywhere
 def test_j01_each_call_tells_how_it_ended(form):
-    """Ten that succeed, one that is repeated, one that gives up: rate, success ratio, latency and attempts can be read from them."""
+    """Ten successes, one retry, one call given up: the events show rate, success ratio, latency and attempts."""
     seen: list[rb.events.Event] = []
     server = Server(*[None] * 10, REFUSED, None, *[REFUSED] * 3)
     with form.world() as clock, rb.listen(seen.append):
@@ -52,8 +52,8 @@ def test_j01_each_call_tells_how_it_ended(form):
 
 
 @everywhere
-def test_j01_a_rejected_call_is_told_with_who_rejected_it(form):
-    """An open circuit: nothing was called, in no time, and one event says by whom."""
+def test_j01_the_event_of_a_rejected_call_names_what_rejected_it(form):
+    """With an open circuit nothing was called, in no time, and one event names the circuit."""
     seen: list[rb.events.Event] = []
     with form.world(), rb.listen(seen.append):
         get = rb.Policy(rb.Breaker.consecutive(1, key=f"github {form}"))(form.of(Server(always=REFUSED).get))
@@ -68,7 +68,7 @@ def test_j01_a_rejected_call_is_told_with_who_rejected_it(form):
 
 
 def test_j01_a_limit_and_a_budget_reject_too():
-    """A rate limit rejects the call, a budget the repeat."""
+    """A rate limit rejects the call, a budget the retry."""
     seen: list[rb.events.Event] = []
     with rb.testing.virtual_time(), rb.listen(seen.append):
         limited = rb.Policy(rb.RateLimit(1, per=60, key="slow"))(Server().get)
@@ -83,7 +83,7 @@ def test_j01_a_limit_and_a_budget_reject_too():
 
 
 async def test_j01_a_full_bulkhead_and_a_cancelled_call():
-    """The second call finds no place; the first is cancelled."""
+    """The second call is rejected by the bulkhead; the first is cancelled."""
     seen: list[rb.events.Event] = []
     with rb.listen(seen.append):
 
@@ -102,7 +102,7 @@ async def test_j01_a_full_bulkhead_and_a_cancelled_call():
 
 
 def test_j01_every_door_is_heard():
-    """`call`, a block, a stream to its last item, a Fallback, a tool; once each."""
+    """`call`, a block, a stream to its last item, a Fallback and a tool emit one event each."""
     seen: list[rb.events.Event] = []
     tools = rb.Toolbox()
 
@@ -139,7 +139,7 @@ def test_j01_every_door_is_heard():
 
 @pytest.mark.parametrize("name", [None, "shop"])
 def test_j01_http_requests_go_by_the_name_of_their_policy(name):
-    """`name=` stands in events; without one the origin does. The key is the origin's in both cases."""
+    """Events have `name=`, or else the origin; the key is the origin's in both cases."""
     seen: list[rb.events.Event] = []
     transport = rb.HTTPTransport(
         rb.Policy(rb.Retry(), rb.Breaker(), name=name), httpx.MockTransport(lambda _: httpx.Response(200))
@@ -151,7 +151,7 @@ def test_j01_http_requests_go_by_the_name_of_their_policy(name):
     assert (end.name, end.key, end.outcome) == (name or origin, origin, "ok")
 
 
-def test_j01_nobody_listens_and_nothing_is_made(monkeypatch):
+def test_j01_without_a_listener_no_event_is_made(monkeypatch):
     """Without a listener no event is built, whatever the end."""
     monkeypatch.setattr(rb.events, "CallFinished", None)
     monkeypatch.setattr(rb.events, "CallRejected", None)
@@ -164,7 +164,7 @@ def test_j01_nobody_listens_and_nothing_is_made(monkeypatch):
 
 @everywhere
 def test_j01_a_returned_failure_is_no_success(form):
-    """A 503 that is returned in the end: `failed`, with what it stands for; also without a Retry."""
+    """A returned 503 ends as `failed`, with its failure; also without a Retry."""
     seen: list[rb.events.Event] = []
     with form.world(), rb.listen(seen.append):
         for layers in ((at_once(),), (rb.Breaker(),)):

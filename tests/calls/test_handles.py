@@ -1,4 +1,4 @@
-"""The handle of a circuit: what it shows, what it sets, and blocks under a circuit in any task and order."""
+"""The handle of a circuit: what it shows, what it sets, and blocks under a circuit, in any task and order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.calls.test_registry import empty  # noqa: F401 -- a fixture
 
 
 class Clock:
-    """Time for the handles of a test."""
+    """The clock of the handles in a test."""
 
     def __init__(self, monkeypatch) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ def _github(breaker: Breaker) -> Circuit:
 
 
 def test_the_repr_is_a_line_of_status(clock):
-    """Name, state, seconds left, and what it rests on."""
+    """It shows name, state, seconds to the next probe, and the failure behind it."""
     github = _github(Breaker(open_for=20))
     assert repr(github) == "<Circuit github closed, 0/50 failed>"
     _fail(github, 3)
@@ -66,7 +66,7 @@ def test_the_repr_is_a_line_of_status(clock):
 
 
 def test_a_handle_shows_state_and_hint(clock):
-    """None while a call may go, the seconds while it is open, None when nobody can say."""
+    """`retry_after` is None while calls are admitted, the seconds while it is open, None while isolated."""
     github = _github(Breaker.consecutive(1, open_for=20))
     assert (github.key, github.state, github.retry_after) == ("github", "closed", None)
     _fail(github)
@@ -78,7 +78,7 @@ def test_a_handle_shows_state_and_hint(clock):
 
 
 def test_all_handles_of_a_name_are_one_circuit(clock):
-    """A handle may be thrown away; the circuit stays."""
+    """A handle may be discarded; the circuit stays."""
     with circuit("github"):
         pass
     circuit("github").isolate()
@@ -89,7 +89,7 @@ def test_all_handles_of_a_name_are_one_circuit(clock):
 
 
 def test_circuits_lists_all_that_there_are():
-    """Those with a key, those of functions under the function's name; of two of one name the second has a number."""
+    """Circuits with a key, and those of functions under the function's name; the second of one name gets a number."""
     held = [registry.CIRCUITS.own("app.search", Breaker()) for _ in range(3)]
     held[0].isolate(0.0)
     _github(Breaker())
@@ -104,7 +104,7 @@ def test_circuits_lists_all_that_there_are():
 
 
 def test_a_protected_function_has_a_handle():
-    """Whatever offers its circuit: a function, its method, a policy; it may have another one later."""
+    """Every object with a circuit has a handle: a function, a method, a policy; the circuit may change later."""
 
     class Owner:
         """What a decorated function carries."""
@@ -140,7 +140,7 @@ def test_what_has_no_circuit_is_refused(of):
 
 
 def test_a_block_counts_as_a_call():
-    """An outage counts, a mistake of the caller does not, and the error goes on."""
+    """An outage counts, a caller's mistake does not, and the error is raised."""
     github = _github(Breaker.consecutive(2, open_for=20))
     with pytest.raises(ConnectionResetError), github:
         raise ConnectionResetError
@@ -158,7 +158,7 @@ def test_a_block_counts_as_a_call():
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, SystemExit])
 def test_an_interrupted_block_counts_neither_way(error):
-    """Also as a probe: the place is free again, and the circuit neither open nor closed."""
+    """Also as a probe: the permit is free again, and the circuit is neither opened nor closed."""
     github = _github(Breaker.consecutive(1, open_for=0))
     _fail(github, 1, error)
     assert github.state == "closed"
@@ -182,7 +182,7 @@ def test_a_rejection_from_inside_counts_neither_way():
 
 
 def test_a_slow_block_counts_as_failed(clock):
-    """However it ends, cancelled by an outer deadline included."""
+    """However it ends, even if an outer deadline cancels it."""
     github = _github(Breaker.consecutive(2, slow_after=5))
     for error in (None, asyncio.CancelledError):
         with suppress(asyncio.CancelledError), github:
@@ -213,27 +213,27 @@ async def test_of_a_hundred_tasks_one_probes(clock):
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_each_task_leaves_its_own_block(clock, first):
-    """Two at once, one slow: the quick one is not taken for the slow one, whoever leaves first."""
+    """Two at once, one slow: the quick one does not count as slow, whichever ends first."""
     github = _github(Breaker.consecutive(9, slow_after=5))
-    gates = [asyncio.Event(), asyncio.Event()]
+    releases = [asyncio.Event(), asyncio.Event()]
 
     async def call(gate):
         with github:
             await gate.wait()
 
     calls = []
-    for gate in gates:  # the first is slow
+    for gate in releases:  # the first is slow
         calls.append(asyncio.create_task(call(gate)))
         await asyncio.sleep(0)
         clock.now += 4
     for leaving in (first, 1 - first):
-        gates[leaving].set()
+        releases[leaving].set()
         await calls[leaving]
         assert repr(github) == f"<Circuit github closed, {1 - leaving}/9 failed>"
 
 
-async def test_a_block_may_be_left_in_another_task():
-    """As exit stacks, fixtures and the finalisers of async generators do: no error, and no permit lost."""
+async def test_a_block_may_end_in_another_task():
+    """As with exit stacks, fixtures and finalisers of async generators: no error, and no permit is lost."""
     github = _github(Breaker.consecutive(1, open_for=0))
     _fail(github)
     stack = AsyncExitStack()
@@ -248,7 +248,7 @@ async def test_a_block_may_be_left_in_another_task():
 
 
 def test_blocks_of_many_contexts_may_end_in_any_order():
-    """Entered in five contexts, left in a sixth: each permit is given back once, also when the first context goes on."""
+    """Entered in five contexts, exited in a sixth: each permit is returned once, also when the first context goes on."""
     github = _github(Breaker.consecutive(5))
     contexts = [copy_context() for _ in range(5)]
     for context in contexts:
@@ -265,7 +265,7 @@ def test_blocks_of_many_contexts_may_end_in_any_order():
 
 
 def test_blocks_nest():
-    """The same circuit twice: two permits, given back inside out."""
+    """The same circuit twice: two permits, returned in reverse order."""
     github = _github(Breaker.consecutive(5))
     with suppress(ConnectionError), github:
         with suppress(ConnectionError), github:
@@ -276,7 +276,7 @@ def test_blocks_nest():
 
 
 def test_blocks_leave_nothing_behind():
-    """A context that enters a thousand blocks remembers one of them at most."""
+    """A context that enters a thousand blocks stores at most one of them."""
     github = _github(Breaker())
     before = len(handles._entered.get())
     for _ in range(1000):
@@ -302,7 +302,7 @@ def test_threads_share_a_handle():
 
 
 def test_e08_a_block_counts_an_exception_of_ones_own():
-    """Nothing stands there that could name it; a mistake in Python's own words, own class or not, counts neither way."""
+    """A user's exception counts as a failure; Python's own error classes and their subclasses count neither way."""
 
     class BusyError(Exception):
         """Somebody else's trouble."""

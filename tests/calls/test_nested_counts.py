@@ -1,4 +1,4 @@
-"""Retries inside each other neither multiply nor vanish: the innermost repeats, and the others count it."""
+"""Nested retries neither multiply nor vanish: the innermost policy retries, and the others count its attempts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OwnError(Exception):
     ("inner", "outer", "calls"), [(3, 4, 4), (4, 3, 4), (6, 2, 6), (2, 6, 6), (3, 3, 3), (1, 4, 4)]
 )
 def test_e01_nested_retries_neither_multiply_nor_vanish(form, inner, outer, calls):
-    """The largest number of attempts in the chain is the number of calls, whoever makes them."""
+    """The number of calls is the largest number of attempts in the chain."""
     server = Server(always=ConnectionResetError)
     with form.world():
         step = rb.Policy(at_once(attempts=inner))(server.get, idempotent=True)
@@ -31,7 +31,7 @@ def test_e01_nested_retries_neither_multiply_nor_vanish(form, inner, outer, call
 @both
 @pytest.mark.parametrize("way", ["handled", "translated"])
 def test_e01_an_inner_failure_that_does_not_come_out_is_repeated_inside(form, way):
-    """A function that handles or translates it: nobody but the inner policy sees what there is to repeat."""
+    """A function handles or translates the error, so only the inner policy sees the failure to retry."""
     server = Server(ConnectionResetError, ConnectionResetError)
     step = rb.Policy(at_once())(server.get, idempotent=True)
 
@@ -87,8 +87,8 @@ async def test_e01_the_same_in_parallel_and_in_threads():
 
 
 @both
-def test_e01_what_failed_for_good_inside_is_not_begun_again_by_the_next_call_of_it(form):
-    """One count per operation and chain: a hand-made loop around a protected call does not multiply it."""
+def test_e01_the_next_call_of_a_function_that_finally_failed_inside_is_not_retried(form):
+    """The count is per operation and chain: a hand-written loop around a protected call does not multiply it."""
     server = Server(always=ConnectionResetError)
     step = rb.Policy(at_once(attempts=4))(server.get, idempotent=True)
 

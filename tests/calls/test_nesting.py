@@ -1,4 +1,4 @@
-"""Policies inside of policies: one repeats, deadlines are inherited, and what outlives a call is outside again."""
+"""Nested policies: one of them retries, deadlines are inherited, and a task that outlives the call is outside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSED = ConnectionRefusedError
 
 @everywhere
 def test_the_outermost_repeats(form):
-    """3 x 3 x 3 is 3; and the inner ones repeat again when they are called by themselves."""
+    """Three nested policies of 3 attempts make 3 calls; the inner ones retry again when called alone."""
     server = Server(always=REFUSED)
     with form.world():
         policy = rb.Policy(at_once(attempts=3))
@@ -35,13 +35,13 @@ def test_the_outermost_repeats(form):
     [
         (rb.Policy(at_once(attempts=2)), False),
         (rb.Policy(at_once(attempts=2)), True),
-        (rb.Policy(at_once(attempts=2, on="SYS_RATE_LIMITED")), True),  # it repeats something else
-        (rb.Policy(rb.Breaker()), False),  # it repeats nothing
+        (rb.Policy(at_once(attempts=2, on="SYS_RATE_LIMITED")), True),  # it retries other failures
+        (rb.Policy(rb.Breaker()), False),  # it retries nothing
     ],
     ids=["not allowed", "allowed", "another failure", "no retry"],
 )
 def test_the_innermost_repeats_whatever_the_outer_would_do(form, outer, idempotent):
-    """It is nearest to the wire; what it used up is used up for the outer one, too."""
+    """Attempts used up by the innermost policy are used up for the outer one, too."""
     server = Server(always=ConnectionResetError)
     with form.world():
         inner = rb.Policy(at_once(attempts=3))(server.get, idempotent=True)
@@ -51,7 +51,7 @@ def test_the_innermost_repeats_whatever_the_outer_would_do(form, outer, idempote
 
 
 async def test_tasks_inside_of_a_call_are_inside():
-    """A gather of protected calls within a protected call: its repeats are those of all."""
+    """A gather of protected calls within a protected call counts the retries of all."""
     servers = [Server(always=REFUSED) for _ in range(3)]
     policy = rb.Policy(at_once(attempts=2))
 
@@ -78,7 +78,7 @@ def settled(server):
 
 @both
 def test_a_deadline_is_inherited(form):
-    """The inner policy has what is left of the outer one, whichever ends first; its own comes back when it is called alone."""
+    """The inner policy has the earlier of both deadlines; called alone it has its own."""
     seen = []
     with rb.testing.virtual_time() as clock:
         look = rb.Policy(rb.Deadline(30))(lambda: seen.append(rb.current_attempt().remaining))
@@ -95,8 +95,8 @@ def test_a_deadline_is_inherited(form):
 
 
 @both
-def test_a_call_that_comes_too_late_is_not_begun(form):
-    """Nothing left: DeadlineExceededError that says that it did not run."""
+def test_a_call_after_the_deadline_is_not_started(form):
+    """With no time remaining it raises DeadlineExceededError with `executed=NO`."""
     server = Server()
     with rb.testing.virtual_time() as clock:
         inner = rb.Policy(rb.Deadline(60), at_once())(server.get, idempotent=True)
@@ -112,7 +112,7 @@ def test_a_call_that_comes_too_late_is_not_begun(form):
 
 
 async def test_an_inner_call_is_cut_off_by_the_outer_deadline():
-    """The shorter one speaks, wherever the call is: inside of a long inner Timeout, or in an inner backoff."""
+    """The shorter limit ends the call, inside a long inner Timeout as well as in an inner backoff."""
     for inner in (rb.Policy(rb.Timeout(3600)), rb.Policy(rb.Deadline(3600), rb.Retry())):
 
         async def hang():
@@ -127,7 +127,7 @@ async def test_an_inner_call_is_cut_off_by_the_outer_deadline():
 
 
 class Background:
-    """A task that a call starts and leaves behind; it looks around when `go` is set."""
+    """A task that outlives the call that starts it; it reads its context when `go` is set."""
 
     def __init__(self):
         self.go = asyncio.Event()
@@ -150,7 +150,7 @@ class Background:
 
 @pytest.mark.parametrize("started_in", ["call", "before", "capture"])
 async def test_a_task_that_outlives_the_call_is_outside_again(started_in):
-    """It is in no attempt, has no deadline, and its own policies repeat by themselves."""
+    """It has no attempt and no deadline, and its own policies retry independently."""
     background, calls = Background(), 0
     rules = {REFUSED: rb.Rule(attempts=2, before=background.start)}
 
@@ -175,7 +175,7 @@ async def test_a_task_that_outlives_the_call_is_outside_again(started_in):
 
 
 async def test_a_task_inside_of_a_running_call_has_its_deadline():
-    """As long as the call runs, what it started is part of it."""
+    """While the call runs, a task that it started is part of it."""
     with rb.testing.virtual_time() as clock:
 
         @rb.Policy(rb.Deadline(10))
@@ -209,7 +209,7 @@ def test_the_key_is_that_of_the_innermost_call(form):
 
 @everywhere
 def test_an_inner_rejection_is_repeated_by_the_outer_only_if_it_is_named(form):
-    """An open circuit inside: the outer Retry does not hammer it, unless `on` names CircuitOpenError."""
+    """The outer Retry does not retry the rejection of an inner circuit, unless `on` names CircuitOpenError."""
     for on, attempts in [(rb.Kind.TRANSIENT, 1), (Exception, 1), (rb.CircuitOpenError, 3)]:
         with form.world():
             inner = rb.Policy(rb.Breaker())(Server().get)

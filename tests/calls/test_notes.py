@@ -1,4 +1,4 @@
-"""What a caller's own exception says after a policy is through with it: a note, its history, and nothing changed besides."""
+"""The note and history that a policy adds to a caller's exception, which is otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFUSED = ConnectionRefusedError
 
 
 def noted(form, policy, *script, idempotent=True, always=None):
-    """Return the notes of the error that a call ends in, and what is read of it."""
+    """Return the notes of the error that a call raises, and its failure."""
     server = Server(*script, always=always)
     with pytest.raises(Exception) as raised:
         form.run(policy(form.of(server.get), idempotent=idempotent))
@@ -23,7 +23,7 @@ def noted(form, policy, *script, idempotent=True, always=None):
 
 @both
 def test_attempts_used_up(form):
-    """How many calls, in how many seconds, and why no more."""
+    """The note says how many calls were made, in how many seconds, and why it stopped."""
     with rb.testing.virtual_time():
         policy = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.steps(1, 3, 5.1)))
         notes, failure = noted(form, policy, always=REFUSED)
@@ -34,7 +34,7 @@ def test_attempts_used_up(form):
 
 @everywhere
 def test_the_call_may_have_run(form):
-    """One call, and the switch that allows another."""
+    """The note says that one call was made, and which option allows another."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), always=ConnectionResetError, idempotent=False)
     assert notes == ["not repeated: it may have run; @policy(idempotent=True) allows it"]
@@ -43,7 +43,7 @@ def test_the_call_may_have_run(form):
 
 @everywhere
 def test_an_ordinary_error_gets_no_note(form):
-    """A mistake that fails at once is not worth a word; why it stopped can be asked for."""
+    """An error that is not retried gets no note; its failure says why it stopped."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), always=ValueError)
     assert notes == []
@@ -52,7 +52,7 @@ def test_an_ordinary_error_gets_no_note(form):
 
 @everywhere
 def test_an_ordinary_error_after_a_repeat_says_so(form):
-    """After repeats it matters how often, and what came before."""
+    """After retries the note says how many calls were made, and what failed before."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), REFUSED, ValueError)
     assert notes == ["gave up after 2 calls in 0.0 s: repeating cannot help"]
@@ -60,7 +60,7 @@ def test_an_ordinary_error_after_a_repeat_says_so(form):
 
 
 @both
-def test_no_time_left(form):
+def test_no_time_remains(form):
     """The next wait would not fit."""
     with rb.testing.virtual_time():
         policy = rb.Policy(rb.Deadline(10), rb.Retry(backoff=rb.Backoff.constant(6)))
@@ -71,7 +71,7 @@ def test_no_time_left(form):
 
 @everywhere
 def test_the_budget_is_used_up(form):
-    """Other calls have repeated too much."""
+    """Other calls have used up the retries."""
     with form.world():
         policy = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=rb.RetryBudget(ratio=0, floor=1)))
         notes, failure = noted(form, policy, always=REFUSED)
@@ -81,7 +81,7 @@ def test_the_budget_is_used_up(form):
 
 @everywhere
 def test_the_server_wants_more_patience(form):
-    """Its number and ours."""
+    """The note has the server's wait and our limit."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), always=http_error(429, retry_after="600"))
     assert notes == [
@@ -92,7 +92,7 @@ def test_the_server_wants_more_patience(form):
 
 @everywhere
 def test_the_next_one_was_not_admitted(form):
-    """The circuit opened in between: two calls were made, and the caller sees the last one's error, not the rejection."""
+    """The circuit opened in between: two calls were made, and the caller gets the last one's error, not the rejection."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once(), rb.Breaker.consecutive(2)), always=REFUSED)
     assert notes == ["gave up after 2 calls in 0.0 s: the next one was not admitted"]
@@ -102,7 +102,7 @@ def test_the_next_one_was_not_admitted(form):
 
 @everywhere
 def test_nested_policies_leave_one_note(form):
-    """That of the outermost: it knows how often the whole was tried."""
+    """The note is that of the outermost policy, which counts all calls."""
     error = REFUSED("mine")
     with form.world():
         policy = rb.Policy(at_once(attempts=3))
@@ -141,7 +141,7 @@ class SlottedError(Exception):
 @everywhere
 @pytest.mark.parametrize("error", [FrozenError(), SlottedError()], ids=["frozen", "refuses notes"])
 def test_an_exception_that_takes_nothing_comes_out_all_the_same(form, error):
-    """As itself; what could not be written on it is not needed to raise it."""
+    """It is raised unchanged, without note and record."""
     with form.world():
         get = rb.Policy(at_once(attempts=2, on=type(error)))(
             form.of(Server(always=error).get), idempotent=True

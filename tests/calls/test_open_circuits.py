@@ -1,4 +1,4 @@
-"""A Retry over a circuit: nobody waits for a rejection, and overdue calls count while they are still under way."""
+"""A Retry around a circuit: no call waits for a rejection, and overdue calls count while they still run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = ConnectionRefusedError
 
 @both
 def test_e17_the_failure_that_opens_the_circuit_ends_the_call_at_once(form):
-    """The preset's sixth attempt would come after 8 s, of a circuit that is open for 30: no wait for it, no event that names it."""
+    """The sixth attempt would come after 8 s, but the circuit is open for 30: there is no wait for it, and no event."""
     seen = []
     with rb.testing.virtual_time() as clock, rb.listen(seen.append):
         server = Server(always=ConnectionResetError)
@@ -34,7 +34,7 @@ def test_e17_the_failure_that_opens_the_circuit_ends_the_call_at_once(form):
 
 @both
 def test_e17_who_names_the_circuit_sits_it_out(form):
-    """`on=CircuitOpenError` waits as its schedule says, and the probe gets through."""
+    """`on=CircuitOpenError` waits by its schedule, and the probe is admitted."""
     retry = rb.Retry(
         attempts=5,
         on=(REFUSED, rb.CircuitOpenError),
@@ -61,7 +61,7 @@ def test_e17_a_repeat_that_comes_when_the_circuit_may_be_probed_is_made(form):
 
 @both
 def test_e17_an_isolated_circuit_ends_the_call(form):
-    """By hand, while the call is under way: nobody says when it closes."""
+    """If it is isolated by hand during the call, there is no time to wait for."""
     breaker = rb.Breaker(key="isolated under way")
 
     def pull():
@@ -76,14 +76,14 @@ def test_e17_an_isolated_circuit_ends_the_call(form):
 
 
 async def test_e19_calls_that_are_overdue_and_under_way_count():
-    """Three calls hang for 6 s under `slow_after=5`: the fourth is rejected, the circuit says so, and nothing counts twice."""
+    """Three calls hang for 6 s under `slow_after=5`: the circuit opens, rejects the fourth, and counts nothing twice."""
     hung = asyncio.Event()
 
     @rb.Policy(rb.Breaker.consecutive(3, slow_after=5, open_for=60))
     async def ask():
         await hung.wait()
 
-    with rb.testing.virtual_time() as clock, rb.testing.record() as told:
+    with rb.testing.virtual_time() as clock, rb.testing.record() as recorded:
         calls = [asyncio.create_task(ask()) for _ in range(3)]
         await settle()
         clock.advance(4)
@@ -94,7 +94,7 @@ async def test_e19_calls_that_are_overdue_and_under_way_count():
         hung.set()
         await asyncio.gather(*calls)
         assert rb.circuit(ask).state == "open"
-        (opened,) = [event for event in told if isinstance(event, rb.events.CircuitOpened)]
+        (opened,) = [event for event in recorded if isinstance(event, rb.events.CircuitOpened)]
         clock.advance(60)
         await ask()
         assert rb.circuit(ask).state == "closed"
@@ -122,7 +122,7 @@ def test_e19_a_call_that_was_counted_while_it_was_under_way_counts_once():
 
 
 def test_e19_a_block_that_is_overdue_counts():
-    """`with rb.circuit(…):` the same."""
+    """A block `with rb.circuit(…):` counts in the same way."""
     handle = rb.circuit("a block that is overdue")
     call = rb.Policy(rb.Breaker.consecutive(1, slow_after=5, open_for=60, key="a block that is overdue"))(
         print
@@ -137,8 +137,8 @@ def test_e19_a_block_that_is_overdue_counts():
         assert handle.state == "open"
 
 
-def test_e19_a_call_that_never_ends_is_not_kept():
-    """A block that is left behind counts once, and is forgotten with it."""
+def test_e19_a_block_that_never_ends_is_freed():
+    """A block that never exits counts once, and is then freed."""
     policy = rb.Policy(rb.Breaker.consecutive(9, slow_after=5, key="never ends"))
 
     def leave_behind():

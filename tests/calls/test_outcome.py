@@ -1,4 +1,4 @@
-"""Errors as data: what `capture` returns, for whatever it calls."""
+"""Errors as data: what `capture` returns for any function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = ConnectionRefusedError
 
 @everywhere
 def test_a_success(form):
-    """The value, one call, no failure; for a function without any policy, too."""
+    """It has the value, one call and no failure; also for a function without a policy."""
     with form.world():
         for get in (
             form.of(lambda x: x * 2),
@@ -37,7 +37,7 @@ def test_a_success(form):
 
 @everywhere
 def test_a_failure(form):
-    """Its Failure, with why it stopped and the history; `.value` raises the very error."""
+    """It has the Failure, with the reason it stopped and the history; `.value` raises the original error."""
     error = REFUSED("mine")
     with form.world():
         get = rb.Policy(at_once(attempts=3))(form.of(Server(always=error).get), idempotent=True)
@@ -97,7 +97,7 @@ def test_seconds_are_those_of_the_policies(form):
 @both
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(2), asyncio.CancelledError()], ids=repr)
 def test_what_is_no_failure_passes_through(form, error):
-    """The end of the program, or of the task, is not data."""
+    """SystemExit, KeyboardInterrupt and cancellation are raised."""
     with pytest.raises(type(error)):
         form.run(rb.capture, rb.Policy(at_once())(form.of(Server(always=error).get), idempotent=True))
 
@@ -117,7 +117,7 @@ async def test_cancellation_passes_through():
 
 @everywhere
 def test_capture_is_invisible_to_what_it_calls(form):
-    """Inside of a protected call it changes neither the deadline nor whose repeats count."""
+    """Inside a protected call it changes neither the deadline nor the counting of retries."""
     server, seen = Server(always=REFUSED), []
 
     with form.world():
@@ -159,7 +159,7 @@ def failing(error, **options):
 
 
 def test_the_parts_of_a_success():
-    """It is ok, and has nothing to say of a failure, a command or a tool."""
+    """`ok` is true, and the fields of a failure, a command and a tool are empty."""
     outcome = rb.capture(lambda: 5)
     assert (outcome.ok, outcome.error, outcome.type, outcome.message, outcome.suggestion) == (
         True,
@@ -176,20 +176,20 @@ def test_the_parts_of_a_success():
 
 @pytest.mark.requirement("V6")
 def test_the_parts_of_a_failure():
-    """Type, message, whether to repeat, and the suggestions of the failure: what `to_llm()` says."""
+    """Type, message, recoverable and suggestion are those of `to_llm()`."""
     error = TimeoutError("slow")
     outcome = failing(error)
-    told = json.loads(outcome.to_llm())
+    report = json.loads(outcome.to_llm())
     assert (outcome.ok, outcome.error) == (False, error)
-    assert outcome.type == told["type"] == "timeout"
-    assert outcome.message == told["message"] == outcome.failure.message
-    assert outcome.recoverable is told["recoverable"] is True
-    assert outcome.suggestion == told["suggestion"] == "; ".join(outcome.failure.suggestions)
+    assert outcome.type == report["type"] == "timeout"
+    assert outcome.message == report["message"] == outcome.failure.message
+    assert outcome.recoverable is report["recoverable"] is True
+    assert outcome.suggestion == report["suggestion"] == "; ".join(outcome.failure.suggestions)
 
 
 @pytest.mark.requirement("R11")
 def test_a_failed_command():
-    """Exit code and output, lines kept, secrets masked; the form of R11, outside of a toolbox without a tool."""
+    """It has exit code and output, with line breaks and masked secrets, in the form of R11; outside a toolbox without a tool."""
     outcome = failing(subprocess.CalledProcessError(3, ["x"], "one\ntoken=abcdef123\n", b"\xffoops\n"))
     assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (3, "one\ntoken=[redacted]", "\ufffdoops")
     payload = outcome.to_tool_error("t1")["payload"]
@@ -199,12 +199,12 @@ def test_a_failed_command():
         "stdout": outcome.stdout,
     }
     assert json.loads(json.dumps(outcome.to_tool_error("t1"))) == outcome.to_tool_error("t1")
-    told = json.loads(outcome.to_llm())
-    assert (told["exit_code"], told["stderr"]) == (3, "\ufffdoops")
+    report = json.loads(outcome.to_llm())
+    assert (report["exit_code"], report["stderr"]) == (3, "\ufffdoops")
 
 
 def test_the_output_of_a_failed_command_is_bounded():
-    """Of 50 MB the end is kept, because it says why."""
+    """Of 50 MB the end is kept, because the reason is there."""
     outcome = failing(subprocess.CalledProcessError(1, ["x"], "a word\n" * 7_000_000 + "the end", None))
     assert outcome.stdout.endswith("the end")
     assert len(outcome.stdout) <= LIMIT
@@ -213,7 +213,7 @@ def test_the_output_of_a_failed_command_is_bounded():
 
 # ---- what a model is shown ------------------------------------------------------------------------------------------
 class Hostile:
-    """Nothing of it works."""
+    """An object whose methods all raise."""
 
     def __str__(self) -> str:
         raise RuntimeError
@@ -259,7 +259,7 @@ class Level(IntEnum):
     ids=lambda value: type(value).__name__,
 )
 def test_any_value_is_shown(value, shown):
-    """One line of JSON, whatever it is; never an error."""
+    """Any value becomes one line of JSON, without an error."""
     line = rb.capture(lambda: value).to_llm()
     assert json.loads(line) == {"ok": True, "result": shown}
     assert "\n" not in line
@@ -267,7 +267,7 @@ def test_any_value_is_shown(value, shown):
 
 
 def recursive():
-    """A list and a mapping that hold themselves, twice."""
+    """A list and a mapping that each contain themselves twice."""
     some, named = [], {}
     some += [some, some, named]
     named["self"] = named
@@ -291,21 +291,21 @@ def recursive():
     ids=["text", "letters", "controls", "bytes", "list", "mapping", "key", "lists", "recursion", "numbers"],
 )
 def test_a_large_value_is_cut_and_says_so(value):
-    """A bounded line of JSON, with the beginning of the value and a word about the rest."""
+    """The line of JSON is bounded, has the beginning of the value, and says that the rest is cut."""
     line = rb.capture(lambda: value).to_llm()
     assert len(line) < 2 * LIMIT
     assert json.loads(line)["cut"] == "longer than 100,000 characters: the rest is left out"
 
 
 def test_a_value_of_just_the_size_is_whole():
-    """Nothing is cut, and nothing said, up to the limit."""
-    told = json.loads(rb.capture(lambda: "x" * (LIMIT - 4)).to_llm())
-    assert told == {"ok": True, "result": "x" * (LIMIT - 4)}
+    """Up to the limit nothing is cut, and `cut` is not set."""
+    report = json.loads(rb.capture(lambda: "x" * (LIMIT - 4)).to_llm())
+    assert report == {"ok": True, "result": "x" * (LIMIT - 4)}
     assert "cut" in json.loads(rb.capture(lambda: "x" * LIMIT).to_llm())
 
 
 def test_deep_values_are_cut():
-    """A pit of ten thousand levels is no reason to fail."""
+    """A value nested ten thousand levels deep is cut, without an error."""
     value: list[object] = []
     for _ in range(sys.getrecursionlimit() * 10):
         value = [value]

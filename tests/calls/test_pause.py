@@ -15,7 +15,7 @@ from tests.calls.forms import Server, both, http_error, settle
 
 
 def limiter(per_second, clock):
-    """An API that serves so many requests in any second, and answers the rest with 429 and Retry-After: 1."""
+    """An API that serves `per_second` requests in any second, and answers the rest with 429 and Retry-After: 1."""
     served: deque[float] = deque()
     asked: list[int] = []
 
@@ -34,7 +34,7 @@ def limiter(per_second, clock):
 
 
 async def work(client, jobs, workers):
-    """Do the jobs with so many workers; return the statuses."""
+    """Run the jobs with `workers` workers; return the statuses."""
     queue, statuses = list(range(jobs)), []
 
     async def worker():
@@ -53,7 +53,7 @@ async def work(client, jobs, workers):
     "policy", [None, rb.Policy(rb.Retry(attempts=6), rb.Breaker())], ids=["default", "6"]
 )
 def test_e04_a_storm_is_one_pause(policy):
-    """200 jobs by 20 workers against 50 a second: all served, at most 1.3 requests a job, no circuit opens, no budget is used up."""
+    """200 jobs of 20 workers at 50 a second: all are served with at most 1.3 requests per job, no open circuit, no spent budget."""
 
     async def main(world):
         answer, asked = limiter(50, asyncio.get_running_loop().time)
@@ -76,8 +76,8 @@ def test_e04_a_storm_is_one_pause(policy):
 
 
 @both
-def test_e04_one_call_is_told_and_all_wait(form):
-    """The second call of the function waits for the end of the pause before it is made at all, and is made once."""
+def test_e04_one_retry_after_pauses_all_calls(form):
+    """The second call of the function waits for the end of the pause, and then makes one attempt."""
     server = Server(http_error(429, retry_after="10"), None, None)
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(attempts=1))(form.of(server.get), idempotent=True)
@@ -92,8 +92,8 @@ def test_e04_one_call_is_told_and_all_wait(form):
 
 @both
 @pytest.mark.parametrize("layers", [(rb.Deadline(5),), ()], ids=["deadline", "max_retry_after"])
-def test_e04_nobody_waits_for_longer_than_it_may(form, layers):
-    """A pause of 10 s, and 5 s of time or patience: rejected at once, nothing was called, and the hint is there."""
+def test_e04_no_call_waits_longer_than_its_limit(form, layers):
+    """With a pause of 10 s and a limit of 5 s the call is rejected at once, without an attempt, with `retry_after`."""
     server = Server(http_error(429, retry_after="10"))
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(attempts=1))(form.of(server.get), idempotent=True)
@@ -110,7 +110,7 @@ def test_e04_nobody_waits_for_longer_than_it_may(form, layers):
 
 @both
 def test_e04_a_pause_above_the_ceiling_is_none(form):
-    """Told to come back in an hour, each call finds out for itself: its own error says so."""
+    """A Retry-After of an hour pauses no other call: each call gets the error of its own attempt."""
     server = Server(always=http_error(429, retry_after="3600"))
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry())(form.of(server.get), idempotent=True)
@@ -122,7 +122,7 @@ def test_e04_a_pause_above_the_ceiling_is_none(form):
 
 @both
 def test_e04_it_costs_no_budget_and_opens_no_circuit(form):
-    """Fifty calls that are told to wait once each, with a budget for none of the repeats."""
+    """Fifty calls get one Retry-After each, with a budget for no retry."""
     refused = [http_error(429, retry_after="1"), None] * 50
     server = Server(*refused)
     with rb.testing.virtual_time():
@@ -135,7 +135,7 @@ def test_e04_it_costs_no_budget_and_opens_no_circuit(form):
 
 
 async def test_e04_a_pause_that_grows_is_waited_for_again():
-    """Told again by another call meanwhile, those who wait go on waiting."""
+    """If another call gets a longer Retry-After meanwhile, waiting calls wait for that too."""
     with rb.testing.virtual_time() as clock:
         policy = rb.Policy(rb.Retry(attempts=1, backoff=rb.Backoff.constant(0)), rb.Breaker(key="grows"))
         server = Server(http_error(429, retry_after="10"), http_error(429, retry_after="10"), None)
@@ -157,7 +157,7 @@ async def test_e04_a_pause_that_grows_is_waited_for_again():
 
 
 def test_e04_a_pause_of_virtual_time_is_none_in_real_time():
-    """Two clocks: what a test was told does not delay what comes after it."""
+    """The clocks are separate: a pause in a test's virtual time does not delay later calls."""
     policy = rb.Policy(rb.Retry(attempts=1), rb.Breaker(key="two clocks"))
     server = Server(http_error(429, retry_after="100"), None)
     get = policy(server.get, idempotent=True)

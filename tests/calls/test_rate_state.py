@@ -1,4 +1,4 @@
-"""The turns of a rate limit: a burst, then evenly; what is not used is given back."""
+"""The tokens of a rate limit: a burst, then an even rate; unused tokens are returned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.calls.circuit_driving import in_threads
 
 
 def test_a_burst_then_evenly():
-    """5 per second: five at once, then one every 0.2 s; who may not wait is told for how long."""
+    """At 5 per second: five at once, then one every 0.2 s; a caller that may not wait gets `retry_after`."""
     state = RateState("api", RateLimit(5))
     assert [state.reserve(100.0, 0) for _ in range(5)] == [0] * 5
     with pytest.raises(ThrottledError) as caught:
@@ -29,8 +29,8 @@ def test_a_burst_then_evenly():
         state.reserve(100.3, 0)
 
 
-def test_who_may_wait_is_told_its_turn():
-    """Each reserved turn is a fifth of a second after the one before; a refusal takes none."""
+def test_a_caller_that_may_wait_gets_its_wait():
+    """Each reserved token is a fifth of a second after the previous one; a refusal takes none."""
     state = RateState("api", RateLimit(5))
     for _ in range(5):
         state.reserve(0.0, 0)
@@ -41,8 +41,8 @@ def test_who_may_wait_is_told_its_turn():
         assert caught.value.retry_after == pytest.approx(1.2)
 
 
-def test_a_turn_given_back_is_the_next_ones():
-    """After `cancel` the next that asks comes as if it had never been taken."""
+def test_a_returned_token_goes_to_the_next_caller():
+    """After `cancel` the next caller is served as if the token had never been taken."""
     state = RateState("api", RateLimit(1, per=10))
     state.reserve(0.0, 0)
     assert state.reserve(0.0, 60) == 10
@@ -59,7 +59,7 @@ def test_a_turn_given_back_is_the_next_ones():
 
 
 def test_a_pause_fills_it_up_and_no_further():
-    """After an hour the burst is five, not 18,000; turns given back on a full one make it no fuller."""
+    """After an hour the burst is five, not 18,000; tokens returned to a full bucket do not overfill it."""
     state = RateState("api", RateLimit(5))
     state.reserve(0.0, 0)
     state.cancel()
@@ -70,7 +70,7 @@ def test_a_pause_fills_it_up_and_no_further():
 
 
 def test_fractions_do_not_add_up():
-    """A hundred per second, asked for exactly every hundredth: never a wait, for a minute."""
+    """At a hundred per second, one call exactly every hundredth never waits, for a minute."""
     state = RateState("api", RateLimit(100))
     for _ in range(100):
         state.reserve(0.0, 0)
@@ -78,7 +78,7 @@ def test_fractions_do_not_add_up():
 
 
 def test_other_numbers_keep_the_share_that_is_used():
-    """Half of the bucket is used up before and after; refused or not."""
+    """Half of the bucket is used before and after the change, with or without refusals."""
     state = RateState("api", RateLimit(4, per=4))
     for _ in range(2):
         state.reserve(0.0, 0)
@@ -95,7 +95,7 @@ def test_other_numbers_keep_the_share_that_is_used():
 
 
 def test_the_rejection_says_which_limit():
-    """Never sent, worth repeating, and when."""
+    """It never ran, is retryable, and has `retry_after`."""
     state = RateState("api", RateLimit(1, per=60))
     state.reserve(0.0, 0)
     with pytest.raises(ThrottledError) as caught:
@@ -118,7 +118,7 @@ def test_the_rejection_says_which_limit():
     waits=st.lists(st.sampled_from([0.0, 0.0, 0.125, 0.5, 2.0, 16.0]), max_size=60),
 )
 def test_it_is_a_bucket_that_is_refilled(calls, per, max_wait, waits):
-    """Against the textbook: tokens that are counted, refilled with time, at most `calls`, and below zero for who waits."""
+    """Compared with a plain token bucket: refilled over time, at most `calls`, and below zero for waiting callers."""
     state, now, tokens = RateState("x", RateLimit(calls, per=per)), 64.0, float(calls)
     starts = []
     for wait in waits:
@@ -140,14 +140,14 @@ def test_it_is_a_bucket_that_is_refilled(calls, per, max_wait, waits):
             assert last - first + 1 <= fit + 1e-6
 
 
-def test_no_turn_is_given_twice_between_threads():
-    """8 threads ask 200 times each within a second for what are 1,000 turns."""
-    state, given_out = RateState("x", RateLimit(1000, per=3600)), []
+def test_threads_never_get_the_same_token_twice():
+    """8 threads ask 200 times each for 1,000 tokens."""
+    state, waits = RateState("x", RateLimit(1000, per=3600)), []
 
     def call():
         for _ in range(200):
             with contextlib.suppress(ThrottledError):
-                given_out.append(state.reserve(0.0, 0))
+                waits.append(state.reserve(0.0, 0))
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -155,4 +155,4 @@ def test_no_turn_is_given_twice_between_threads():
         in_threads(call, 8)
     finally:
         sys.setswitchinterval(before)
-    assert given_out == [0] * 1000
+    assert waits == [0] * 1000

@@ -1,4 +1,4 @@
-"""State by key: shared by name, owned without one, bounded, and never lost while it matters."""
+"""State by key: shared by name, owned without a name, bounded, and not evicted while it is in use or open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.calls.circuit_driving import in_threads
 
 @pytest.fixture(autouse=True)
 def empty(monkeypatch):
-    """A registry of one's own."""
+    """An empty registry for this test."""
     for sort in (circuits.CIRCUITS, BUDGETS, BULKHEADS, RATES):
         monkeypatch.setattr(sort, "_recent", OrderedDict())
         monkeypatch.setattr(sort, "_used", weakref.WeakValueDictionary())
@@ -35,7 +35,7 @@ def empty(monkeypatch):
 
 
 def named(sort):
-    """Return how the state of a name is found."""
+    """Return the function that finds the state of a name."""
 
     def find(key, value, *, warn=True):
         return sort.get(key, value, warn=warn)
@@ -71,7 +71,7 @@ def test_one_name_is_one_state(find, value, other):
 
 @SORTED
 def test_of_two_sets_of_numbers_the_last_wins_and_says_so(find, value, other):
-    """A UserWarning names the key and both values; unless the caller knows, and asks for silence."""
+    """A UserWarning names the key and both values, unless the caller disables it."""
     state = find("x", value)
     with pytest.warns(UserWarning, match=r"'x' was .*\(.*\), is .*\(.*\) now: the last one wins"):
         assert find("x", other) is state
@@ -81,7 +81,7 @@ def test_of_two_sets_of_numbers_the_last_wins_and_says_so(find, value, other):
 
 
 def test_what_is_ignored_is_no_difference():
-    """Each policy decides that for itself: two that differ in it share a circuit without a word."""
+    """`ignore` is local to each policy: two that differ in it share a circuit without a warning."""
     state = circuit_state("x", Breaker(key="x", ignore=404))
     assert circuit_state("x", Breaker(key="x", ignore=(404, 403))) is state
 
@@ -103,7 +103,7 @@ def test_an_owned_circuit_is_known_as_long_as_its_owner_keeps_it():
 
 
 def test_an_assumed_circuit_takes_the_first_real_numbers_silently():
-    """Asked for by name only: default numbers, until somebody says some; after that a change is told."""
+    """A circuit found by name alone has the default settings until a policy sets some; a later change warns."""
     state = circuits.circuit_by_name("x")
     assert state.settings == Breaker(key="x")
     assert circuits.circuit_by_name("x") is state
@@ -123,7 +123,7 @@ def three(monkeypatch):
     monkeypatch.setattr(names, "MOST", 3)
 
 
-def _kept() -> set[str]:
+def _stored() -> set[str]:
     gc.collect()
     return {circuit.key for circuit in circuits.known_circuits()}
 
@@ -135,15 +135,15 @@ def _open(key: str, open_for: float = 1e6):
 
 
 def test_a_thousand_hosts_do_not_fill_the_memory():
-    """1,024 names are kept; 5,000 more leave nothing behind."""
+    """1,024 names are stored; of 5,000 older ones nothing stays in memory."""
     for number in range(6024):
         circuit_state(f"host-{number}", Breaker())
         BUDGETS.get(f"host-{number}", RetryBudget(), warn=True)
-    assert _kept() == {f"host-{number}" for number in range(5000, 6024)}
+    assert _stored() == {f"host-{number}" for number in range(5000, 6024)}
     assert len(BUDGETS.all()) == 1024
     for number in range(2000):
         circuits.circuit_by_name(f"seen-{number}")
-    assert len(_kept()) == len(circuits.CIRCUITS._assumed) == 1024
+    assert len(_stored()) == len(circuits.CIRCUITS._assumed) == 1024
 
 
 def test_the_least_recently_used_idle_circuit_goes_first(three):
@@ -152,51 +152,51 @@ def test_the_least_recently_used_idle_circuit_goes_first(three):
         circuit_state(key, Breaker())
     circuit_state("a", Breaker())
     circuit_state("d", Breaker())
-    assert _kept() == {"a", "c", "d"}
+    assert _stored() == {"a", "c", "d"}
 
 
 def test_what_has_something_to_say_stays_longer(three):
-    """First the idle ones, then closed ones with failures, then open ones whose time is over."""
+    """Eviction order: idle circuits, then closed ones with failures, then open ones whose open time is over."""
     _open("over", open_for=0)
     counting = circuit_state("counting", Breaker())
     counting.failed(counting.era, 0.0, 0.0)
     del counting
     circuit_state("idle", Breaker())
     _open("first")
-    assert _kept() == {"over", "counting", "first"}
+    assert _stored() == {"over", "counting", "first"}
     _open("second")
-    assert _kept() == {"over", "first", "second"}
+    assert _stored() == {"over", "first", "second"}
     _open("third")
-    assert _kept() == {"first", "second", "third"}
+    assert _stored() == {"first", "second", "third"}
 
 
 @pytest.mark.parametrize("verb", ["isolate", "disable"])
 def test_what_was_set_by_hand_is_in_force(three, verb):
-    """It is not forgotten while something else can be."""
+    """It is not evicted while another one can be."""
     getattr(circuit_state("set", Breaker()), verb)(0.0)
     for number in range(10):
         circuit_state(str(number), Breaker())
-    assert "set" in _kept()
+    assert "set" in _stored()
 
 
 def test_an_open_circuit_is_never_forgotten_silently(three):
-    """Where nothing else is left, the least recently used goes, and a warning says so."""
+    """If all are open, the least recently used one is evicted, with a warning."""
     for key in "abc":
         _open(key)
     with pytest.warns(UserWarning, match="circuit 'a' is forgotten while in force: so are 3 others"):
         circuit_state("d", Breaker())
-    assert _kept() == {"b", "c", "d"}
+    assert _stored() == {"b", "c", "d"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         circuits.circuit_by_name("e")
-    assert _kept() == {"b", "c", "e"}
+    assert _stored() == {"b", "c", "e"}
     _open("e")
     with pytest.warns(UserWarning, match="circuit 'b' is forgotten"):
         circuits.circuit_by_name("f")
 
 
 def test_a_forgotten_name_starts_afresh(three):
-    """Assumed numbers are forgotten with it: the next numbers are real ones, and a change of those is told."""
+    """Default settings are forgotten with it: the next settings are set, and a change of those warns."""
     circuits.circuit_by_name("x")
     for number in range(3):
         circuit_state(str(number), Breaker())
@@ -206,7 +206,7 @@ def test_a_forgotten_name_starts_afresh(three):
 
 
 def test_a_forgotten_state_in_use_is_found_again(three):
-    """Two states under one name would not be shared: as long as somebody holds one, the name means that one."""
+    """As long as a state is referenced, its name finds that one, because two states under one name would not be shared."""
     held = circuit_state("held", Breaker())
     for number in range(10):
         circuit_state(str(number), Breaker())
@@ -215,7 +215,7 @@ def test_a_forgotten_state_in_use_is_found_again(three):
 
 
 def test_a_bulkhead_in_use_stays(three):
-    """One whose places are taken is forgotten last."""
+    """A bulkhead with permits in use is evicted last."""
     BULKHEADS.get("used", Bulkhead(1), warn=True).try_acquire()
     for number in range(10):
         BULKHEADS.get(str(number), Bulkhead(1), warn=True)
@@ -234,7 +234,7 @@ def test_threads_find_one_state():
 
 
 def test_transitions_are_events():
-    """Key, reason, how long, and which failure; each with its time."""
+    """Each event has the key, reason, open time, failure and its time."""
     parts: list[events.Event] = []
     failure = Failure.of("CONN_REFUSED")
     circuit = circuit_state("github", Breaker.consecutive(1, open_for=2))

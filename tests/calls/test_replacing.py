@@ -1,4 +1,4 @@
-"""Another policy in the place of one: as a value with `replace`, and around a living function with `f.policy = …`."""
+"""Replacing a policy: as a value with `replace`, and on a decorated function with `f.policy = …`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.calls.forms import Server, at_once, both, everywhere
 REFUSED = ConnectionRefusedError
 
 
-def test_replace_puts_a_layer_in_the_place_of_its_class():
-    """The order stays, the others stay; the original is as it was."""
+def test_replace_replaces_the_layer_of_the_same_class():
+    """The order and the other layers stay; the original policy is unchanged."""
     policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10), name="web")
     other = policy.replace(rb.Timeout(5), rb.Retry(attempts=2))
     assert repr(other) == "Policy(Deadline(60), Retry(attempts=2), Breaker(), Timeout(5), name='web')"
@@ -35,7 +35,7 @@ def test_replace_puts_a_layer_in_the_place_of_its_class():
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
 )
 def test_replace_adds_a_layer_where_it_usually_stands(layer, order):
-    """One that is not there yet gets the place that makes sense, and nothing warns."""
+    """A new layer gets its usual position, without a warning."""
     policy = rb.resilient.replace(layer)
     assert " ".join(type(each).__name__ for each in policy.layers) == order
     assert policy.explain().warnings == ()
@@ -51,7 +51,7 @@ def test_replace_keeps_the_key():
 
 @both
 def test_replace_keeps_the_state_of_call(form):
-    """`policy.call` of both: an open circuit is open for the new one, too."""
+    """`policy.call` of both policies: an open circuit is open for the new one, too."""
     policy = rb.Policy(rb.Breaker.consecutive(1, open_for=3600))
     with pytest.raises(REFUSED):
         form.run(policy(idempotent=True).call, form.of(Server(always=REFUSED).get))
@@ -61,7 +61,7 @@ def test_replace_keeps_the_state_of_call(form):
 
 @everywhere
 def test_equal_policies_share_nothing(form):
-    """Two functions, two policy objects of equal value, or one: each function has its own circuit."""
+    """Two functions have their own circuits, with two equal policies or with one."""
     with form.world():
         policy = rb.Policy(rb.Breaker.consecutive(1))
         bad = policy(form.of(Server(always=REFUSED).get))
@@ -73,7 +73,7 @@ def test_equal_policies_share_nothing(form):
 
 @everywhere
 def test_a_key_shares_on_purpose(form):
-    """One circuit for all who say its name."""
+    """All policies with the same key share one circuit."""
     key = f"shared {form}"
     with form.world():
         bad = rb.Policy(rb.Breaker.consecutive(1, key=key))(form.of(Server(always=REFUSED).get))
@@ -87,7 +87,7 @@ def test_a_key_shares_on_purpose(form):
 
 @everywhere
 def test_another_policy_at_run_time(form):
-    """It holds from the next call on, and keeps circuit, budget, bulkhead and limit of the function."""
+    """It applies from the next call on, and the function keeps its circuit, budget, bulkhead and rate limit."""
     server = Server(always=REFUSED)
     with form.world():
         get = rb.Policy(at_once(attempts=2), rb.Breaker(rate=1, window=100))(
@@ -104,8 +104,8 @@ def test_another_policy_at_run_time(form):
 
 
 @everywhere
-def test_tokens_and_turns_are_kept(form):
-    """A limit that was used up stays used up under another policy with the same numbers."""
+def test_used_tokens_stay_used(form):
+    """A used-up rate limit stays used up under another policy with the same numbers."""
     with form.world():
         get = rb.Policy(rb.RateLimit(1, per=3600))(form.of(Server().get), idempotent=True)
         form.run(get)
@@ -126,7 +126,7 @@ def test_tokens_and_turns_are_kept(form):
 @both
 @pytest.mark.parametrize("wrong", [rb.Retry(), None, "policy"])
 def test_what_is_no_policy_is_refused(form, wrong):
-    """At the next call, and as long as it stands there."""
+    """The next call raises, and each further one while the wrong value is set."""
     get = rb.Policy(at_once())(form.of(Server().get), idempotent=True)
     get.policy = wrong
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_a_policy_that_does_not_fit_is_refused():
 
 
 def test_a_policy_is_a_value():
-    """Equal, hashable, picklable, and its repr evaluates to an equal one; its state is not part of it."""
+    """It is hashable and picklable, and its repr evaluates to an equal policy; its state is not part of it."""
     policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10), name="web")
     same = rb.Policy(*policy.layers, name="web")
     assert policy == same
@@ -160,12 +160,12 @@ def test_a_policy_is_a_value():
 
 
 def test_policies_within_policies_are_taken_apart():
-    """A Policy among the layers stands for its layers."""
+    """A Policy among the layers is replaced by its layers."""
     assert rb.Policy(rb.Deadline(60), rb.resilient).layers == (rb.Deadline(60), *rb.resilient.layers)
 
 
 @pytest.mark.parametrize(
-    ("layers", "said"),
+    ("layers", "message"),
     [
         ([], "at least one layer"),
         ([rb.Retry(), rb.Retry()], "one Retry at most"),
@@ -177,9 +177,9 @@ def test_policies_within_policies_are_taken_apart():
     ],
     ids=["none", "twice", "fallback inside", "number", "budget", "backoff", "class"],
 )
-def test_a_bad_composition_is_refused(layers, said):
+def test_a_bad_composition_is_refused(layers, message):
     """ConfigError names the layer and what was wanted."""
-    with pytest.raises(rb.ConfigError, match=said):
+    with pytest.raises(rb.ConfigError, match=message):
         rb.Policy(*layers)
 
 
@@ -193,7 +193,7 @@ def test_a_flag_is_a_flag(wrong):
 
 
 def test_new_numbers_for_a_shared_circuit_do_not_warn_their_owner():
-    """Changing one's own numbers at run time is what replacing is for; a stranger with other numbers is told."""
+    """A function that changes its own settings at run time causes no warning; another function with other settings does."""
 
     @rb.Policy(rb.Breaker(key="replacing a shared one"))
     def get():
@@ -208,8 +208,8 @@ def test_new_numbers_for_a_shared_circuit_do_not_warn_their_owner():
 
 
 @both
-def test_e15_a_decorated_function_has_what_checkers_are_told_of_it(form):
-    """Each attribute of `Protected` is there at run time, and the function is still one; tests/typing holds the other half."""
+def test_e15_a_decorated_function_has_the_attributes_of_its_type(form):
+    """Each attribute of `Protected` exists at run time, and the function is still a function; tests/typing checks the types."""
 
     def ask(text):
         return text

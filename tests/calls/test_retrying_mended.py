@@ -1,4 +1,4 @@
-"""Accounts of repeats that were once wrong: rules that look alike, calls never made, ends that were none."""
+"""Regression tests of retry counts: equal rules, calls that were never made, and calls that had not ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LockedByBError(Exception):
 
 @everywhere
 def test_rules_that_look_alike_count_for_themselves(form):
-    """Two rules of two attempts each, one failure of each sort: each has one repeat."""
+    """Two rules of two attempts each, and one failure for each rule: each allows one retry."""
     rules = {ThrottledByAError: rb.Rule(attempts=2), LockedByBError: rb.Rule(attempts=2)}
     server = Server(ThrottledByAError, LockedByBError)
     with form.world():
@@ -43,7 +43,7 @@ def test_rules_that_look_alike_have_a_schedule_each(form):
 
 
 async def test_a_refresh_that_the_deadline_ends_is_no_call():
-    """One call was made, and then a log-in hung: one is what the note and `capture` say."""
+    """One call was made, and then a log-in hung: the note and `capture` say one call."""
 
     async def log_in():
         await asyncio.get_running_loop().create_future()
@@ -62,8 +62,8 @@ async def test_a_refresh_that_the_deadline_ends_is_no_call():
     assert outcome.attempts == server.calls == 1
 
 
-async def test_a_place_in_line_that_the_deadline_ends_is_no_call():
-    """The repeat waited for a place in the bulkhead until the deadline: nothing was called a second time."""
+async def test_a_wait_in_the_queue_that_the_deadline_ends_is_no_call():
+    """The retry waited for a permit of the bulkhead until the deadline: there was no second call."""
     release, tasks, server = asyncio.Event(), [], Server(always=REFUSED)
 
     @rb.Policy(rb.Bulkhead(1, queue=5, key="a place in line"))
@@ -82,7 +82,7 @@ async def test_a_place_in_line_that_the_deadline_ends_is_no_call():
     with rb.testing.virtual_time() as clock:
         call = asyncio.create_task(rb.capture(get))
         await settle()
-        clock.advance(1)  # the wait before the repeat
+        clock.advance(1)  # the wait before the retry
         await settle()
         clock.advance(4)
         outcome = await call
@@ -92,29 +92,29 @@ async def test_a_place_in_line_that_the_deadline_ends_is_no_call():
 
 
 @everywhere
-def test_what_is_given_up_inside_is_told_once(form):
-    """A returned 503 that the inner Retry gave up, after as many calls as there may be, is no second end for the outer one."""
-    with form.world(), rb.testing.record() as told:
+def test_giving_up_inside_is_reported_once(form):
+    """A returned 503 on which the inner Retry gave up is not reported again by the outer one."""
+    with form.world(), rb.testing.record() as recorded:
         inner = rb.Policy(at_once(attempts=2), name="inner")(lambda: httpx.Response(503), idempotent=True)
         form.run(rb.Policy(at_once(attempts=2), name="outer")(form.of(inner), idempotent=True))
-    assert [event.name for event in told if isinstance(event, rb.events.GaveUp)] == ["inner"]
+    assert [event.name for event in recorded if isinstance(event, rb.events.GaveUp)] == ["inner"]
 
 
 @everywhere
-def test_a_rejected_call_is_the_same_on_both_ways(form):
-    """An open circuit, in real time and in virtual: nothing was called, so nobody gave up."""
-    with form.world(), rb.testing.record() as told:
+def test_a_rejected_call_is_the_same_in_real_and_virtual_time(form):
+    """With an open circuit nothing was called, so there is no GaveUp, in real and in virtual time."""
+    with form.world(), rb.testing.record() as recorded:
         get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get), idempotent=True)
         rb.circuit(get).isolate()
-        told.clear()
+        recorded.clear()
         outcome = form.run(rb.capture, get)
     assert isinstance(outcome.failure, rb.Failure)
-    assert (outcome.attempts, outcome.failure.stopped, list(told)) == (0, None, [])
+    assert (outcome.attempts, outcome.failure.stopped, list(recorded)) == (0, None, [])
 
 
 @everywhere
 def test_a_condition_of_tenacity_on_a_plain_value(form):
-    """`on=tenacity.retry_if_result(…)` is accepted: then it has to be asked."""
+    """`on=tenacity.retry_if_result(…)` is accepted, and evaluated on plain values."""
     answers = iter([None, None, "done"])
     with form.world():
         get = rb.Policy(at_once(on=tenacity.retry_if_result(lambda answer: answer is None)))(

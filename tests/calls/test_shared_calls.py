@@ -1,4 +1,4 @@
-"""Calls behind a circuit and a budget that are shared: who waits, for how long, and what goes back. With a store that a test answers for."""
+"""Calls with a shared circuit and a shared budget: when they wait, for how long, and what they return. The test answers for the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_WAIT = rb.Backoff.constant(0)
 
 
 class Down(Exception):  # noqa: N818
-    """What the other side does."""
+    """The server is down."""
 
 
 def down() -> None:
@@ -36,7 +36,7 @@ def retry(attempts: int = 3, **how) -> rb.Retry:
 
 @both
 def test_a_call_asks_once_and_then_goes_by_the_view(form, key):
-    """The first call has an answer to wait for; the next ones do not ask."""
+    """The first call waits for an answer; the next ones do not ask."""
     store = Store()
     ask = rb.Policy(rb.Breaker(key=key), state=store)(form.of(lambda: "ok"))
     store.circuits[key].answers.append(LET_IN)
@@ -55,19 +55,19 @@ def test_e19_a_call_that_is_overdue_and_under_way_is_reported_to_the_store(key):
         if depth:
             time.sleep(2 * slow)
             ask(depth - 1)
-            reported.extend(line.told)
+            reported.extend(line.reported)
 
     reported: list = []
     line = store.circuits[key]
     line.answers.append(LET_IN)
     ask(1)
     assert [ending for _, _, ending, _ in reported] == ["slow"]
-    assert line.told == reported
+    assert line.reported == reported
 
 
 @both
 def test_an_answer_that_comes_later_is_waited_for(form, key):
-    """In a thread as in a task, whatever thread answers."""
+    """The call waits in a thread or in a task, whichever thread answers."""
     store = Store()
     ask = rb.Policy(rb.Breaker(key=key), state=store)(form.of(lambda: "ok"))
     line = store.circuits[key]
@@ -90,7 +90,7 @@ def test_an_answer_that_comes_later_is_waited_for(form, key):
 
 @both
 def test_a_store_that_does_not_answer_costs_its_patience(form, key):
-    """0.05 s here; the call is made all the same, and the store is told that it was late."""
+    """The call waits for the patience of 0.05 s and is then made; the store learns that it was late."""
     store = Store()
     ask = rb.Policy(rb.Breaker(key=key), state=store)(form.of(lambda: "ok"))
     began = time.monotonic()
@@ -101,7 +101,7 @@ def test_a_store_that_does_not_answer_costs_its_patience(form, key):
 
 @both
 def test_a_call_with_less_time_than_that_waits_less(form, key):
-    """Its deadline bounds the wait, and nothing is said about the store."""
+    """Its deadline bounds the wait, and the store does not count as late."""
     store = Store()
     ask = rb.Policy(rb.Deadline(0.02), rb.Breaker(key=key), state=store)(form.of(lambda: "ok"))
     outcome = form.run(rb.capture, ask)
@@ -110,7 +110,7 @@ def test_a_call_with_less_time_than_that_waits_less(form, key):
 
 
 def test_a_cancelled_task_takes_its_question_back(key):
-    """What the answer grants goes to somebody else."""
+    """The permit that the answer grants goes to another call."""
     store = Store()
 
     async def main() -> None:
@@ -126,7 +126,7 @@ def test_a_cancelled_task_takes_its_question_back(key):
 
 @both
 def test_the_attempts_of_a_call_tell_each_their_end(form, key):
-    """Two failures and a success, each with its era; the success because there are failures to make up for."""
+    """Two failures and a success are reported, each with its era; the success because there were failures."""
     store = Store()
     script = [Down, Down, None]
 
@@ -140,11 +140,11 @@ def test_the_attempts_of_a_call_tell_each_their_end(form, key):
     line.learn(view(is_quiet=False))
     assert form.run(ask) == "ok"
     code = "SYS_INTERNAL_ERROR"
-    assert line.told == [(7, 0, "failed", code), (7, 0, "failed", code), (7, 0, "succeeded", "")]
+    assert line.reported == [(7, 0, "failed", code), (7, 0, "failed", code), (7, 0, "succeeded", "")]
 
 
 def test_a_probe_that_is_cancelled_is_released(key):
-    """A call that ends in nothing gives its place back to all processes."""
+    """A cancelled call returns its probe permit for all processes."""
     store = Store()
 
     async def main() -> None:
@@ -156,12 +156,12 @@ def test_a_probe_that_is_cancelled_is_released(key):
         await asyncio.wait([asking])
 
     asyncio.run(main())
-    assert store.circuits[key].told == [(9, 4, "released", "")]
+    assert store.circuits[key].reported == [(9, 4, "released", "")]
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["stream", "async stream"])
-def test_a_stream_that_breaks_off_is_told(is_async, key):
-    """Once at its first item, that went well, and once where it failed."""
+def test_a_stream_that_breaks_off_is_reported(is_async, key):
+    """The failure is reported, not a success at the first item."""
     store = Store()
     policy = rb.Policy(retry(budget=None), rb.Breaker(key=key), state=store)
 
@@ -182,11 +182,11 @@ def test_a_stream_that_breaks_off_is_told(is_async, key):
 
     with pytest.raises(Down):
         asyncio.run(read()) if is_async else list(function())
-    assert store.circuits[key].told == [(7, 0, "failed", "SYS_INTERNAL_ERROR")]
+    assert store.circuits[key].reported == [(7, 0, "failed", "SYS_INTERNAL_ERROR")]
 
 
 def test_a_plan_without_state_is_as_short_as_ever():
-    """The short way is for circuits and budgets of this process: nothing of this is on it."""
+    """A policy without shared state takes the fast path, which has no code for shared state."""
     store = Store()
     plans = [
         policy(down, idempotent=True).__binding__.plan
@@ -213,7 +213,7 @@ def budgeted(
     around=(),
     idempotent=True,
 ):
-    """A function whose repeats are shared; `answers` are what the budget says."""
+    """A function with a shared retry budget; `answers` are those of the budget."""
     budget = rb.RetryBudget(ratio=0, floor=5, key=key)
     policy = rb.Policy(*around, attrs.evolve(layer or retry(), budget=budget), state=store)
     function = policy(form.of(body), idempotent=idempotent)
@@ -223,7 +223,7 @@ def budgeted(
 
 @both
 def test_a_repeat_is_asked_for_and_made(form, key):
-    """One question a repeat, none for the last failure, and one deposit a call."""
+    """One question per retry, none for the last failure, and one deposit per call."""
     store = Store()
     assert form.run(rb.capture, budgeted(form, store, key, True, True)).attempts == 3
     line = store.budgets[key]
@@ -232,15 +232,15 @@ def test_a_repeat_is_asked_for_and_made(form, key):
 
 @both
 def test_a_repeat_that_is_not_granted_is_not_made(form, key):
-    """The caller's own error comes out, and says why."""
+    """The call's own error is raised, with the reason."""
     store = Store()
     outcome = form.run(rb.capture, budgeted(form, store, key, False))
     assert (outcome.attempts, outcome.failure.stopped) == (1, "budget")
 
 
 @both
-def test_what_is_never_repeated_asks_nobody(form, key):
-    """A failure that repeating cannot help, one that may have run, and the last attempt."""
+def test_a_failure_that_is_never_retried_asks_no_budget(form, key):
+    """A failure that is not retryable, one that may have run, and the last attempt."""
     store = Store()
     wrong = budgeted(form, store, key, body=lambda: int("x"))
     form.run(rb.capture, wrong)
@@ -274,7 +274,7 @@ def test_a_repeat_that_the_decision_does_without_goes_back(form, key):
 
 @both
 def test_a_repeat_inside_another_policy_is_asked_for_like_any_other(form, key):
-    """The innermost repeats: as often as the larger of the two allows, each time with a token."""
+    """The innermost policy retries as often as the larger of the two allows, each time with a token."""
     store = Store()
     inner = budgeted(form, store, key, True, True, True)
 
@@ -294,7 +294,7 @@ def test_a_repeat_inside_another_policy_is_asked_for_like_any_other(form, key):
 
 @both
 def test_a_result_that_is_repeated_asks_as_well(form, key):
-    """`on_result` says repeat, the budget says no: the result is returned as it is."""
+    """`on_result` asks for a retry, the budget refuses it: the result is returned unchanged."""
     store = Store()
     layer = rb.Retry(attempts=3, on_result=lambda result: result == "busy", backoff=NO_WAIT)
     ask = budgeted(form, store, key, True, False, layer=layer, body=lambda: "busy")
@@ -304,7 +304,7 @@ def test_a_result_that_is_repeated_asks_as_well(form, key):
 
 @both
 def test_without_an_answer_the_own_budget_decides(form, key):
-    """Floor 5, of which the store granted two: three are left to this process alone."""
+    """Of a floor of 5 the store granted two: this process alone may make three more."""
     store = Store()
     ask = budgeted(form, store, key, True, True, layer=retry(9))
     store.budgets[key].answers.append(None)
@@ -317,17 +317,17 @@ def test_without_an_answer_the_own_budget_decides(form, key):
     assert line.deposits == 1
 
 
-def _loop(form, policy: rb.Policy, turns: list[int], body=down):
+def _loop(form, policy: rb.Policy, attempts: list[int], body=down):
     def sync() -> None:
         for attempt in policy.attempts(idempotent=True):
             with attempt:
-                turns.append(attempt.number)
+                attempts.append(attempt.number)
                 body()
 
     async def task() -> None:
         async for attempt in policy.attempts(idempotent=True):
             with attempt:
-                turns.append(attempt.number)
+                attempts.append(attempt.number)
                 body()
 
     return sync if form is SYNC else task
@@ -336,35 +336,35 @@ def _loop(form, policy: rb.Policy, turns: list[int], body=down):
 @both
 @pytest.mark.parametrize(("answers", "made"), [((True, True), 3), ((True, False), 2), ((False,), 1)])
 def test_blocks_ask_before_the_next_turn(form, answers, made, key):
-    """The same numbers as for a function, and the last failure comes out of the loop with its history."""
+    """The same numbers as for a function, and the loop raises the last failure with its history."""
     store = Store()
     policy = rb.Policy(retry(budget=rb.RetryBudget(ratio=0, floor=5, key=key)), state=store)
     store.budget(key, None)
     store.budgets[key].answers.extend(answers)
-    turns: list[int] = []
+    attempts: list[int] = []
     with pytest.raises(Down) as caught:
-        form.run(_loop(form, policy, turns))
+        form.run(_loop(form, policy, attempts))
     failure = rb.classify(caught.value)
-    assert turns == list(range(1, made + 1))
+    assert attempts == list(range(1, made + 1))
     assert failure.stopped == ("attempts" if made == 3 else "budget")
     assert len(failure.history) == made - 1
 
 
 @both
 def test_a_block_that_recovers_has_asked_once(form, key):
-    """One failure, one question, and nothing goes back."""
+    """One failure, one question, and nothing is returned to the budget."""
     store = Store()
     policy = rb.Policy(retry(budget=rb.RetryBudget(ratio=0, floor=5, key=key)), state=store)
     store.budget(key, None)
     line = store.budgets[key]
     line.answers.append(True)
-    turns: list[int] = []
-    form.run(_loop(form, policy, turns, body=lambda: down() if turns == [1] else None))
-    assert (turns, len(line.asked), line.returned) == ([1, 2], 1, 0)
+    attempts: list[int] = []
+    form.run(_loop(form, policy, attempts, body=lambda: down() if attempts == [1] else None))
+    assert (attempts, len(line.asked), line.returned) == ([1, 2], 1, 0)
 
 
 def test_a_task_that_is_cancelled_while_its_block_asks_takes_the_question_back(key):
-    """The cancellation comes out of the loop."""
+    """The loop raises the cancellation."""
     store = Store()
     policy = rb.Policy(retry(budget=rb.RetryBudget(ratio=0, floor=5, key=key)), state=store)
 

@@ -1,4 +1,4 @@
-"""A circuit that several processes share, as one of them sees it: when it asks, what it tells, and what it does alone."""
+"""A shared circuit in one process: when it asks the store, what it reports, and what it decides without the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESET = Failure.of("CONN_RESET")
 
 
 def shared(breaker: Breaker | None = None, seen=CLOSED) -> tuple[SharedCircuit, Line, list[tuple[str, str]]]:
-    """A circuit, the other end of its line, and the reasons it tells."""
+    """A circuit, the store's end of its line, and the reasons that it reports."""
     parts: list[tuple[str, str]] = []
     store = Store()
     circuit = SharedCircuit(
@@ -44,17 +44,17 @@ def rejection(circuit: SharedCircuit, now: float = 0.0) -> CircuitOpenError:
 
 
 def test_a_closed_circuit_is_not_asked():
-    """A call passes by the last view, with the era of that view for its permit; nothing goes over the line."""
+    """A call is admitted by the last view, with the era of that view in its permit; nothing is sent to the store."""
     circuit, line, _ = shared()
     permit = circuit.try_admit(0.0)
     assert isinstance(permit, Permit)
     assert (permit.era, permit.probe) == (7, 0)
-    assert line.asked == line.told == []
+    assert line.asked == line.reported == []
     assert line.uses == 1
 
 
-def test_a_circuit_that_nobody_has_looked_at_is_asked():
-    """Before the first view, and where views do not come by themselves any more, a call goes by what is true now."""
+def test_a_circuit_without_a_recent_view_is_asked():
+    """Before the first view, and when no more views are pushed, a call asks for the current state."""
     circuit, line, _ = shared(seen=None)
     assert isinstance(circuit.try_admit(0.0), Asked)
     line.learn(view())
@@ -63,7 +63,7 @@ def test_a_circuit_that_nobody_has_looked_at_is_asked():
 
 
 def test_one_that_our_own_failures_may_have_opened_is_asked():
-    """Five failures open it: after four that no view knows of a call passes, after the fifth it asks."""
+    """Five failures open it: after four that no view includes a call is admitted, after the fifth it asks."""
     circuit, line, _ = shared()
     line.unanswered = 4
     assert isinstance(circuit.try_admit(0.0), Permit)
@@ -72,18 +72,18 @@ def test_one_that_our_own_failures_may_have_opened_is_asked():
 
 
 def test_an_open_circuit_rejects_without_a_question():
-    """While its time runs, with the time left, the reason and the cause; after that the place of a probe is asked for."""
-    circuit, _, told = shared(seen=OPEN._replace(because="CONN_RESET"))
+    """During its open time it rejects with remaining time, reason and cause; after that it asks for a probe permit."""
+    circuit, _, transitions = shared(seen=OPEN._replace(because="CONN_RESET"))
     error = rejection(circuit, circuit._open_until - 12)
     assert error.failure.retry_after == 12.0
     assert error.failure.details["reason"] == "consecutive_failures_5"
     assert error.failure.details["because"] == "connection reset (TRANSPORT)"
     assert isinstance(circuit.try_admit(circuit._open_until), Asked)
-    assert told == [("open", "consecutive_failures_5")]
+    assert transitions == [("open", "consecutive_failures_5")]
 
 
-def test_a_half_open_circuit_without_a_place_rejects_without_a_question():
-    """The last view knows that all probes are out; one with a place is asked."""
+def test_a_half_open_circuit_without_a_free_probe_rejects_without_a_question():
+    """It rejects while the last view has no free probe; with a free one the store is asked."""
     circuit, line, _ = shared(seen=HALF_OPEN._replace(free=0, hint=0.7))
     assert rejection(circuit).retry_after == 0.7
     assert circuit.retry_after(0.0) == 0.7
@@ -92,8 +92,8 @@ def test_a_half_open_circuit_without_a_place_rejects_without_a_question():
 
 
 def test_an_isolated_circuit_rejects():
-    """Whoever isolated it, and whatever the process."""
-    circuit, _, _ = shared(seen=view("isolated", era=8, why="isolated", said="isolated"))
+    """It rejects in every process, whichever process isolated it."""
+    circuit, _, _ = shared(seen=view("isolated", era=8, why="isolated", reason="isolated"))
     assert rejection(circuit).failure.details["reason"] == "isolated"
 
 
@@ -107,7 +107,7 @@ def test_an_isolated_circuit_rejects():
     ids=["closed", "disabled", "a probe"],
 )
 def test_an_answer_lets_in(answer, permit):
-    """Closed, disabled, or the place of a probe."""
+    """An answer admits if it is closed, disabled, or grants a probe."""
     circuit, line, _ = shared(seen=None)
     line.answers.append(answer)
     found = circuit.admit(0.0)
@@ -121,7 +121,7 @@ def test_an_answer_lets_in(answer, permit):
     ids=["open", "half-open", "isolated"],
 )
 def test_an_answer_rejects(seen, retry_after):
-    """Open, half-open without a place, isolated: with the seconds of the answer."""
+    """An answer rejects if it is open, half-open without a free probe, or isolated: with the seconds of the answer."""
     circuit, line, _ = shared(seen=None)
     line.answers.append(CircuitAnswer(seen, 0))
     with pytest.raises(CircuitOpenError) as caught:
@@ -130,7 +130,7 @@ def test_an_answer_rejects(seen, retry_after):
 
 
 def test_no_answer_in_time_means_alone():
-    """The call waits for the patience of the store, says that it was late, and goes by this process's own circuit."""
+    """The call waits for the store's patience, reports it late, and is decided by the local circuit."""
     circuit, line, _ = shared(seen=None)
     assert type(circuit.admit(0.0)) is int
     assert line.asked[0].was_late
@@ -139,75 +139,75 @@ def test_no_answer_in_time_means_alone():
 # ---- telling -------------------------------------------------------------------------------------------------------
 
 
-def test_failures_are_told_with_era_and_code():
-    """What counts, and how: failed, slow, critical."""
-    circuit, line, told = shared(Breaker.consecutive(2, slow_after=5))
+def test_failures_are_reported_with_era_and_code():
+    """Outcomes that count are reported as failed, slow or critical."""
+    circuit, line, transitions = shared(Breaker.consecutive(2, slow_after=5))
     permit = circuit.admit(0.0)
     circuit.failed(permit, 0.0, 0.0, because=RESET)
     circuit.failed(permit, 0.0, 6.0, because=RESET)
     circuit.failed(permit, 0.0, 0.0, critical=True)
     circuit.succeeded(permit, 0.0, 5.0)
     circuit.released(permit, 0.0, 5.0)
-    assert line.told == [
+    assert line.reported == [
         (7, 0, "failed", "CONN_RESET"),
         (7, 0, "slow", "CONN_RESET"),
         (7, 0, "critical", ""),
         (7, 0, "slow", ""),
         (7, 0, "slow", ""),
     ]
-    assert told == []  # two in a row would have opened it: that is not decided here
+    assert transitions == []  # two consecutive failures would open it, but the store decides that
 
 
-def test_a_success_is_told_only_where_it_matters():
-    """Not while no failure is in the shared window; but then, and as soon as a failure is on its way."""
+def test_a_success_is_reported_only_if_it_changes_something():
+    """A success is reported only if the shared window has a failure, or one is not yet answered."""
     circuit, line, _ = shared()
     permit = circuit.admit(0.0)
     circuit.succeeded(permit, 0.0, 0.0)
     circuit.released(permit, 0.0, 0.0)
-    assert line.told == []
+    assert line.reported == []
     line.unanswered = 1
     circuit.succeeded(permit, 0.0, 0.0)
     line.unanswered = 0
     line.learn(view(is_quiet=False, failed=1))
     circuit.succeeded(permit, 0.0, 0.0)
-    assert line.told == [(7, 0, "succeeded", "")] * 2
+    assert line.reported == [(7, 0, "succeeded", "")] * 2
 
 
-def test_every_ending_of_a_probe_is_told():
-    """A success, a failure, and one that says nothing: the place is free again in all processes."""
+def test_every_outcome_of_a_probe_is_reported():
+    """A success, a failure and a release are reported, so that the permit is free again in all processes."""
     circuit, line, _ = shared(seen=None)
     for number in (1, 2, 3):
         line.answers.append(CircuitAnswer(HALF_OPEN, number))
     circuit.succeeded(circuit.admit(0.0), 0.0, 0.0)
     circuit.failed(circuit.admit(0.0), 0.0, 0.0, because=RESET)
     circuit.released(circuit.admit(0.0), 0.0, 0.0)
-    assert line.told == [(9, 1, "succeeded", ""), (9, 2, "failed", "CONN_RESET"), (9, 3, "released", "")]
+    assert line.reported == [(9, 1, "succeeded", ""), (9, 2, "failed", "CONN_RESET"), (9, 3, "released", "")]
 
 
-def test_a_disabled_circuit_is_told_nothing():
+def test_a_disabled_circuit_reports_nothing():
     """It counts nothing."""
     circuit, line, _ = shared(seen=view("disabled", era=8))
     circuit.failed(circuit.admit(0.0), 0.0, 0.0)
-    assert line.told == []
+    assert line.reported == []
 
 
-def test_what_was_let_in_alone_is_not_told():
-    """Its era is this process's own: when the line is up again, it says nothing to the others."""
+def test_a_call_admitted_locally_is_not_reported():
+    """Its era is local, so its outcome is not reported when the line is up again."""
     circuit, line, _ = shared()
     line.is_up = False
     permit = circuit.admit(0.0)
     line.is_up = True
     circuit.failed(permit, 0.0, 0.0)
     circuit.succeeded(permit, 0.0, 0.0)
-    assert line.told == []
+    assert line.reported == []
 
 
 # ---- alone ---------------------------------------------------------------------------------------------------------
 
 
 def test_alone_it_goes_on_from_what_it_has_noted():
-    """Three failures while the line was up, two alone: five in a row open it, for this process."""
-    circuit, line, told = shared()
+    """Three failures while the line was up and two without it: five consecutive failures open the local circuit."""
+    circuit, line, transitions = shared()
     permit = circuit.admit(0.0)
     for _ in range(3):
         circuit.failed(permit, 0.0, 0.0)
@@ -215,12 +215,12 @@ def test_alone_it_goes_on_from_what_it_has_noted():
     circuit.failed(permit, 0.0, 0.0)
     assert circuit.state == "closed"
     circuit.failed(permit, 0.0, 0.0)
-    assert told == [("open", "consecutive_failures_5")]
-    assert len(line.told) == 3
+    assert transitions == [("open", "consecutive_failures_5")]
+    assert len(line.reported) == 3
 
 
 def test_alone_a_success_ends_the_row_that_was_noted():
-    """The window takes note of successes, too."""
+    """The local window records successes, too."""
     circuit, line, _ = shared(seen=view(is_quiet=False))
     permit = circuit.admit(0.0)
     for _ in range(4):
@@ -232,17 +232,17 @@ def test_alone_a_success_ends_the_row_that_was_noted():
 
 
 def test_a_probe_that_ends_alone_decides_alone():
-    """Its place was given by the store; when that is away, its success closes this process's own circuit."""
-    circuit, line, told = shared(seen=OPEN)
+    """The store granted the probe; while the store is unreachable, its success closes the local circuit."""
+    circuit, line, transitions = shared(seen=OPEN)
     line.answers.append(CircuitAnswer(HALF_OPEN, 1))
     permit = circuit.admit(circuit._open_until)
     line.is_up = False
     circuit.succeeded(permit, 0.0, 0.0)
-    assert told[-1] == ("closed", "request_success")
+    assert transitions[-1] == ("closed", "request_success")
 
 
 def test_an_open_circuit_stays_open_alone():
-    """What all knew last still holds: the time left, and then one probe of this process."""
+    """The last shared state still applies: the remaining open time, and then one probe of this process."""
     circuit, line, _ = shared(seen=OPEN)
     line.is_up = False
     rejection(circuit, circuit._open_until - 1)
@@ -250,8 +250,8 @@ def test_an_open_circuit_stays_open_alone():
 
 
 def test_back_again_the_shared_circuit_holds():
-    """What this process decided alone is forgotten: the others may have no trouble."""
-    circuit, line, told = shared()
+    """The store's state replaces what this process decided alone, because the other processes may have no failures."""
+    circuit, line, transitions = shared()
     line.is_up = False
     for _ in range(5):
         circuit.failed(circuit.admit(0.0), 0.0, 0.0)
@@ -259,28 +259,28 @@ def test_back_again_the_shared_circuit_holds():
     line.learn(view())
     line.is_up = True
     assert isinstance(circuit.try_admit(0.0), Permit)
-    assert [state for state, _ in told] == ["open", "closed"]
+    assert [state for state, _ in transitions] == ["open", "closed"]
 
 
 def test_in_virtual_time_a_test_is_alone():
-    """The store lives by its own clock: code under test needs none, and none hears of it."""
+    """The store has a clock of its own: in virtual time it is neither asked nor informed."""
     circuit, line, _ = shared(seen=None)
     with rb.testing.virtual_time():
         circuit.failed(circuit.admit(0.0), 0.0, 0.0)
         circuit.isolate(0.0)
         circuit.reset(0.0)
-    assert (line.asked, line.told, line.put_to) == ([], [], [])
+    assert (line.asked, line.reported, line.put_to) == ([], [], [])
 
 
 # ---- views ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_view_is_told_as_what_happened():
-    """Each change that a view brings is a transition, with its reason; the same view again is none."""
-    _, line, told = shared()
-    for seen in (OPEN, OPEN, HALF_OPEN, view(era=10, said="request_success")):
+def test_a_view_is_reported_as_a_transition():
+    """Each change in a view is reported as a transition with its reason; the same view again is not."""
+    _, line, transitions = shared()
+    for seen in (OPEN, OPEN, HALF_OPEN, view(era=10, reason="request_success")):
         line.learn(seen)
-    assert told == [
+    assert transitions == [
         ("open", "consecutive_failures_5"),
         ("half_open", "reset_timeout_elapsed"),
         ("closed", "request_success"),
@@ -288,8 +288,8 @@ def test_a_view_is_told_as_what_happened():
 
 
 def test_a_circuit_that_was_away_and_is_back_starts_anew():
-    """Two views of a closed circuit in different eras: it was open in between, and what was noted before says nothing."""
-    circuit, line, told = shared()
+    """Two views of a closed circuit in different eras: it was open in between, so earlier outcomes do not count."""
+    circuit, line, transitions = shared()
     permit = circuit.admit(0.0)
     for _ in range(4):
         circuit.failed(permit, 0.0, 0.0)
@@ -297,11 +297,11 @@ def test_a_circuit_that_was_away_and_is_back_starts_anew():
     line.is_up = False
     circuit.failed(permit, 0.0, 0.0)  # of the old era
     circuit.failed(circuit.admit(0.0), 0.0, 0.0)
-    assert (circuit.state, told) == ("closed", [])
+    assert (circuit.state, transitions) == ("closed", [])
 
 
 def test_the_cause_is_this_processs_own_failure_where_it_met_it():
-    """The store only knows the code; the process that met the failure says what it was."""
+    """The store knows only the code; the process that saw the failure has its details."""
     circuit, line, _ = shared()
     own = Failure.of("CONN_RESET", "reset by 10.0.0.1", cause=ConnectionResetError())
     circuit.failed(circuit.admit(0.0), 0.0, 0.0, because=own)
@@ -319,21 +319,21 @@ def test_the_cause_is_this_processs_own_failure_where_it_met_it():
 
 def test_a_hand_sets_it_for_all():
     """isolate, disable and reset go to the store, and their answer is waited for."""
-    circuit, line, told = shared()
+    circuit, line, transitions = shared()
     line.answers = [
-        CircuitAnswer(view("isolated", era=8, said="isolated"), 0),
-        CircuitAnswer(view("disabled", era=9, said="disabled"), 0),
-        CircuitAnswer(view(era=10, said="manual_reset"), 0),
+        CircuitAnswer(view("isolated", era=8, reason="isolated"), 0),
+        CircuitAnswer(view("disabled", era=9, reason="disabled"), 0),
+        CircuitAnswer(view(era=10, reason="manual_reset"), 0),
     ]
     circuit.isolate(0.0)
     circuit.disable(0.0)
     circuit.reset(0.0)
     assert line.put_to == ["isolated", "disabled", "closed"]
-    assert [reason for _, reason in told] == ["isolated", "disabled", "manual_reset"]
+    assert [reason for _, reason in transitions] == ["isolated", "disabled", "manual_reset"]
 
 
 def test_a_hand_sets_it_here_where_the_store_does_not_answer():
-    """The store gets to know when it is back; this process obeys now."""
+    """This process applies it now; the store gets it when it is back."""
     circuit, line, _ = shared()
     circuit.isolate(0.0)
     line.is_up = False
@@ -341,7 +341,7 @@ def test_a_hand_sets_it_here_where_the_store_does_not_answer():
 
 
 def test_other_numbers_go_to_the_store_as_well():
-    """`configure` changes what is told from now on."""
+    """`configure` changes the settings reported to the store from now on."""
     circuit, line, _ = shared()
     other = Breaker.consecutive(2)
     circuit.configure(other)
@@ -350,7 +350,7 @@ def test_other_numbers_go_to_the_store_as_well():
 
 
 def test_counts_are_those_of_all():
-    """As long as the line is up; alone, this process's own."""
+    """The counts are shared while the line is up, and local otherwise."""
     circuit, line, _ = shared(seen=view(failed=3))
     circuit.failed(circuit.admit(0.0), 0.0, 0.0)
     assert circuit.counts(0.0) == (3, 5)

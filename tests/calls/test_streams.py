@@ -1,4 +1,4 @@
-"""Generator functions: repeated until their first item, committed from then on, and left like the generators they are."""
+"""Generator functions: retried until their first item, not retried after it, and closed like any generator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSED = ConnectionRefusedError
 
 
 def streamed(form: Form, body):
-    """Make the generator function `body` one of this form."""
+    """Return the generator function `body`, sync or async by `form`."""
     if not form.is_async:
         return body
 
@@ -27,7 +27,7 @@ def streamed(form: Form, body):
 
 
 def collected(form: Form, stream, *args, into=None, **kwargs):
-    """Return all the items; those before an error stay in `into`."""
+    """Return all items; those before an error stay in `into`."""
     items = [] if into is None else into
 
     async def collect():
@@ -44,7 +44,7 @@ def collected(form: Form, stream, *args, into=None, **kwargs):
 
 @everywhere
 def test_it_is_repeated_until_its_first_item(form):
-    """With everything that a call has: number, note, events; arguments are the same each time."""
+    """Its attempts have numbers, a note, events and the same arguments, like those of a call."""
     server, numbers = Server(REFUSED, REFUSED), []
 
     def items(count, *, start):
@@ -60,7 +60,7 @@ def test_it_is_repeated_until_its_first_item(form):
 
 @everywhere
 def test_after_the_first_item_nothing_is_repeated(form):
-    """The error comes as it is, after the items, with a note that says why; the circuit hears of it."""
+    """The error is raised unchanged after the items, with a note that gives the reason; the circuit counts it."""
     error, calls = REFUSED("mine"), []
 
     def items():
@@ -83,7 +83,7 @@ def test_after_the_first_item_nothing_is_repeated(form):
 @everywhere
 @pytest.mark.parametrize("slow_after", [None, 5])
 def test_a_mistake_in_the_middle_is_no_failure_of_the_other_side(form, slow_after):
-    """A ValueError after the first item counts neither way, also for a breaker that watches slow calls."""
+    """A ValueError after the first item counts neither way, also for a breaker with `slow_after`."""
 
     def items():
         yield 1
@@ -98,7 +98,7 @@ def test_a_mistake_in_the_middle_is_no_failure_of_the_other_side(form, slow_afte
 
 @everywhere
 def test_a_circuit_that_a_stream_opened_is_open_for_its_time(form):
-    """Broken off in the middle, in the time of the policies: it opens for as long as it says, from then on."""
+    """A stream that fails in the middle opens the circuit for its open time from then on, by the policies' clock."""
 
     def items():
         yield 1
@@ -117,7 +117,7 @@ def test_a_circuit_that_a_stream_opened_is_open_for_its_time(form):
 
 @everywhere
 def test_no_items_is_a_success(form):
-    """A stream that ends before its first item has succeeded; it is not repeated."""
+    """A stream that ends before its first item has succeeded and is not retried."""
     calls = []
 
     def items():
@@ -130,12 +130,12 @@ def test_no_items_is_a_success(form):
 
 
 def test_a_generator_stays_one():
-    """Kind and signature stay; `send`, `throw`, `close` and `return` reach the generator inside."""
+    """It stays a generator function with its signature; `send`, `throw`, `close` and `return` reach the generator."""
     seen = []
 
     @rb.Policy(at_once())(idempotent=True)
     def echo(start: int):
-        """Say it back."""
+        """Yield each value sent to it."""
         sent = yield start
         seen.append(sent)
         try:
@@ -157,7 +157,7 @@ def test_a_generator_stays_one():
 
 
 async def test_an_async_generator_stays_one():
-    """Kind stays; `asend`, `athrow` and `aclose` reach the generator inside."""
+    """It stays an async generator function; `asend`, `athrow` and `aclose` reach the generator."""
     closed = []
 
     @rb.Policy(at_once())(idempotent=True)
@@ -181,8 +181,8 @@ async def test_an_async_generator_stays_one():
     assert closed == [True]
 
 
-async def test_a_stream_holds_its_place_until_it_ends():
-    """In a bulkhead of one a second stream is refused while the first one flows, and let in when it is closed half-way."""
+async def test_a_stream_holds_its_permit_until_it_ends():
+    """In a bulkhead of one a second stream is rejected while the first runs, and admitted when the first is closed."""
 
     @rb.Policy(rb.Bulkhead(1))
     async def items():
@@ -198,8 +198,8 @@ async def test_a_stream_holds_its_place_until_it_ends():
 
 
 @pytest.mark.parametrize("new", ["without", "with another"])
-def test_a_place_is_given_back_to_the_bulkhead_it_was_taken_from(new):
-    """A policy that is replaced while a stream flows: the stream ends under the old one, and its place is there again."""
+def test_a_permit_is_returned_to_the_bulkhead_that_granted_it(new):
+    """If the policy is replaced while a stream runs, the stream ends under the old one and returns its permit there."""
 
     @rb.Policy(rb.Bulkhead(1), name="items")(idempotent=False)
     def items():
@@ -218,7 +218,7 @@ def test_a_place_is_given_back_to_the_bulkhead_it_was_taken_from(new):
 
 
 def test_a_new_bulkhead_holds_from_the_first_stream_on():
-    """Put in place at run time, it is asked by the very next stream."""
+    """A bulkhead set at run time applies to the next stream."""
 
     @rb.Policy(at_once())(idempotent=True)
     def items():
@@ -234,7 +234,7 @@ def test_a_new_bulkhead_holds_from_the_first_stream_on():
 
 
 async def test_limits_are_for_the_first_item():
-    """Timeout and Deadline bound the way to the first item, not the time the reader takes."""
+    """Timeout and Deadline bound the time to the first item, not the time that the reader takes."""
     with rb.testing.virtual_time() as clock:
 
         @rb.Policy(rb.Deadline(5), at_once(), rb.Timeout(3))(idempotent=False)
@@ -260,7 +260,7 @@ async def test_limits_are_for_the_first_item():
 
 
 async def test_cancelled_between_items():
-    """The reader's task is cancelled while the next item is on its way: the generator is closed, the place free, nothing counted."""
+    """The reader is cancelled while it waits for an item: the generator is closed, the permit returned, nothing counted."""
     closed = []
 
     @rb.Policy(rb.Bulkhead(1), rb.Breaker.consecutive(1))
@@ -289,7 +289,7 @@ async def test_cancelled_between_items():
 
 @everywhere
 def test_what_is_current_between_items(form):
-    """The way to the first item is an attempt; between items the reader is where it was."""
+    """An attempt is current until the first item; between items the reader's own context is restored."""
     seen = []
 
     def items():
@@ -306,7 +306,7 @@ def test_what_is_current_between_items(form):
 
 
 def test_disabled_no_layer_is_taken():
-    """With policies disabled a stream takes no place either."""
+    """With policies disabled a stream takes no permit either."""
 
     @rb.Policy(rb.Bulkhead(1))
     def items():

@@ -1,4 +1,4 @@
-"""Sync calls bounded by `Timeout(…, thread=True)`: honest about what cannot be stopped. In real time, because threads have no other."""
+"""Sync calls bounded by `Timeout(…, thread=True)`, whose threads cannot be stopped. In real time, because threads have no virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 def test_a_result_and_an_error_come_out_as_they_are():
-    """The very objects, with the traceback to where it was raised."""
+    """They are the same objects, with the traceback to where the error was raised."""
     result, error = object(), REFUSED("mine")
     get = rb.Policy(rb.Timeout(10, thread=True))
     assert get.call(lambda: result) is result
@@ -32,8 +32,8 @@ def test_a_result_and_an_error_come_out_as_they_are():
     assert raised.traceback[-1].name == "get"
 
 
-def test_what_takes_too_long_is_left_behind():
-    """The caller goes on after its time; the thread ends when its function does, and its late result goes nowhere."""
+def test_the_caller_of_a_slow_thread_goes_on():
+    """The caller goes on after the timeout; the thread ends with its function, whose late result is dropped."""
     release, ended = threading.Event(), threading.Event()
 
     def slow():
@@ -42,17 +42,17 @@ def test_what_takes_too_long_is_left_behind():
         return "late"
 
     began = time.monotonic()
-    with rb.testing.record() as told, pytest.raises(rb.AttemptTimeoutError) as raised:
+    with rb.testing.record() as recorded, pytest.raises(rb.AttemptTimeoutError) as raised:
         rb.Policy(rb.Timeout(0.03, thread=True), name="slow").call(slow)
     assert 0.02 < time.monotonic() - began < 5
     assert raised.value.failure.executed is rb.Executed.MAYBE
-    assert [type(event) for event in told] == [rb.events.ThreadLeftBehind]
+    assert [type(event) for event in recorded] == [rb.events.ThreadLeftBehind]
     release.set()
     assert ended.wait(10)
 
 
 def test_each_attempt_has_its_own_thread_and_time():
-    """Repeated if it may be, with the next step of an escalating limit."""
+    """A permitted retry has a new thread and the next step of an escalating timeout."""
     release, threads = threading.Event(), []
 
     def slow():
@@ -69,7 +69,7 @@ def test_each_attempt_has_its_own_thread_and_time():
 
 
 def test_the_callees_context_is_the_callers():
-    """Context variables, the attempt with its number and what is left of the deadline."""
+    """It has the context variables, the attempt with its number, and the remaining time."""
     seen = []
 
     def look():
@@ -84,7 +84,7 @@ def test_the_callees_context_is_the_callers():
 
 
 def test_the_deadline_bounds_a_thread():
-    """0.03 s left of a Timeout of 10: it ends then, and is not repeated."""
+    """With 0.03 s to the deadline and a Timeout of 10 s the call ends at the deadline, and is not retried."""
     release, calls = threading.Event(), []
 
     def slow():
@@ -100,8 +100,8 @@ def test_the_deadline_bounds_a_thread():
     release.set()
 
 
-def test_a_place_in_a_bulkhead_is_the_callers():
-    """The caller that gave up has given its place back, although the thread still works."""
+def test_a_bulkhead_permit_belongs_to_the_caller():
+    """A caller that gave up has returned its permit, although the thread still runs."""
     release = threading.Event()
     policy = rb.Policy(rb.Bulkhead(1), rb.Timeout(0.02, thread=True))
     with pytest.raises(rb.AttemptTimeoutError):
@@ -110,8 +110,8 @@ def test_a_place_in_a_bulkhead_is_the_callers():
     release.set()
 
 
-def test_a_thread_left_behind_is_outside_of_the_call():
-    """What it calls later has neither the attempt nor its deadline."""
+def test_an_abandoned_thread_is_outside_of_the_call():
+    """Calls that it makes later have neither the attempt nor its deadline."""
     release, seen, done = threading.Event(), [], threading.Event()
 
     @rb.Policy(rb.Deadline(3600))
@@ -134,7 +134,7 @@ def test_a_thread_left_behind_is_outside_of_the_call():
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_what_ends_the_program_is_raised_where_the_call_was_made(error):
-    """Not in the thread, which would swallow it."""
+    """It is raised in the caller, because the thread would swallow it."""
     with pytest.raises(error):
         rb.Policy(rb.Timeout(10, thread=True)).call(Server(always=error()).get)
 
@@ -143,8 +143,8 @@ class WatchedError(REFUSED):
     """Takes weak references."""
 
 
-def test_no_error_is_kept():
-    """When the caller lets go of an error from a thread, it is gone."""
+def test_no_error_stays_alive():
+    """An error from a thread is freed when the caller drops it."""
     refs = []
 
     def fail():
@@ -183,7 +183,7 @@ def test_a_generator_cannot_run_in_a_thread():
 
 
 async def test_on_an_async_function_no_thread_is_made():
-    """`thread=True` is for sync functions; an async one is cancelled as ever."""
+    """`thread=True` is for sync functions; an async one is cancelled as without it."""
     before = threading.active_count()
 
     async def count():

@@ -1,4 +1,4 @@
-"""Timeout and Deadline on a task: what CPython's test_timeouts.py holds asyncio.timeout to, held here, too."""
+"""Timeout and Deadline on a task, with the requirements that CPython's test_timeouts.py has for asyncio.timeout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clock():
 
 
 async def started(call):
-    """Run a call in a task of its own as far as it goes."""
+    """Run a call in its own task until it waits."""
     task = asyncio.create_task(call)
     await settle()
     return task
@@ -41,7 +41,7 @@ async def started(call):
 
 @each_limit
 async def test_it_ends_what_takes_too_long(kind, clock):
-    """At the very second, not before; the error is a TimeoutError and names the limit, the cancellation is its cause."""
+    """It ends exactly at the limit; the error is a TimeoutError that names the limit, with the cancellation as its cause."""
     policy, error = limited(kind)
     task = await started(policy(hang)())
     clock.advance(4.99)
@@ -57,8 +57,8 @@ async def test_it_ends_what_takes_too_long(kind, clock):
 
 
 @each_limit
-async def test_what_ends_in_time_is_left_alone(kind, clock):
-    """A result and an error of its own come out, and nothing is cancelled later."""
+async def test_a_call_that_ends_in_time_is_not_cancelled(kind, clock):
+    """Its result or its own error is passed on, and nothing is cancelled later."""
     policy, _ = limited(kind)
 
     @policy
@@ -78,7 +78,7 @@ async def test_what_ends_in_time_is_left_alone(kind, clock):
 
 @each_limit
 async def test_a_cancellation_from_outside_stays_one(kind, clock):
-    """A task that somebody cancels is cancelled, however little time was left."""
+    """A task cancelled from outside ends as cancelled, however close its limit was."""
     policy, _ = limited(kind)
     task = await started(policy(hang)())
     clock.advance(4.9)
@@ -91,7 +91,7 @@ async def test_a_cancellation_from_outside_stays_one(kind, clock):
 @each_limit
 @pytest.mark.parametrize("first", ["limit", "cancel"])
 async def test_cancelled_at_the_same_instant_it_stays_cancelled(kind, first, clock):
-    """Both in one turn of the loop, in either order: the cancellation wins, as with asyncio.timeout."""
+    """With both in one iteration of the loop, in either order, the cancellation wins, as with asyncio.timeout."""
     policy, _ = limited(kind)
     task = await started(policy(hang)())
     if first == "cancel":
@@ -102,12 +102,12 @@ async def test_cancelled_at_the_same_instant_it_stays_cancelled(kind, first, clo
     with pytest.raises(asyncio.CancelledError):
         await task
     assert task.cancelled()
-    assert task.cancelling() == 1  # that of the hand, which nobody takes back
+    assert task.cancelling() == 1  # the request from outside stays
 
 
 @each_limit
 async def test_a_function_that_swallows_the_cancellation_keeps_its_result(kind, clock):
-    """It was asked to stop and returned instead: so be it. No request to cancel is left on the task."""
+    """A function may catch the cancellation and return: its result counts, and no cancellation request stays on the task."""
     policy, _ = limited(kind)
     cancelling = []
 
@@ -132,7 +132,7 @@ async def test_a_function_that_swallows_the_cancellation_keeps_its_result(kind, 
 
 @each_limit
 async def test_an_error_on_the_way_out_comes_out(kind, clock):
-    """A function that fails while it is being stopped shows its own error."""
+    """A function that fails during its cancellation raises its own error."""
     policy, _ = limited(kind)
 
     @policy
@@ -154,7 +154,7 @@ async def test_an_error_on_the_way_out_comes_out(kind, clock):
     "kinds", ["timeout-timeout", "timeout-deadline", "deadline-timeout", "deadline-deadline"]
 )
 async def test_nested_limits_the_shorter_one_speaks(inner, outer, kinds, clock):
-    """One inside the other: the error is that of the shorter; of two at the same instant the outer one ends the call."""
+    """Of nested limits the shorter one raises; of two at the same instant the outer one."""
     outer_kind, inner_kind = kinds.split("-")
     inner_policy, inner_error = limited(inner_kind, inner)
     outer_policy, outer_error = limited(outer_kind, outer)
@@ -170,7 +170,7 @@ async def test_nested_limits_the_shorter_one_speaks(inner, outer, kinds, clock):
 @pytest.mark.real
 @pytest.mark.parametrize("ours", [0.01, 9])
 async def test_inside_of_asyncio_timeout(kind, ours):
-    """The shorter one speaks, and both put the task back as it was; in real time, since asyncio has no other."""
+    """The shorter one raises, and no cancellation request stays on the task; in real time, because asyncio has no virtual time."""
     policy, error = limited(kind, ours)
     expected = error if ours < 1 else TimeoutError
     with pytest.raises(TimeoutError) as raised:
@@ -183,7 +183,7 @@ async def test_inside_of_asyncio_timeout(kind, ours):
 @each_limit
 @pytest.mark.real
 async def test_around_asyncio_timeout(kind):
-    """asyncio.timeout inside of ours: its TimeoutError passes through as the function's own."""
+    """The TimeoutError of an inner asyncio.timeout is raised as the function's own error."""
     policy, _ = limited(kind, 9)
 
     @policy
@@ -218,7 +218,7 @@ async def test_inside_of_a_task_group(kind, clock):
 
 @each_limit
 async def test_around_a_task_group(kind, clock):
-    """A group inside of a limit: its children are cancelled, and what comes out is the limit's error."""
+    """A group inside a limit: its children are cancelled, and the limit's error is raised."""
     policy, error = limited(kind)
     children = []
 
@@ -237,7 +237,7 @@ async def test_around_a_task_group(kind, clock):
 
 @each_limit
 async def test_a_limit_works_in_a_task_that_was_cancelled_before(kind, clock):
-    """During the clean-up after a cancellation that was caught, a limit still limits (test_cancel_in_timeout_after_cancellation)."""
+    """During clean-up after a caught cancellation a limit still applies (test_cancel_in_timeout_after_cancellation)."""
     policy, error = limited(kind)
 
     async def main():
@@ -257,12 +257,12 @@ async def test_a_limit_works_in_a_task_that_was_cancelled_before(kind, clock):
 
 
 async def test_each_attempt_has_its_own_limit(clock):
-    """2, then 5, then 30 s, and 30 again: an escalating timeout grows with the attempts."""
+    """An escalating timeout grows with the attempts: 2, 5, 30 s, and 30 again."""
     policy = rb.Policy(at_once(attempts=4), rb.Timeout.escalating(2, 5, 30))
-    begun = []
+    started_at = []
 
     async def get():
-        begun.append(clock.now)
+        started_at.append(clock.now)
         await hang()
 
     task = await started(policy(get, idempotent=True)())
@@ -271,11 +271,11 @@ async def test_each_attempt_has_its_own_limit(clock):
         await settle()
     with pytest.raises(rb.AttemptTimeoutError, match="30 s"):
         await task
-    assert [at - begun[0] for at in begun] == [0, 2, 7, 37]
+    assert [at - started_at[0] for at in started_at] == [0, 2, 7, 37]
 
 
 async def test_many_calls_expire_each_in_its_time(clock):
-    """One timer serves them all: 50 calls, begun a second apart, end a second apart, whatever ended in between."""
+    """One timer serves all: 50 calls started a second apart end a second apart, whatever ended in between."""
     get = rb.Policy(rb.Timeout(100))(hang)
     ended = []
 
@@ -312,7 +312,7 @@ async def test_it_works_by_the_loops_own_clock(kind):
 
 @each_limit
 async def test_a_call_that_never_waits_is_not_cut_off(kind, clock):
-    """Time that passes while the function does not give way is seen by nobody; it returns, and nobody is cancelled afterwards."""
+    """A function that never yields is not interrupted; it returns, and nothing is cancelled afterwards."""
     policy, _ = limited(kind)
 
     @policy
@@ -330,7 +330,7 @@ async def test_a_call_that_never_waits_is_not_cut_off(kind, clock):
 
 
 async def test_a_limit_needs_a_task():
-    """A coroutine that is driven by hand, outside of any task, cannot be cancelled: RuntimeError says so."""
+    """A coroutine driven outside any task cannot be cancelled, which raises RuntimeError."""
     call = rb.Policy(rb.Timeout(5))(hang)()
     loop = asyncio.get_running_loop()
     failed = loop.create_future()
@@ -348,7 +348,7 @@ async def test_a_limit_needs_a_task():
 
 
 async def test_two_limits_of_one_length_in_one_policy_do_not_get_mixed_up(clock):
-    """Layers of one duration share a queue, but a Deadline and a Timeout around one attempt are two: the Deadline still holds."""
+    """Layers of one duration share a queue, but a Deadline and a Timeout around one attempt are separate: both apply."""
     calls = 0
 
     async def fail_then_hang():
@@ -369,7 +369,7 @@ async def test_two_limits_of_one_length_in_one_policy_do_not_get_mixed_up(clock)
 
 
 async def test_functions_of_one_length_end_each_by_itself(clock):
-    """Two functions, one duration: the first to begin is the first to end, and the other still has its time."""
+    """Of two functions with one duration the first to start ends first, and the other keeps its whole time."""
     one, other = rb.Policy(rb.Timeout(5))(hang), rb.Policy(rb.Timeout(5))(hang)
     first = await started(one())
     clock.advance(3)

@@ -46,7 +46,7 @@ BUSY = Failure.of("SYS_INTERNAL_ERROR", cause=BusyError())
     ids=lambda value: f"{value.code} {value.severity}" if isinstance(value, Failure) else value,
 )
 def test_what_points_at_the_other_side_counts(failure, verdict):
-    """The way there, time, whatever may pass, and alarms, which open at once (R2); no mistake of the caller, nor our own refusals."""
+    """Transport errors, timeouts and transient failures count, critical ones open at once (R2); caller's mistakes and our own rejections do not."""
     assert verdict_of(failure, Breaker()) == verdict
 
 
@@ -79,14 +79,14 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
     ids=lambda what: getattr(what, "__name__", repr(what)),
 )
 def test_what_is_ignored_counts_neither_way(ignore):
-    """Every sort of What; also where it would open at once."""
+    """Every form of `ignore`, also for failures that would open it at once."""
     for severity in (Severity.ERROR, Severity.FATAL):
         failure = Failure.of("CONN_REFUSED", severity=severity, cause=ConnectionRefusedError())
         assert verdict_of(failure, Breaker(ignore=ignore)) == "neutral"
 
 
 def test_an_error_named_by_the_retry_counts():
-    """A class that stands in `on=` is the user's word for an outage; a status or a predicate that stands there is not."""
+    """A class in the Retry's `on=` counts as an outage; a status or a predicate there does not."""
     assert verdict_of(BUSY, Breaker(), (Kind.TRANSIENT, BusyError)) == "failure"
     assert (
         verdict_of(BUSY, Breaker(), (("tests", "BusyError"), (BusyError.__module__, "BusyError")))
@@ -96,8 +96,8 @@ def test_an_error_named_by_the_retry_counts():
     assert verdict_of(BUSY, Breaker(ignore=BusyError), (BusyError,)) == "neutral"
 
 
-def test_e08_a_breaker_is_told_what_counts():
-    """`on` in every form; what it does not name counts neither way, `ignore` wins, critical severity opens all the same."""
+def test_e08_the_on_of_a_breaker_says_what_counts():
+    """`on` in every form; other failures count neither way, `ignore` wins, critical severity opens all the same."""
     for on in (BusyError, Exception, lambda failure: True, re.compile("Busy|internal"), "SYS_INTERNAL_ERROR"):
         breaker = Breaker(on=on)
         assert verdict_of(BUSY, breaker) == "failure"
@@ -111,7 +111,7 @@ def test_e08_a_breaker_is_told_what_counts():
 
 
 def test_e08_exception_in_the_retry_beside_it_counts():
-    """Whoever repeats on `Exception` says that every one of them is a failure of the other side."""
+    """A Retry with `on=Exception` says that every exception is a failure of the server."""
 
     def fail():
         raise BusyError
@@ -127,7 +127,7 @@ def test_e08_exception_in_the_retry_beside_it_counts():
 
 
 def test_e04_a_limiter_that_says_when_is_no_outage():
-    """A 429 with Retry-After: the service is up. One without counts, as does one that the breaker is told of."""
+    """A 429 with Retry-After means that the service is up. One without counts, and so does one named in the breaker's `on`."""
     limited = Failure.of("SYS_RATE_LIMITED", retry_after=1.0, details={"http_status": 429})
     assert verdict_of(limited, Breaker()) == "neutral"
     assert verdict_of(limited, Breaker(on=429)) == "failure"

@@ -1,4 +1,4 @@
-"""A company's own error envelope: functions that are taught to `classify`, and asked by HTTPTransport and around requests alike."""
+"""A company's own error envelope: functions registered with `classify`, used by HTTPTransport and around requests alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUSY = {"error": {"code": "E_BUSY", "wait": 3, "text": "come back"}}
 
 
 def envelope(answer):
-    """What such a company writes once."""
+    """The function that such a company registers."""
     error = (answer if isinstance(answer, dict) else answer.json())["error"]
     if error["code"] == "E_BUSY":
         return {
@@ -31,7 +31,7 @@ def envelope(answer):
 
 
 class Reply:
-    """What another company returns, status 200 whatever happens."""
+    """The response of another company, always with status 200."""
 
     def __init__(self, ok: bool) -> None:
         self.ok = ok
@@ -40,7 +40,7 @@ class Reply:
 @pytest.mark.parametrize("library", [httpx, httpx2])
 @pytest.mark.parametrize("what", [409, ("httpx", "Response")])
 def test_f02_a_body_of_ones_own(library, what):
-    """By the status or by the class; what the function leaves alone stays as it was."""
+    """Registered by status or by class; fields that the function does not set stay unchanged."""
     if isinstance(what, tuple):
         what = (library.__name__, "Response")
     answer = library.Response(409, json=BUSY)
@@ -60,7 +60,7 @@ def test_f02_a_body_of_ones_own(library, what):
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
 def test_f02_http_transport_asks_it(library):
-    """The 409 is repeated after the wait of its body, and the body is still there for the caller."""
+    """The 409 is retried after the wait in its body, and the caller can still read the body."""
     answers = [library.Response(409, json=BUSY), library.Response(409, json=BUSY), library.Response(200)]
     policy = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1), budget=None))
     inner = library.MockTransport(lambda _: answers.pop(0))
@@ -74,7 +74,7 @@ def test_f02_http_transport_asks_it(library):
 
 
 def test_f02_a_success_that_is_none():
-    """Any class, and a dict, that nobody else takes for a failure; a policy repeats it as it does a returned 503."""
+    """An object of any class, or a dict, becomes a failure; a policy retries it like a returned 503."""
     calls = []
     policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0), budget=None))
 
@@ -84,7 +84,7 @@ def test_f02_a_success_that_is_none():
         return Reply(ok=len(calls) > 2)
 
     assert classify(Reply(ok=False)) is None
-    assert not ask().ok  # its class is known to be no answer, until somebody teaches it
+    assert not ask().ok  # the class was cached as one without a function, until one is registered
     calls.clear()
     with rb.classify.register(Reply, answer=lambda reply: None if reply.ok else {"code": "SYS_UNAVAILABLE"}):
         assert classify(Reply(ok=True)) is None
@@ -98,7 +98,7 @@ def test_f02_a_success_that_is_none():
         assert classify({"fine": 1}) is None
 
 
-class Busy(Exception):  # noqa: N818 -- as people name theirs
+class Busy(Exception):  # noqa: N818 -- a name as users choose it
     """An error with an attribute of its own."""
 
     def __init__(self, retry_after: object) -> None:
@@ -107,7 +107,7 @@ class Busy(Exception):  # noqa: N818 -- as people name theirs
 
 
 def test_f02_an_error_is_read_too():
-    """The function gets the exception; the closest registration that has something to say wins."""
+    """The function gets the exception; the most specific registration with an answer wins."""
     with rb.classify.register(Exception, answer=lambda _: {"code": "SYS_TIMEOUT"}):
         with rb.classify.register(Busy, answer=lambda error: {"kind": "transient"} if error.args else None):
             assert (classify(Busy(None)).kind, classify(Busy(None)).code) == ("transient", "SYS_UNAVAILABLE")
@@ -116,10 +116,10 @@ def test_f02_an_error_is_read_too():
             assert classify(Busy(None)).code == "SYS_TIMEOUT"
 
 
-@pytest.mark.parametrize(("said", "wait"), [(5, 5.0), (0.5, 0.5), (timedelta(seconds=7), 7.0), (None, None), ("5", None), (-1, None), (float("nan"), None), (True, None)])  # fmt: skip
-def test_f02_the_retry_after_of_an_exception_is_read(said, wait):
-    """A number of seconds, or a timedelta; a policy that names the class waits so long."""
-    assert classify(Busy(said)).retry_after == wait
+@pytest.mark.parametrize(("value", "wait"), [(5, 5.0), (0.5, 0.5), (timedelta(seconds=7), 7.0), (None, None), ("5", None), (-1, None), (float("nan"), None), (True, None)])  # fmt: skip
+def test_f02_the_retry_after_of_an_exception_is_read(value, wait):
+    """A number of seconds or a timedelta is read; a policy that names the class waits that long."""
+    assert classify(Busy(value)).retry_after == wait
     policy = rb.Policy(rb.Retry(attempts=2, on=Busy, backoff=rb.Backoff.constant(1), budget=None))
     calls = []
 
@@ -127,7 +127,7 @@ def test_f02_the_retry_after_of_an_exception_is_read(said, wait):
     def ask() -> str:
         calls.append(1)
         if len(calls) == 1:
-            raise Busy(said)
+            raise Busy(value)
         return "ok"
 
     with rb.testing.virtual_time() as time:
@@ -135,10 +135,10 @@ def test_f02_the_retry_after_of_an_exception_is_read(said, wait):
     assert time.slept == [max(1.0, wait or 0)]
 
 
-@pytest.mark.parametrize("said", [{"code": 7}, {"code": "no prefix"}, {"kind": "sometimes"}, {"retry_after": "soon"}, 3, "x", {"executed": 1}, {}, [("code", 1)]])  # fmt: skip
-def test_f02_what_a_function_says_wrongly_is_not_said(said):
+@pytest.mark.parametrize("value", [{"code": 7}, {"code": "no prefix"}, {"kind": "sometimes"}, {"retry_after": "soon"}, 3, "x", {"executed": 1}, {}, [("code", 1)]])  # fmt: skip
+def test_f02_an_invalid_answer_of_a_function_is_ignored(value):
     """`classify` never raises."""
-    with rb.classify.register(Busy, answer=lambda _: said):
+    with rb.classify.register(Busy, answer=lambda _: value):
         assert classify(Busy(None)).code == "SYS_INTERNAL_ERROR"
 
     def broken(_: object) -> None:
@@ -149,10 +149,10 @@ def test_f02_what_a_function_says_wrongly_is_not_said(said):
 
 
 def test_f02_what_is_no_function_is_refused():
-    """At the registration, with its name."""
+    """It is refused at the registration, which names it."""
 
     async def later(_: object) -> None:
-        """Nobody would await it."""
+        """Stand for a function that would have to be awaited."""
 
     for wrong in ("f", 3, later):
         with pytest.raises(rb.ConfigError, match=r"classify\.register\.answer"):

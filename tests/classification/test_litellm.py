@@ -1,7 +1,7 @@
 """litellm: the rows of the mapping on what its client raises.
 
-litellm pins `openai<3` and so cannot share an environment with the SDK of today: this file is collected where litellm is
-installed, an environment of its own (see conftest.py).
+litellm pins `openai<3`, so it cannot be installed beside the current SDK: this file is collected only where litellm is
+installed, in a separate environment (see conftest.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from resilient_bridge.classification import classify
 
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import asks the internet for a list of prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise its import downloads a list of prices
 
 import litellm
 
@@ -64,7 +64,7 @@ def _row(error: BaseException) -> str:
     ],
 )
 def test_every_status(status, code, cls, wanted):
-    """The class of litellm, the row of the mapping, the provider that litellm names."""
+    """The verdict has litellm's class, the row of the mapping, and the provider that litellm names."""
     error = _raised(_answer(status, code))
     assert (type(error).__name__, _row(error)) == (cls, wanted)
     assert classify(error).details["provider_id"] == "openai"
@@ -95,23 +95,23 @@ def test_what_it_raises_by_itself():
     assert _row(error) == "TRANSPORT yes maybe"
 
 
-def _told(status: int, kind: str, **headers: str):
+def _response(status: int, kind: str, **headers: str):
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = {"error": {"message": "m", "type": kind, "code": kind}}
     return lambda request: httpx.Response(status, json=body, headers=named)
 
 
 def test_f10_what_the_headers_say():
-    """Retry-After and x-should-retry stand beside the response that litellm made: both are obeyed."""
-    limited = classify(_raised(_told(429, "rate_limit_exceeded", retry_after="86400")))
+    """Retry-After and x-should-retry are not in the response that litellm makes; both are obeyed."""
+    limited = classify(_raised(_response(429, "rate_limit_exceeded", retry_after="86400")))
     assert (limited.code, limited.retry_after) == ("SYS_RATE_LIMITED", 86400.0)
     for status in (429, 500, 503):
-        refused = classify(_raised(_told(status, "x", x_should_retry="false", retry_after="3")))
+        refused = classify(_raised(_response(status, "x", x_should_retry="false", retry_after="3")))
         assert (refused.retryable, refused.retry_after) == (False, None)
-    assert classify(_raised(_told(503, "x", retry_after="3"))).retry_after == 3.0
+    assert classify(_raised(_response(503, "x", retry_after="3"))).retry_after == 3.0
 
 
 def test_f08_a_wrong_key():
     """litellm puts the provider's body into its text: the key is wrong, no token has expired."""
-    assert classify(_raised(_told(401, "invalid_api_key"))).code == "AUTH_INVALID_TOKEN"
-    assert classify(_raised(_told(401, "other"))).code == "AUTH_TOKEN_EXPIRED"
+    assert classify(_raised(_response(401, "invalid_api_key"))).code == "AUTH_INVALID_TOKEN"
+    assert classify(_raised(_response(401, "other"))).code == "AUTH_TOKEN_EXPIRED"

@@ -1,4 +1,4 @@
-"""What requests, urllib3 and aiohttp really raise and return, against servers that break in every way."""
+"""The errors and responses of requests, urllib3 and aiohttp, against servers that break in every way."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _aiohttp(**options) -> aiohttp.ClientSession:
 
 @pytest.mark.parametrize(("wire", "wanted"), CONNECTIONS.items())
 def test_f01_requests_on_a_broken_wire(wires: Wires, wire, wanted):
-    """Below the wrappers stands what happened; redirects are followed, so nothing is proved: it may have run."""
+    """The error below the wrappers decides; it may have run, because redirects are followed."""
     with _session() as session, pytest.raises(requests.RequestException) as caught:
         session.get(wires.url(wire), timeout=_SOON)
     failure = classify(caught.value)
@@ -79,7 +79,7 @@ def test_f01_requests_on_a_broken_wire(wires: Wires, wire, wanted):
 )
 @pytest.mark.parametrize("retries", [False, 0], ids=["bare", "max retries"])
 def test_f01_urllib3_on_a_broken_wire(wires: Wires, wire, wanted, retries):
-    """Bare, and within its MaxRetryError."""
+    """The error alone, and within its MaxRetryError."""
     pool = urllib3.PoolManager(timeout=_SOON, retries=retries)
     with pool, pytest.raises(urllib3.exceptions.HTTPError) as caught:
         pool.request("GET", wires.url(wire))
@@ -88,7 +88,7 @@ def test_f01_urllib3_on_a_broken_wire(wires: Wires, wire, wanted, retries):
 
 
 def test_f01_urllib3_gives_up_on_a_status(wires: Wires):
-    """Its own repeats used up: the status is in the text alone, and so it is in requests' RetryError."""
+    """After its own retries the status is only in the text, and so it is in requests' RetryError."""
     often = urllib3.Retry(1, status_forcelist=[503], respect_retry_after_header=False)
     pool = urllib3.PoolManager(timeout=5, retries=often)
     with pool, pytest.raises(urllib3.exceptions.MaxRetryError) as caught:
@@ -144,15 +144,15 @@ def test_f01_a_status_of_requests(wires: Wires, wire):
         response = session.get(wires.url(wire), timeout=5)
         with pytest.raises(requests.HTTPError) as caught:
             response.raise_for_status()
-    for told in (response, caught.value):
-        failure = classify(told)
+    for answer in (response, caught.value):
+        failure = classify(answer)
         assert failure is not None
         assert (_row(failure), failure.retry_after) == (wanted, wait)
     assert classify(caught.value).details["http_status"] == response.status_code
 
 
-def test_f01_a_body_that_nobody_has_read_is_not_read_by_us(wires: Wires):
-    """`stream=True`: to look at requests' `content` would wait for the network."""
+def test_f01_an_unread_body_is_not_read_by_us(wires: Wires):
+    """With `stream=True`, reading requests' `content` would wait for the network."""
     with _session() as session, session.get(wires.url("bad key"), timeout=5, stream=True) as response:
         assert classify(response).code == "AUTH_TOKEN_EXPIRED"
         assert response._content is False
@@ -167,14 +167,14 @@ async def test_f01_a_status_of_aiohttp(wires: Wires, wire):
     async with _aiohttp() as session, session.get(wires.url(wire)) as response:
         with pytest.raises(aiohttp.ClientResponseError) as caught:
             response.raise_for_status()
-        for told in (response, caught.value):
-            failure = classify(told)
+        for answer in (response, caught.value):
+            failure = classify(answer)
             assert failure is not None
             assert (_row(failure), failure.retry_after) == (wanted, wait)
 
 
 def test_f01_a_status_of_urllib3(wires: Wires):
-    """It only returns them."""
+    """urllib3 returns a status and does not raise it."""
     with urllib3.PoolManager(timeout=5, retries=False) as pool:
         failure = classify(pool.request("GET", wires.url("limited")))
         assert failure is not None
@@ -195,7 +195,7 @@ async def test_f01_an_answer_that_is_not_json(wires: Wires):
 
 
 async def test_a_proxy_that_asks_for_credentials(wires: Wires):
-    """407 of a tunnel: no repeat, whichever client says it."""
+    """A 407 of a tunnel is not retried, whichever client raises it."""
     proxy = wires.url("proxy")
     with _session() as session, pytest.raises(requests.exceptions.ProxyError) as caught:
         session.get("https://127.0.0.1:1/", proxies={"https": proxy}, timeout=5)
@@ -207,7 +207,7 @@ async def test_a_proxy_that_asks_for_credentials(wires: Wires):
 
 
 def test_f01_the_policy_around_requests_works(wires: Wires):
-    """The report's own case: a 503 that is raised is repeated, and opens the circuit."""
+    """The reported case: a raised 503 is retried, and opens the circuit."""
     policy = rb.Policy(
         rb.Retry(attempts=3, backoff=rb.Backoff.constant(0), budget=None), rb.Breaker.consecutive(3)
     )
@@ -228,7 +228,7 @@ def test_f01_the_policy_around_requests_works(wires: Wires):
 
 
 def test_f01_a_wrapped_session_repeats_what_it_is_returned(wires: Wires):
-    """`rb.wrap(session)`: a 429 that comes back as an answer is one to repeat."""
+    """With `rb.wrap(session)` a returned 429 is retried."""
     with _session() as session:
         policy = rb.Policy(rb.Retry(attempts=3, budget=None))
         wrapped = rb.wrap(session, policy, methods=["get"], idempotent={"get"})
@@ -240,7 +240,7 @@ def test_f01_a_wrapped_session_repeats_what_it_is_returned(wires: Wires):
 
 
 def test_f01_errors_that_were_made_by_hand():
-    """Without a chain their arguments and their text are all there is."""
+    """An error without a chain is judged by its arguments and its text."""
     assert classify(requests.ConnectionError("Connection refused by a mock")).code == "CONN_REFUSED"
     assert classify(requests.ConnectionError()).code == "CONN_UNREACHABLE"
     assert classify(requests.HTTPError("no response")).retryable is False

@@ -1,4 +1,4 @@
-"""Programs as they are: curl, git, ssh, wget, psql, docker, timeout, in their own words and with their own exit codes.
+"""Output and exit codes of real programs: curl, git, ssh, wget, psql, docker and timeout.
 
 The texts were printed by the programs (LC_ALL=C); the tests marked `real` run them again.
 """
@@ -76,7 +76,7 @@ PRINTED = """
 1|transient|unknown|npm error code ECONNREFUSED\\nnpm error syscall connect
 1|permanent|unknown|write error: Disk quota exceeded
 """
-SAID = """
+TEXTS = """
 transient|timeout|Read timed out. (read timeout=5)
 transient|timeout|HTTPSConnectionPool(host='x', port=443): Read timed out.
 transient|timeout|HTTP timeout
@@ -95,7 +95,7 @@ permanent|unknown|write ENOSPC
 @pytest.mark.requirement("C1")
 @pytest.mark.parametrize("row", PRINTED.strip().splitlines())
 def test_f03_what_a_program_printed_before_it_failed(row):
-    """The network, a time limit and a rate limit pass; a certificate, a login and a missing repository do not (R11)."""
+    """Network errors, time limits and rate limits are transient; a certificate, a login and a missing repository are not (R11)."""
     code, kind, word, text = row.split("|", 3)
     failure = exit_finding(int(code), text.replace("\\n", "\n")).failure()
     assert (failure.kind, failure.retryable) == (kind, kind == "transient")
@@ -105,9 +105,9 @@ def test_f03_what_a_program_printed_before_it_failed(row):
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize("row", SAID.strip().splitlines())
+@pytest.mark.parametrize("row", TEXTS.strip().splitlines())
 def test_f03_f16_the_same_words_raised_as_an_error(row):
-    """A text alone, as tools raise it."""
+    """The text alone, in an exception as tools raise it, has the same verdict."""
     kind, word, text = row.split("|", 2)
     failure = classify(RuntimeError(text))
     assert (failure.kind, model_type(failure), failure.executed) == (kind, word, "maybe")
@@ -131,13 +131,13 @@ def test_f03_f16_the_same_words_raised_as_an_error(row):
     ],
 )
 def test_f03_a_silent_program_is_known_by_its_exit_code(program, code, kind, word):
-    """`curl -s` prints nothing: then its number says what happened, and the same number of another program nothing."""
+    """`curl -s` prints nothing: then its exit code decides, while the same code of another program decides nothing."""
     failure = classify(subprocess.CalledProcessError(code, [program, "-s", "http://host/"]))
     assert (failure.kind, model_type(failure)) == (kind, word)
 
 
 def test_h07_a_rate_limited_command_waits_as_rate_limits_do():
-    """Its code is SYS_RATE_LIMITED, so that a preset's rule for it (jitter, the provider's 60 s) holds for commands as well."""
+    """Its code is SYS_RATE_LIMITED, so that a preset's rule for it (jitter, the provider's 60 s) applies to commands as well."""
     failure = exit_finding(22, "curl: (22) The requested URL returned error: 429").failure()
     assert (failure.code, failure.retryable, failure.executed) == ("SYS_RATE_LIMITED", True, "yes")
     assert str(failure) == "command failed with exit code 22: rate limited (UPSTREAM, 429)"
@@ -161,15 +161,15 @@ def test_h07_no_memory_is_tried_once_more():
         ("Invalid argument", "not valid: Invalid argument", "correct what the message names"),
     ],
 )
-def test_f11_a_local_failure_is_told_in_local_words(text, message, advice):
-    """No "network unreachable" for a daemon, no "rejected by the server" for a file."""
+def test_f11_a_local_failure_has_a_local_message(text, message, advice):
+    """A missing daemon is not "network unreachable", and a missing file is not "rejected by the server"."""
     failure = classify(RuntimeError(text))
     assert failure.message.startswith(message)
     assert advice in failure.suggestions[0]
 
 
 def test_f11_a_bare_timeout_speaks_of_no_connection():
-    """A tool's own TimeoutError: nothing says that a host was involved."""
+    """A tool's own TimeoutError does not mention a host."""
     failure = classify(TimeoutError())
     assert (failure.message, failure.suggestions) == (
         "timed out",
@@ -178,7 +178,7 @@ def test_f11_a_bare_timeout_speaks_of_no_connection():
 
 
 def test_f11_a_validation_error_is_one_to_the_model():
-    """pydantic's: V6's `validation`, still INTERNAL and not repeated (S10), and the advice is to correct the values."""
+    """pydantic's error is V6's `validation`, still INTERNAL and not retried (S10); the advice is to correct the values."""
     from mcp_types import ErrorData
     from pydantic import ValidationError
 
@@ -190,7 +190,7 @@ def test_f11_a_validation_error_is_one_to_the_model():
 
 
 def test_the_more_particular_of_two_texts_counts():
-    """ "Connection aborted" is what the one behind it says: a reset, a name that is not resolved."""
+    """The text after "Connection aborted" decides: a reset, or a name that is not resolved."""
     assert (
         text_finding("('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))").code
         == "CONN_RESET"
@@ -204,7 +204,7 @@ def test_the_more_particular_of_two_texts_counts():
 
 @contextmanager
 def _server(answer: bytes | None):
-    """A port that answers each connection with these bytes and closes it; None: that says nothing."""
+    """A port that answers each connection with these bytes and closes it; with None it sends nothing."""
     ended = threading.Event()
 
     def serve(listener: socket.socket) -> None:
@@ -260,7 +260,7 @@ REAL = [
     [row for row in REAL if shutil.which(row[0].split()[0]) and sys.platform != "win32"],
 )
 async def test_f03_the_real_program_as_a_command(monkeypatch, command, answer, kind, word):
-    """As a command of a Toolbox, against a loopback server: kind and the model's word."""
+    """As a command of a Toolbox, against a loopback server, it has this kind and this word for the model."""
     for name, value in (("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("NO_PROXY", "*"), ("no_proxy", "*")):
         monkeypatch.setenv(name, value)
     toolbox = rb.Toolbox(rb.Policy(rb.Timeout(30, thread=True)))

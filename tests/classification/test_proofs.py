@@ -1,4 +1,4 @@
-"""`executed=NO` comes from the table of proofs and from nothing else: every exception class of every client is driven through it."""
+"""`executed=NO` comes only from the table of proofs: every exception class of every client is checked against it."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def classes():
 
 
 def test_no_class_outside_the_table_proves_anything():
-    """299 classes and more; one that proves something is among those listed, by itself or by a base class."""
+    """Of 299 classes and more, each one with a proof is listed, by itself or by a base class."""
     seen = 0
     for cls in set(classes()):
         try:
             failure = rb.classify(cls.__new__(cls))
-        except (TypeError, cls):  # needs arguments to be made, or stands for cancellation
+        except (TypeError, cls):  # needs arguments, or is a cancellation
             continue
         seen += 1
         if failure.executed is rb.Executed.NO:
@@ -72,21 +72,21 @@ def test_no_class_outside_the_table_proves_anything():
 
 @pytest.mark.parametrize("status", range(400, 600))
 def test_a_status_proves_what_its_specification_says(status):
-    """401, 407, 421, 425 and 426; any other 4xx but those of a server that may have begun is told as a refusal."""
+    """401, 407, 421, 425 and 426 are proofs; any other 4xx is a refusal, except those of a server that may have started."""
     failure = rb.classify(httpx.Response(status))
     if status in {401, 407, 421, 425, 426}:
         assert (failure.executed, failure.proof) == (rb.Executed.NO, f"http_{status}")
         return
     assert (failure.executed, failure.proof) == (rb.Executed.MAYBE, "")
-    is_told_as_refused = status < 500 and status not in {408, 409, 423, 429, 499}
-    assert ("refused by the server" in failure.explain()) is is_told_as_refused
-    assert ("it may have run" in failure.explain()) is not is_told_as_refused
+    is_refusal = status < 500 and status not in {408, 409, 423, 429, 499}
+    assert ("refused by the server" in failure.explain()) is is_refusal
+    assert ("it may have run" in failure.explain()) is not is_refusal
 
 
 def test_a_number_of_json_rpc_proves_what_its_specification_says():
-    """-32700 and -32601; what a peer says of itself, `executed: no`, is no proof, and neither is `retryable: true`."""
-    said = ({}, {"retryable": True}, {"executed": "no"}, {"retryable": True, "type": "TIMEOUT"})
-    for number, data in product(range(-32768, -31999), said):
+    """-32700 and -32601 are proofs; a peer's own `executed: no` is not, and neither is `retryable: true`."""
+    data_of_peers = ({}, {"retryable": True}, {"executed": "no"}, {"retryable": True, "type": "TIMEOUT"})
+    for number, data in product(range(-32768, -31999), data_of_peers):
         failure = rb.Failure.from_mcp({"code": number, "message": "no", "data": data})
         proof = {-32700: "rpc_not_parsed", -32601: "rpc_unknown_method"}.get(number, "")
         if not (data and proof):
@@ -95,7 +95,7 @@ def test_a_number_of_json_rpc_proves_what_its_specification_says():
 
 
 def test_a05_a_mark_of_the_peer_is_no_statement_about_the_call():
-    """A worker that timed out and says that a repeat is welcome has not said that it did not run."""
+    """A worker's timeout marked as retryable does not prove that the call did not run."""
     error = {
         "code": -32001,
         "message": "Worker w1 timed out",
@@ -108,7 +108,7 @@ def test_a05_a_mark_of_the_peer_is_no_statement_about_the_call():
 
 @pytest.mark.parametrize("code", CODES)
 def test_a_code_of_a_peer_is_no_proof(code):
-    """Whatever code an error message or an HTTP body names: that it did not run does not follow from a name."""
+    """No code in an error message or an HTTP body proves that the call did not run."""
     from resilient_bridge.classification import classify_error_payload
 
     failure = classify_error_payload({"code": code, "message": "said"})
@@ -116,7 +116,7 @@ def test_a_code_of_a_peer_is_no_proof(code):
 
 
 def test_the_table_says_why_and_where():
-    """Every row has its reasons; the words of a function are those that speak of the whole call."""
+    """Every row has its reasons; only the proofs of a function are about the whole call."""
     for name, proof in PROOFS.items():
         assert proof.event, name
         assert proof.seen_by, name

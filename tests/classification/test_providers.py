@@ -1,4 +1,4 @@
-"""AI providers: every row of the mapping on the errors that openai, anthropic and google-genai really raise (S6)."""
+"""AI providers: every row of the mapping, with the real errors of openai, anthropic and google-genai (S6)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SDKS = {"openai": of_openai, "anthropic": of_anthropic}
 @pytest.mark.parametrize("sdk", SDKS)
 @pytest.mark.parametrize(("wanted", "statuses"), STATUSES.values(), ids=STATUSES)
 def test_every_status_of_an_sdk(wanted, statuses, sdk):
-    """The row's verdict for each of its statuses, the provider's id and the number in the details."""
+    """Each status has the row's verdict, with the provider's id and the status in the details."""
     for status in statuses:
         error = SDKS[sdk](answering(status, {"error": {"type": "x", "message": "the provider's words"}}))
         assert type(error).__module__.partition(".")[0] == sdk
@@ -82,7 +82,7 @@ QUOTA = "insufficient_quota billing_hard_limit_reached organization_spend_limit_
 
 @pytest.mark.parametrize("code", QUOTA.split())
 def test_429_with_a_quota_code(code):
-    """`429 + insufficient_quota …` is final, whatever the headers say about retrying: a person has to act."""
+    """`429 + insufficient_quota …` is final, whatever the headers say: a person has to act."""
     failure = classify(of_openai(answering(429, _openai_body(code), x_should_retry="true", retry_after="1")))
     assert (failure.retryable, failure.executed, failure.details["reason"]) == (
         False,
@@ -111,7 +111,7 @@ def test_429_with_a_quota_code(code):
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
 def test_anthropic_codes(status, body, again, reason):
-    """Its error_code leaves, and the two cases that it tells in prose alone."""
+    """All its error codes, and the two cases that only its message shows."""
     failure = classify(of_anthropic(answering(status, body)))
     assert (failure.retryable, failure.details.get("reason")) == (again, reason)
     assert failure.details["provider_id"] == "anthropic"
@@ -127,7 +127,7 @@ def test_anthropic_codes(status, body, again, reason):
     ],
 )
 def test_what_the_request_itself_is_to_blame_for(code, suggestion):
-    """`context_length_exceeded` `content_policy_violation` `model_not_found`: final, and what to do."""
+    """`context_length_exceeded`, `content_policy_violation` and `model_not_found` are final, with a suggestion."""
     failure = classify(of_openai(answering(400, _openai_body(code))))
     assert (failure.retryable, failure.category, failure.details["reason"]) == (False, "UPSTREAM", code)
     assert suggestion in failure.suggestions[0]
@@ -156,7 +156,7 @@ STREAMED = {
 
 @pytest.mark.parametrize(("kind", "wanted"), STREAMED.items())
 def test_an_error_inside_a_stream(kind, wanted):
-    """The status is 200 or none: type and code decide; what began may have run."""
+    """The status is 200 or none: type and code decide; a started stream may have run."""
     openai_error = of_openai(streaming({"error": {"message": "m", "type": kind, "code": None}}), stream=True)
     assert type(openai_error) is openai.APIError
     assert row(openai_error) == wanted
@@ -180,7 +180,7 @@ def test_an_error_inside_a_stream(kind, wanted):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )  # fmt: skip
 def test_a_connection_error_is_judged_by_its_chain(sdk, below, code, wanted):
-    """`APIConnectionError`/`APITimeoutError`: what lies below says what happened, and whether it was sent."""
+    """For `APIConnectionError` and `APITimeoutError` the error below decides, and whether the request was sent."""
     error = SDKS[sdk](raising(below))
     assert isinstance(error, openai.APIConnectionError | anthropic.APIConnectionError)
     assert row(error) == wanted
@@ -230,7 +230,7 @@ def test_an_answer_that_is_not_as_its_schema_says():
 
 
 def test_missing_keys(monkeypatch):
-    """A key that nobody gave is a setting, also where the SDK says it with an exception of Python's own."""
+    """A missing key is a configuration error, also if the SDK raises one of Python's own exceptions."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     error = raised(openai.OpenAI)
@@ -268,7 +268,7 @@ def test_every_status_word_of_google(status, wanted, request):
 
 
 def test_google_tells_the_wait_and_the_day_in_the_body():
-    """RetryInfo is the wait, the header beats it, a PerDay quota and API_KEY_INVALID are final; "Quota exceeded" says nothing."""
+    """RetryInfo is the wait, a header beats it; a PerDay quota and API_KEY_INVALID are final; "Quota exceeded" alone is not."""
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "14.5s"}
     day = {
         "@type": "type.googleapis.com/google.rpc.QuotaFailure",
@@ -289,7 +289,7 @@ def test_google_tells_the_wait_and_the_day_in_the_body():
     ("code", "wanted"), [(1011, "UPSTREAM yes maybe"), (1008, "AUTH no maybe"), (1007, "PROTOCOL no maybe")]
 )
 def test_google_tells_a_websocket_close_as_a_status(code, wanted):
-    """Its live API puts the close code where the HTTP status stands."""
+    """Its live API puts the close code in the field of the HTTP status."""
     error = raised(lambda: genai.errors.APIError.raise_error(code, "the reason", None))
     assert row(error) == wanted
     assert classify(error).details["close_code"] == code
@@ -306,7 +306,7 @@ def test_the_provider_of_the_seed_reads_like_this():
 
 @pytest.mark.requirement("V3")
 def test_f08_a_wrong_key_is_no_expired_token():
-    """The bodies of openai and anthropic, from their clients and from a plain HTTP client: fix the key, refresh nothing."""
+    """With the bodies of openai and anthropic, from their clients and from a plain HTTP client, the advice is to fix the key."""
     wrong = {
         "error": {"code": "invalid_api_key", "type": "invalid_request_error", "message": "Incorrect API key"}
     }
@@ -314,13 +314,13 @@ def test_f08_a_wrong_key_is_no_expired_token():
         "type": "error",
         "error": {"type": "authentication_error", "message": "invalid x-api-key"},
     }
-    for told in (
+    for error in (
         of_openai(answering(401, wrong)),
         of_anthropic(answering(401, anthropic_body)),
         httpx2.Response(401, json=wrong),
         httpx2.Response(401, json=anthropic_body),
     ):
-        failure = classify(told)
+        failure = classify(error)
         assert failure is not None
         assert (failure.code, failure.retryable) == ("AUTH_INVALID_TOKEN", False)
         assert failure.suggestions[0].startswith("fix the api key")
@@ -331,7 +331,7 @@ def test_f08_a_wrong_key_is_no_expired_token():
 
 @pytest.mark.requirement("S6")
 def test_f04_missing_keys_and_names(monkeypatch):
-    """Without a key: CONFIG, the provider and what to set, whatever class its SDK raises; an odd error keeps its text."""
+    """Without a key the failure is CONFIG, with the provider and the setting, whatever class the SDK raises; other errors keep their text."""
     for name in (
         "GOOGLE_API_KEY",
         "GEMINI_API_KEY",
@@ -362,7 +362,7 @@ def test_f04_missing_keys_and_names(monkeypatch):
 
 @pytest.mark.requirement("S6")
 def test_f04_googles_network_errors_name_the_provider():
-    """google-genai lets the errors of its HTTP library through: its frames tell whose they are."""
+    """google-genai does not wrap its HTTP library's errors: its frames in the traceback name the provider."""
     for error in (httpx2.ConnectError("x"), httpx2.ReadTimeout("x"), httpx2.RemoteProtocolError("x")):
         failure = classify(of_google(raising(error)))
         assert failure.details.get("provider_id") == "google-gemini", failure
@@ -380,5 +380,5 @@ def test_f04_googles_network_errors_name_the_provider():
     ],
 )
 def test_f12_a_proxy_is_judged_by_what_it_says(text, retryable):
-    """By its status, or the words of a SOCKS proxy; nothing known is not repeated."""
+    """By its status, or the text of a SOCKS proxy; without a known text it is not retried."""
     assert classify(httpx2.ProxyError(text)).retryable is retryable

@@ -21,7 +21,7 @@ DATES = ("Mon, 03 Jun 2019 11:30:12 GMT", "Monday, 03-Jun-19 11:30:12 GMT", "Mon
 
 @pytest.fixture(params=["UTC", "Asia/Tokyo", "America/New_York"])
 def time_zone(request, monkeypatch):
-    """The zone of this process, which must not matter."""
+    """Set the time zone of this process, which must not matter."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield
@@ -31,7 +31,7 @@ def time_zone(request, monkeypatch):
 
 @pytest.mark.parametrize("value", DATES)
 def test_the_three_date_forms_mean_the_same_in_every_time_zone(value, time_zone):
-    """1,812 seconds ahead, as urllib3's table says; asctime has no zone and is UTC all the same."""
+    """1,812 seconds ahead, as in urllib3's table; asctime has no zone and means UTC."""
     assert parse_retry_after(value, NOW) == 1812.0
 
 
@@ -39,7 +39,7 @@ def test_the_three_date_forms_mean_the_same_in_every_time_zone(value, time_zone)
     ("value", "wait"), [("0", 0.0), ("1000", 1000.0), ("\t42 ", 42.0), ("315360000", 315360000.0)]
 )
 def test_whole_seconds(value, wait):
-    """Digits, white space around them; ten years are read, the cap is the policy's."""
+    """Digits with white space around them are read, up to ten years; the policy has the limit."""
     assert parse_retry_after(value, NOW) == wait
 
 
@@ -76,7 +76,7 @@ def test_f07_dates_as_python_writes_them(value):
     ],
 )  # fmt: skip
 def test_what_is_no_retry_after_is_none(value):
-    """Signs, half a number, other scripts' digits and everything `float()` would swallow (threat 26)."""
+    """Signs, partial numbers, digits of other scripts and other forms that `float()` accepts are ignored (threat 26)."""
     assert parse_retry_after(value, NOW) is None
 
 
@@ -102,7 +102,7 @@ def test_no_value_breaks_it(value, now):
 
 
 @pytest.mark.parametrize(
-    ("headers", "said"),
+    ("headers", "expected"),
     [
         ([], (None, None)),
         ([("Retry-After", "7")], (7.0, None)),
@@ -118,11 +118,11 @@ def test_no_value_breaks_it(value, now):
         ([("Retry-After", DATES[2])], (None, NOW + 1812)),
     ],
 )
-def test_what_the_headers_say_together(headers, said):
+def test_what_the_headers_say_together(headers, expected):
     """Milliseconds first, of several the longest, a date against the server's own clock, else as an instant."""
-    assert wait_from_headers(Headers(headers), None) == said
+    assert wait_from_headers(Headers(headers), None) == expected
     if len({name for name, _ in headers}) == len(headers):
-        assert wait_from_headers({name.lower(): value for name, value in headers}, None) == said
+        assert wait_from_headers({name.lower(): value for name, value in headers}, None) == expected
 
 
 def test_our_clock_serves_where_the_server_shows_none():

@@ -34,8 +34,8 @@ def wires():
         yield running_wires
 
 
-def _aws(url: str, **given: object):
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "canary-secret"} | given
+def _aws(url: str, **options: object):
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "canary-secret"} | options
     config = botocore.config.Config(
         retries={"total_max_attempts": 1}, connect_timeout=0.4, read_timeout=0.4, proxies={}
     )
@@ -66,7 +66,7 @@ AWS = {
 
 @pytest.mark.parametrize(("code", "number"), AWS)
 async def test_what_aws_answers(code, number):
-    """AWS says nearly everything with status 400: its code decides. It may have run: the client repeats by itself."""
+    """AWS uses status 400 for nearly everything, so its code decides. It may have run, because the client retries by itself."""
     serve = answering(_answer(code, number))
 
     async def closing(reader, writer):
@@ -96,7 +96,7 @@ async def test_what_aws_answers(code, number):
     ],
 )
 def test_what_breaks_on_the_way_to_aws(wires: Wires, wire, wanted):
-    """Its own classes hide urllib3's."""
+    """botocore's own classes wrap urllib3's errors."""
     with pytest.raises(botocore.exceptions.BotoCoreError) as caught:
         _aws(wires.url(wire)).list_tables()
     failure = classify(caught.value)
@@ -104,7 +104,7 @@ def test_what_breaks_on_the_way_to_aws(wires: Wires, wire, wanted):
 
 
 def test_what_botocore_refuses_itself(wires: Wires, monkeypatch):
-    """Wrong parameters, no keys, no region: settings, and advice that names them."""
+    """Wrong parameters, no keys and no region are configuration errors, with advice that names them."""
     with pytest.raises(botocore.exceptions.ParamValidationError) as caught:
         _aws(wires.url("busy")).get_item()
     assert classify(caught.value).suggestions == ("correct the parameters it names",)
@@ -141,7 +141,7 @@ def _same(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def grpc_port():
-    """A server whose method ends in the status that it is asked for, with a wait in its metadata."""
+    """A server whose method ends with the requested status, with a wait in its metadata."""
 
     def fail(request: bytes, context: grpc.ServicerContext) -> bytes:
         context.set_trailing_metadata((("grpc-retry-pushback-ms", "1500"),))
@@ -167,7 +167,7 @@ def _grpc_error(port: int, name: str, seconds: float = 10) -> grpc.RpcError:
 
 @pytest.mark.parametrize("name", GRPC)
 def test_every_status_of_grpc(grpc_port, name):
-    """Its code decides; the pushback of the metadata is the wait of what may be repeated; it may have run."""
+    """Its code decides; the pushback in the metadata is the wait of a retryable failure; it may have run."""
     failure = classify(_grpc_error(grpc_port, name))
     assert f"{_row(failure)} {model_type(failure)}" == GRPC[name]
     assert failure.executed == "maybe"
@@ -184,7 +184,7 @@ async def test_grpc_aio(grpc_port):
     assert (_row(classify(caught.value)), classify(caught.value).retry_after) == ("SYS_RATE_LIMITED yes", 1.5)
 
 
-def test_grpc_that_reaches_nobody(wires: Wires):
+def test_grpc_without_a_server(wires: Wires):
     """Refused, and a server that never answers."""
     assert _row(classify(_grpc_error(wires.ports["refused"], "OK", 5))) == "CONN_REFUSED yes"
     silent = classify(_grpc_error(wires.ports["silent"], "OK", 0.5))

@@ -56,7 +56,7 @@ def _row(failure) -> str:
     ("status", "row"), [(status, row) for row, statuses in ROWS.items() for status in statuses]
 )
 def test_every_status(status, row):
-    """The category, whether to repeat, and that nothing was executed."""
+    """Each status has its category, is retryable or not, and has `executed=NO`."""
     failure = classify(_refused(status))
     assert _row(failure) == row
     assert failure.details["http_status"] == status
@@ -89,14 +89,14 @@ def test_a_proxy_is_read_the_same_way(status):
     ],
 )
 def test_the_wait_the_server_asks_for(status, headers, wait):
-    """In seconds, as a date, in milliseconds; garbage is none; where repeating is useless there is none (threat 26)."""
+    """In seconds, as a date or in milliseconds; garbage is ignored, and a permanent failure has no wait (threat 26)."""
     failure = classify(_refused(status, **headers))
     assert failure.retry_after == wait
     assert failure.retryable is (status != 404)
 
 
 def test_f06_a_date_without_a_clock_counts_from_now():
-    """The answer said no time of its own: the seconds count from when it is classified, and the instant stays in the details."""
+    """Without a `Date` in the response the seconds count from the classification, and the instant stays in the details."""
     at = datetime.now(UTC) + timedelta(seconds=60)
     failure = classify(_refused(503, Retry_After=format_datetime(at, usegmt=True)))
     assert failure.retry_after == pytest.approx(60, abs=5)
@@ -107,7 +107,7 @@ def test_f06_a_date_without_a_clock_counts_from_now():
 
 
 def test_a_header_that_came_twice():
-    """websockets raises on such a header: the longest wait counts, a doubled switch is ignored."""
+    """websockets raises for a repeated header: the longest wait counts, a repeated `x-should-retry` is ignored."""
     headers = Headers(
         [("Retry-After", "3"), ("Retry-After", "8"), ("x-should-retry", "true"), ("x-should-retry", "false")]
     )
@@ -115,11 +115,11 @@ def test_a_header_that_came_twice():
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "row"), [(404, "true", True), (503, "false", False), (503, "maybe", True)]
+    ("status", "header", "row"), [(404, "true", True), (503, "false", False), (503, "maybe", True)]
 )
-def test_the_server_may_overrule_the_table(status, told, row):
-    """`x-should-retry`, both ways."""
-    assert classify(_refused(status, x_should_retry=told)).retryable is row
+def test_the_server_may_overrule_the_table(status, header, row):
+    """`x-should-retry` overrides the table, both ways."""
+    assert classify(_refused(status, x_should_retry=header)).retryable is row
 
 
 @pytest.mark.requirement("R9")
@@ -164,5 +164,5 @@ def test_an_http_answer_is_read_without_being_raised():
     ],
 )
 def test_a_body_that_says_nothing_leaves_the_status(body):
-    """Empty, HTML, bottomless, not text, another form, another code, too long."""
+    """The body may be empty, HTML, endlessly nested, not text, of another form, with another code, or too long."""
     assert _row(classify(_refused(404, body))) == "CONN_UPGRADE_REJECTED UPSTREAM no"

@@ -1,4 +1,4 @@
-"""TLS: every reason from the error that OpenSSL really raises, what goes with it, and that none of them is repeated."""
+"""TLS: every reason with OpenSSL's real error and its details; none of them is retried."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _final(error: BaseException, reason: str, action: str):
     assert failure.code == "CONN_TLS_HANDSHAKE_FAILED"
     assert failure.category == "TRANSPORT"
     assert not failure.retryable
-    # What the server says of the handshake may come after the request was sent (TLS 1.3): only our own check proves something.
+    # The server's verdict may come after the request was sent (TLS 1.3): only our own check is a proof.
     assert failure.executed == ("maybe" if reason in {"PROTOCOL", "CLIENT_CERTIFICATE"} else "no")
     assert failure.details["reason"] == reason
     assert failure.details["suggested_action"] == action
@@ -61,7 +61,7 @@ def test_an_unknown_issuer_is_an_untrusted_chain(client_context, handshake):
 
 @pytest.mark.real
 def test_a_self_signed_certificate_is_named(client_context, handshake, tmp_path):
-    """The remedy is the pin."""
+    """The advice is to pin it."""
     ca = trustme.CA()
     both = tmp_path / "self.pem"
     both.write_bytes(ca.private_key_pem.bytes() + ca.cert_pem.bytes())
@@ -142,9 +142,7 @@ def test_a_port_that_does_not_speak_tls_is_a_protocol_error(client_context):
 def test_a_handshake_that_was_cut_is_repeated(client_context):
     """End of file in the middle of it says nothing about the certificate."""
     error = _fed(client_context, None)
-    assert isinstance(
-        error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-    )  # which of the two, the timing decides
+    assert isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))  # which of the two depends on timing
     failure = classify(error)
     assert (failure.code, failure.retryable) == ("CONN_RESET", True)
 
@@ -166,13 +164,13 @@ def test_cuts_below_tls_are_repeated(cls):
     "reason", ["DECRYPTION_FAILED_OR_BAD_RECORD_MAC", "APPLICATION_DATA_AFTER_CLOSE_NOTIFY"]
 )
 def test_a_damaged_stream_is_repeated(reason):
-    """Bytes altered on the way: a new connection has fresh keys."""
+    """Bytes were altered in transit: a new connection has fresh keys."""
     failure = classify(_ssl_error(ssl.SSLError, reason=reason))
     assert (failure.code, failure.retryable) == ("CONN_RESET", True)
 
 
-def test_the_end_of_validity_is_told():
-    """`certificate_expiry` on the exception reaches the details, the message and the report."""
+def test_the_end_of_validity_is_in_the_failure():
+    """`certificate_expiry` of the exception is in the details, the message and the report."""
     error = _ssl_error(
         ssl.SSLCertVerificationError, verify_code=10, certificate_expiry="2026-03-01T00:00:00Z"
     )
@@ -183,7 +181,7 @@ def test_the_end_of_validity_is_told():
 
 
 def test_a_pin_mismatch_is_named():
-    """Our transport raises a subclass that says so itself."""
+    """Our transport raises a subclass with its own reason."""
 
     class PinMismatch(ssl.SSLCertVerificationError):
         certificate_reason = "PIN_MISMATCH"
@@ -196,7 +194,7 @@ def test_a_pin_mismatch_is_named():
     "attributes", [{}, {"verify_code": 999}, {"verify_code": "x", "certificate_reason": "ODD"}]
 )
 def test_an_unlisted_verification_error_is_still_final(attributes):
-    """Whatever failed to verify fails again."""
+    """A failed verification fails again."""
     error = _ssl_error(ssl.SSLCertVerificationError, **attributes)
     _final(error, "VERIFICATION_FAILED", "verify_certificate_chain")
 

@@ -1,10 +1,10 @@
-"""Where a life can be made to die exactly: before, inside or after its k-th transaction, or at a byte of its log.
+"""Crash points of a process: before, inside or after its k-th transaction, or at a byte of its log.
 
     {"at": 3, "when": "before" | "inside" | "after"}     the third call of Database.run
-    {"bytes": 50_000}                                     once open, as soon as it would write behind that byte of a file
+    {"bytes": 50_000}                                     once open, at the first write beyond that byte of a file
     {"slow": 0.2}                                         no death: each transaction takes that many seconds
 
-The second is a torn write: the system takes what fits, and the process dies within the same call.
+The second is a torn write: the system writes what fits, and the process dies within the same call.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from resilient_bridge.stores.sqlite.store import SQLiteStore
 
 
 def die() -> None:
-    """kill -9, by our own hand."""
+    """Send SIGKILL to this process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def arm(order: dict[str, Any] | None) -> None:
-    """Have this process die as ordered."""
+    """Make this process die at the ordered point."""
     if order is None:
         return
     if "bytes" in order:
@@ -39,8 +39,8 @@ def arm(order: dict[str, Any] | None) -> None:
 def _limit(size: int) -> None:
     load = SQLiteStore._load
 
-    def limiting(self: SQLiteStore, *given: Any) -> None:
-        load(self, *given)
+    def limiting(self: SQLiteStore, *arguments: Any) -> None:
+        load(self, *arguments)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -58,13 +58,13 @@ def _slow(seconds: float) -> None:
     Database.run = slow  # type: ignore[method-assign]
 
 
-def _die_at(left: int, when: str) -> None:
+def _die_at(remaining: int, when: str) -> None:
     run = Database.run
 
     def dying(self: Database, ops: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left:
+        nonlocal remaining
+        remaining -= 1
+        if remaining:
             return run(self, ops)
         if when == "before":
             die()

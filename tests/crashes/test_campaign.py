@@ -1,4 +1,4 @@
-"""kill -9 at any moment, hundreds of times over one store: nothing accepted is lost, repeated, or out of order; and the proof that it would show."""
+"""kill -9 at any moment, hundreds of times with one store: nothing accepted is lost, repeated or reordered; known-bad variants are caught."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KILLS = {"steady": 40, "slow_reader": 10, "faults": 30, "machine": 20, "machine_
 @pytest.mark.timeout(60 + 120 * TIMES)
 @pytest.mark.parametrize("name", KILLS)
 async def test_a_client_that_is_killed_again_and_again_keeps_its_word(name, tmp_path):
-    """What send() accepted is applied once, in order, under one id and key; what was pushed is consumed, and flagged if it was before."""
+    """An accepted send is applied once, in order, with one id and key; a pushed message is consumed, and flagged if it was consumed before."""
     kills = TIMES * KILLS[name]
     accounts = await Campaign(name, SEED, kills, tmp_path).run()
     totals = accounts.totals()
@@ -36,7 +36,7 @@ async def test_a_client_that_is_killed_again_and_again_keeps_its_word(name, tmp_
     assert totals["accepted"] > 3 * kills
 
 
-#: Each mistake, and the campaign in which it does harm.
+#: Each mistake, and the campaign that catches it.
 HARMS = {
     "mark_after_send": "forgetful",
     "accepted_before_written": "steady",
@@ -52,7 +52,7 @@ HARMS = {
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", HARMS)
 async def test_a_known_bad_variant_is_caught(name, tmp_path):
-    """The campaign has teeth: a client that makes this mistake breaks a promise within 90 kills."""
+    """A client that makes this mistake breaks a promise within 90 kills."""
     for seed in range(2, CHUNKS + 2):
         directory = tmp_path / str(seed)
         directory.mkdir()
@@ -64,12 +64,12 @@ async def test_a_known_bad_variant_is_caught(name, tmp_path):
 
 
 def test_every_known_bad_variant_has_its_campaign():
-    """No mistake is described and never made; two have tests of their own (test_every_step, test_in_hand)."""
-    assert HARMS.keys() == VARIANTS.keys() - {"leavings_stay", "position_seldom_kept"}
+    """Every variant is tested; two have tests of their own (test_every_step, test_in_hand)."""
+    assert HARMS.keys() == VARIANTS.keys() - {"leavings_stay", "position_seldom_saved"}
 
 
-async def test_a_broken_promise_is_told_with_the_command_that_repeats_it(tmp_path):
-    """Whoever reads a red campaign can run it again with one command."""
+async def test_a_broken_promise_is_reported_with_the_command_that_reproduces_it(tmp_path):
+    """A failed campaign prints the command that runs it again."""
     with pytest.raises(
         BrokenError, match=r"repeat: python -m tests\.crashes steady 1 15 outcomes_never_written"
     ):

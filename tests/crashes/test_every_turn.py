@@ -1,7 +1,7 @@
-"""The same in virtual time: a client that ends without a word at every turn of its loop, and one that goes on from its files.
+"""Crashes in virtual time: a client that dies at every iteration of its loop, and one that goes on from its files.
 
-A crash here is what the disk holds at that moment, copied, and a link that is cut in the same step: whatever the dead client
-still does, as its tasks are cancelled, reaches neither.
+A crash is a copy of the files at that moment, and a link that is cut in the same step: whatever the dead client still does while
+its tasks are cancelled reaches neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PUSHES = 5
 
 
 class Story:
-    """One client that dies at turn `at` of its loop, another that goes on; `is_over`: the first one ended before its death."""
+    """One client that dies at iteration `at` of its loop, another that goes on; `is_over`: the first ended before its death."""
 
     def __init__(self, directory, at):
         self.directory, self.at = directory, at
@@ -32,7 +32,7 @@ class Story:
         self.is_dead = self.is_over = False
 
     def on_turn(self, loop):
-        """A turn of the loop begins."""
+        """Called at the start of each iteration of the loop."""
         if self.turn is not None:
             self.turn += 1
             if self.turn == self.at:
@@ -114,7 +114,7 @@ class Story:
 
 
 def _sweep(monkeypatch, directory):
-    """Die at turn 1, 2, ... until the first client ends before its death; returns how many deaths there were."""
+    """Die at iteration 1, 2, ... until the first client ends before its death; return the number of deaths."""
     stories = []
     run_once = SimulatedLoop._run_once
 
@@ -125,9 +125,9 @@ def _sweep(monkeypatch, directory):
     monkeypatch.setattr(SimulatedLoop, "_run_once", turn)
     while not stories or not stories[-1].is_over:
         at = len(stories) + 1
-        place = directory / str(at)
-        place.mkdir()
-        stories.append(Story(place, at))
+        folder = directory / str(at)
+        folder.mkdir()
+        stories.append(Story(folder, at))
         try:
             Simulation(at).run(stories[-1].main)
         except BaseException as error:
@@ -138,13 +138,13 @@ def _sweep(monkeypatch, directory):
 
 @pytest.mark.requirement("V9")
 def test_a_client_that_ends_at_any_turn_of_its_loop_leaves_the_right_accounts(tmp_path, monkeypatch):
-    """Whatever the turn: the next client of the store ends with everything applied once, in order, and everything read."""
+    """After a death at any iteration the next client of the store has everything applied once, in order, and everything read."""
     assert _sweep(monkeypatch, tmp_path) > 40
 
 
 @pytest.mark.parametrize("name", ["accepted_before_written", "another_id_on_resend", "repeats_unflagged"])
 def test_a_known_bad_variant_is_caught_at_some_turn(name, tmp_path, monkeypatch):
-    """The sweep has teeth."""
+    """The sweep catches a known-bad variant."""
     for where, what in variants.CHANGED[name]:
         monkeypatch.setattr(where, what, getattr(where, what))  # so that it is undone
     variants.become(name)

@@ -1,4 +1,4 @@
-"""What a consumer had in hand when its process ended: once by a crash, once by a close in the middle of a full inbox."""
+"""Messages that a consumer had when its process ended: by a crash, and by a close with a full inbox."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ pytestmark = [pytest.mark.real, pytest.mark.crash, pytest.mark.timeout(60)]
 
 MANY = 60
 LONG = 200
-BOUND = 64  # messages that a crash may repeat; one more is in hand while these are written in a thread
+BOUND = 64  # messages that a crash may repeat; the consumer has one more while these are written in a thread
 WITHIN = 0.5  # seconds: half as long as a slow disk takes for one transaction
 
 
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_a_close_leaves_what_was_not_read_and_what_is_in_doubt(tmp_path, durability):
-    """A crash leaves 60 messages in doubt, the next process reads some and closes: the third gets the others only, and all of them flagged."""
+    """After a crash 60 messages are in doubt; the next process reads some and closes: the third gets only the others, all flagged."""
     async with BridgeServer() as server, Nursery() as nursery:
         order = {"url": server.url, "store": str(tmp_path / "bridge.db"), "durability": durability, "last": 0}
-        crashed = nursery.start(**order, dawdles=0, variant="position_seldom_kept")
+        crashed = nursery.start(**order, dawdles=0, variant="position_seldom_saved")
         assert await crashed.until(lambda: crashed.is_idle), crashed
         for n in range(1, MANY + 1):
             await server.push("news", {"n": n})
@@ -42,7 +42,7 @@ async def test_a_close_leaves_what_was_not_read_and_what_is_in_doubt(tmp_path, d
 
 
 async def _crash(directory, durability, **order):
-    """Have 200 messages read, kill, and start again; returns what both lives consumed."""
+    """Read 200 messages, kill the process and start again; return what both processes consumed."""
     async with BridgeServer() as server, Nursery() as nursery:
         order |= {"url": server.url, "store": str(directory / "bridge.db"), "durability": durability}
         order |= {"last": 0, "dawdles": 0, "patience": 8}
@@ -63,7 +63,7 @@ async def _crash(directory, durability, **order):
 def _judge(first, second):
     before = {n for n, _ in first}
     again = [(n, flagged) for n, flagged in second if n in before]
-    assert len(first) >= BOUND - 1  # as far as he may be ahead
+    assert len(first) >= BOUND - 1  # as far as the consumer may be ahead
     assert len(again) <= BOUND
     assert [n for n, flagged in again if not flagged] == []
 
@@ -73,19 +73,19 @@ async def test_a_crash_repeats_at_most_64_messages(tmp_path):
     _judge(*await _crash(tmp_path, "process"))
 
 
-async def test_a_position_that_is_seldom_kept_is_caught(tmp_path):
-    """That test has teeth: a position that goes only with other writes repeats all 200."""
+async def test_a_position_that_is_seldom_saved_is_caught(tmp_path):
+    """The test above catches a position that is saved only with other writes: all 200 are repeated."""
     with pytest.raises(AssertionError):
-        _judge(*await _crash(tmp_path, "process", variant="position_seldom_kept"))
+        _judge(*await _crash(tmp_path, "process", variant="position_seldom_saved"))
 
 
 async def test_a_crash_repeats_at_most_64_messages_however_slow_the_disk_is(tmp_path):
-    """With the promise "machine" positions are written in a thread, and the consumer is no further than 64 messages ahead of it."""
+    """With the promise "machine" positions are written in a thread, and the consumer is at most 64 messages ahead of it."""
     _judge(*await _crash(tmp_path, "machine", die={"slow": 2 * WITHIN}))
 
 
 async def test_what_is_taken_while_a_position_is_written_counts_as_well(tmp_path):
-    """60 messages during a slow transaction and 60 after it: at the crash at most 64 of them are unkept, and flagged."""
+    """60 messages during a slow transaction and 60 after it: at the crash at most 64 of them are unsaved, and flagged."""
     slow = 1.0
     async with BridgeServer() as server, Nursery() as nursery:
         order = {"url": server.url, "store": str(tmp_path / "bridge.db"), "durability": "machine"}

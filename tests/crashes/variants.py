@@ -1,6 +1,6 @@
-"""Known-bad variants of the durable client: each is a mistake that real outboxes make, and the campaign must catch every one.
+"""Known-bad variants of the durable client: each is a mistake of real outboxes, and the campaign must catch every one.
 
-Rule: a variant changes one decision and nothing else, in a process that lives for nothing else.
+Rule: a variant changes one decision and nothing else, in a process of its own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from resilient_bridge.stores.sqlite.store import SQLiteStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SOON: Final = 0.02  # seconds: less than what a careful reader would notice
+_SOON: Final = 0.02  # seconds: short enough to look harmless
 
 
 def mark_after_send() -> None:
-    """Notes what was handed out a moment after it went: a crash in between makes it provably unsent, and it is not."""
+    """Marks a message as sent a moment after it was sent: after a crash in between it counts as provably unsent."""
     mark = SQLiteStore.mark
 
     def late(self: SQLiteStore, through: int, wall: float) -> None:
@@ -37,7 +37,7 @@ def mark_after_send() -> None:
 
 
 def accepted_before_written() -> None:
-    """Says "accepted" and writes it a moment later."""
+    """Accepts a message and writes it a moment later."""
     put = SQLiteStore.put
 
     def late(self: SQLiteStore, entry: Any) -> None:
@@ -51,12 +51,12 @@ def accepted_before_written() -> None:
 
 
 def outcomes_never_written() -> None:
-    """Forgets with its process what was confirmed: each life says everything again."""
+    """Does not store confirmations: each process sends everything again."""
     SQLiteStore.settle = lambda self, entry: None  # type: ignore[method-assign]
 
 
 def position_before_taken() -> None:
-    """Counts a message as read when it arrives: what the consumer had not seen at the crash is lost."""
+    """Counts a message as read when it arrives: messages not yet consumed at the crash are lost."""
     accept = Watermark.accept
 
     def eager(self: Watermark, *args: Any, **kwargs: Any) -> None:
@@ -68,7 +68,7 @@ def position_before_taken() -> None:
 
 
 def pop_before_ack() -> None:
-    """Takes a message out of the store when it is written to the socket: what was in flight at the crash is gone."""
+    """Deletes a message from the store when it is written to the socket: messages in flight at the crash are lost."""
     hand_out = Outbox.hand_out
     after = Driver.after
 
@@ -90,7 +90,7 @@ def pop_before_ack() -> None:
 
 
 def another_id_on_resend() -> None:
-    """Gives what it reads back from the store a new identity: the server takes it for something new."""
+    """Gives a message read from the store a new id: the server takes it for a new message."""
     entry_of = sqlite_sends.entry_of
 
     def renamed(row: Any, handed: Any, now: Any) -> Any:
@@ -102,12 +102,12 @@ def another_id_on_resend() -> None:
 
 
 def repeats_unflagged() -> None:
-    """Takes every message of a replay for one that nobody had in hand."""
+    """Treats every replayed message as one that was never consumed."""
     Watermark.was_in_hand = lambda self, key, text: False  # type: ignore[method-assign]
 
 
-def position_seldom_kept() -> None:
-    """Keeps the position when something is written anyway, and else not: a crash repeats whatever came since."""
+def position_seldom_saved() -> None:
+    """Saves the position only together with other writes: a crash repeats all messages since then."""
     SQLiteStore.touch = lambda self, taken=0: None  # type: ignore[method-assign]
 
 
@@ -118,9 +118,9 @@ def order_of_keys() -> None:
     def shuffled(self: Outbox, entries: Any) -> None:
         restore(self, entries)
         for queue in (self.queued, self.unconfirmed):
-            kept = sorted(queue, key=lambda entry: entry.key)
+            ordered = sorted(queue, key=lambda entry: entry.key)
             queue.clear()
-            queue.extend(kept)
+            queue.extend(ordered)
 
     outbound.Outbox.restore = shuffled  # type: ignore[method-assign]
     outbound.Outbox.requeue = _requeue_unsorted  # type: ignore[method-assign]
@@ -135,21 +135,21 @@ def _requeue_unsorted(self: Outbox, now: Any, *, same_epoch: bool) -> None:
 
 
 def leavings_stay() -> None:
-    """Leaves in the log what an unfinished write left there: after a shorter write it looks like a loss."""
+    """Does not truncate the rest of an unfinished write in the log: after a shorter write it looks like a loss."""
     sqlite_opening.cut_log = lambda path, end: None
 
 
-#: Name -> what makes the mistake.
+#: Name -> the function that installs the mistake.
 VARIANTS: Final[dict[str, Callable[[], None]]] = {
     make.__name__: make
     for make in (
         mark_after_send, accepted_before_written, outcomes_never_written, position_before_taken, pop_before_ack,
-        another_id_on_resend, repeats_unflagged, position_seldom_kept, order_of_keys,
+        another_id_on_resend, repeats_unflagged, position_seldom_saved, order_of_keys,
         leavings_stay,
     )
 }  # fmt: skip
 
-#: What some of them change, for a test that makes the mistake in its own process and undoes it.
+#: The attributes that some of them change, for a test that makes the mistake in its own process and undoes it.
 CHANGED: Final[dict[str, list[tuple[Any, str]]]] = {
     "accepted_before_written": [(SQLiteStore, "put")],
     "another_id_on_resend": [(sqlite_sends, "entry_of")],
@@ -158,6 +158,6 @@ CHANGED: Final[dict[str, list[tuple[Any, str]]]] = {
 
 
 def become(name: str | None) -> None:
-    """Make this process one that makes the mistake."""
+    """Install the mistake in this process."""
     if name is not None:
         VARIANTS[name]()

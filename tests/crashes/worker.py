@@ -1,14 +1,14 @@
-"""A client in a process that may die at any moment, and that says what it has promised before it does.
+"""A client in a process that may die at any moment, and that prints each promise when it makes it.
 
 `python -m tests.crashes.worker` imports everything once and then forks a child, a *life*, for each order it reads: a line of
-JSON. What a life says are lines as well, written with one `write` each, so that a line is said or it is not:
+JSON. A life prints lines as well, each with one `write`, so that a line is printed whole or not at all:
 
     a 7          send() of number 7 has returned          c 9 1     message 9 was consumed, flagged as redelivered
     k 7 applied  number 7 is confirmed                    p 5 6     what was pending after the start
     e Joined …   an event                                 idle      nothing is pending
     closing, closed 0                                     failed …  what the client raised
 
-The fork server itself says `up <pid>` and `over <signal or exit code>`.
+The fork server itself prints `up <pid>` and `over <signal or exit code>`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WAITING = 300  # sends that may wait before the worker stops sending
-TOLD = (
+REPORTED = (
     events.Joined, events.Resumed, events.Connected, events.DeliveryUnknown, events.StateSetAside, events.StoreFailed,
     events.GaveUp, events.MessageDropped, events.MessageQuarantined, events.DuplicateConflict,
 )  # fmt: skip
 
 
 def policy(order: dict[str, Any]) -> rb.BridgePolicy:
-    """Everything takes a fraction of a second, and the outbox takes whatever is sent during an outage."""
+    """Return a policy whose waits are fractions of a second, and whose outbox holds all sends of an outage."""
     return rb.BridgePolicy(
         reconnect=rb.Reconnect(
             backoff=rb.Backoff.constant(0.01),
@@ -63,7 +63,7 @@ def policy(order: dict[str, Any]) -> rb.BridgePolicy:
 
 
 class Life:
-    """One process: from its birth to its death, or to a close if it is asked for one (SIGTERM)."""
+    """One process, from its start to its death, or to a close after SIGTERM."""
 
     def __init__(self, order: dict[str, Any], say: Callable[[str], None]) -> None:
         self.order = order
@@ -74,7 +74,7 @@ class Life:
         self.stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Live."""
+        """Run the client until the end."""
         order = self.order
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stop.set)
         store: Any = order["store"]
@@ -102,7 +102,7 @@ class Life:
             await asyncio.wait(tasks)
 
     def _tell(self, event: Any) -> None:
-        if isinstance(event, TOLD):
+        if isinstance(event, REPORTED):
             names = ("key", "verdict", "reason", "lost", "failure")
             parts = [str(getattr(event, name)) for name in names if getattr(event, name, None) is not None]
             self.say(" ".join(["e", type(event).__name__, *parts]))
@@ -110,7 +110,7 @@ class Life:
     async def _working(self, work: Any) -> None:
         try:
             await work
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 -- any error is reported
             if not self.stop.is_set():
                 self.say(f"failed {type(error).__name__} {error}")
 
@@ -159,7 +159,7 @@ class Life:
             self.say("idle")
 
     def _tell_receipts(self, client: rb.BridgeClient) -> None:
-        """What this process knows of the last sends of all processes."""
+        """Print what this process knows of the last sends of all processes."""
         for n in range(max(1, self.order["first"] - 500), self.order["first"]):
             try:
                 state = client.receipt(f"m{n}").state
@@ -172,12 +172,12 @@ class Life:
 
 
 def _tell_line(life: int, line: str) -> None:
-    flat = line.replace("\n", " ")[:3000]  # shorter than what a pipe takes in one piece
+    flat = line.replace("\n", " ")[:3000]  # short enough for one atomic write to a pipe
     os.write(1, f"{life} {flat}\n".encode("utf-8", "replace"))
 
 
 def _be_born(order: dict[str, Any]) -> None:
-    """The child: a session and a group of its own, nothing of the server's but what is imported."""
+    """Run in the child, with a session and process group of its own; only the imports are shared with the server."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
@@ -189,7 +189,7 @@ def _be_born(order: dict[str, Any]) -> None:
         variants.become(order.get("variant"))
         asyncio.run(Life(order, say).run())
         code = 0
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 -- any error is reported
         failure = getattr(error, "failure", None)
         say(f"failed {failure.code if failure else type(error).__name__} {error}")
     finally:
@@ -197,7 +197,7 @@ def _be_born(order: dict[str, Any]) -> None:
 
 
 def serve() -> None:
-    """Fork a life per order until the orders end; then nothing of ours is left."""
+    """Fork a life per order until the orders end; then end all of them."""
     awake, wake = os.pipe()
     for end in (awake, wake):
         os.set_blocking(end, False)
@@ -208,7 +208,7 @@ def serve() -> None:
         "encodings.idna",
         "orjson",
         "websockets.asyncio.client",
-    ):  # what a life would import for itself
+    ):  # imports that each life would make
         with suppress(ImportError):
             import_module(late)
     gc.collect()

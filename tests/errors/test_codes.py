@@ -23,7 +23,7 @@ FINAL_LOSSES = {
 
 @pytest.mark.requirement("R1")
 def test_every_code_has_one_of_the_seven_prefixes():
-    """The seven prefixes of the seed, each used, and no eighth."""
+    """The specification's seven prefixes are all used, and there is no other."""
     assert set(PREFIXES) == {"CONN_", "AUTH_", "PROTO_", "SESS_", "TOOL_", "HOOK_", "SYS_"}
     assert {code.partition("_")[0] + "_" for code in CODES} == set(PREFIXES)
 
@@ -31,7 +31,7 @@ def test_every_code_has_one_of_the_seven_prefixes():
 @pytest.mark.requirement("R1")
 @pytest.mark.parametrize("code", SEED.split())
 def test_the_codes_of_the_seed_are_there(code):
-    """Each code that the seed prints is in the table under that very name."""
+    """Each code of the specification is in the table under the same name."""
     assert code in CODES
 
 
@@ -50,13 +50,13 @@ def test_categories_have_their_default_retryability(code):
 
 @pytest.mark.parametrize("code", CODES)
 def test_kind_agrees_with_retryable(code):
-    """A code is transient exactly when repeating can help."""
+    """A code is transient exactly when it is retryable."""
     assert (CODES[code].kind is Kind.TRANSIENT) is CODES[code].retryable
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_says_what_and_what_to_do(code):
-    """Summary and hint are there, lower case, without a full stop."""
+    """Each has a summary and a hint, in lower case, without a full stop."""
     for text in (CODES[code].summary, CODES[code].hint):
         assert text
         assert text == text.lower()
@@ -72,7 +72,7 @@ def test_the_categories_map_to_the_json_rpc_codes_of_the_seed():
 
 
 def test_only_what_cannot_have_arrived_counts_as_not_executed():
-    """A cut or silent link may have delivered; a refused, unresolved or never opened one has not."""
+    """A cut or silent link may have delivered the message; a refused, unresolved or never opened one has not."""
     assert CODES["CONN_RESET"].executed is Executed.MAYBE
     assert CODES["CONN_WEBSOCKET_CLOSED"].executed is Executed.MAYBE
     assert CODES["SYS_OUTCOME_UNKNOWN"].executed is Executed.MAYBE
@@ -80,7 +80,7 @@ def test_only_what_cannot_have_arrived_counts_as_not_executed():
     assert CODES["SYS_NOT_DELIVERED"].executed is Executed.NO
 
 
-def test_a_lost_session_is_said_to_be_gone():
+def test_a_lost_session_is_not_valid():
     """All SESS_ codes, and only they, end the session."""
     assert {code for code, row in CODES.items() if not row.session_valid} == {
         code for code in CODES if code.startswith("SESS_")
@@ -88,7 +88,7 @@ def test_a_lost_session_is_said_to_be_gone():
 
 
 def test_an_unlisted_code_is_read_like_its_prefix():
-    """A peer's own code keeps its words and takes the rest from its prefix; without a prefix it is refused."""
+    """A peer's unlisted code keeps its name and has the values of its prefix; without a prefix it is refused."""
     row = code_info("AUTH_CLOCK_SKEW")
     assert (row.category, row.retryable, row.summary) == (Category.AUTH, False, "clock skew")
     with pytest.raises(ValueError, match="wanted one that starts with CONN_"):
@@ -96,12 +96,12 @@ def test_an_unlisted_code_is_read_like_its_prefix():
 
 
 def test_superseding_ends_the_session():
-    """Severity fatal means the end of the session: only for the one that somebody else took."""
+    """Severity fatal means the end of the session: only for one that another client took over."""
     assert [code for code, row in CODES.items() if row.severity is Severity.FATAL] == ["SESS_SUPERSEDED"]
 
 
-def test_what_a_policy_decides_never_left():
-    """A rejection by a circuit, a bulkhead or a rate limit: TRANSPORT, transient, not run; a rejected result was one."""
+def test_a_rejection_by_a_policy_was_never_sent():
+    """A rejection by a circuit, a bulkhead or a rate limit is TRANSPORT, transient and not run; a rejected result has run."""
     for code in ("SYS_CIRCUIT_OPEN", "SYS_BULKHEAD_FULL", "SYS_THROTTLED"):
         row = CODES[code]
         assert (row.category, row.kind, row.executed) == (Category.TRANSPORT, Kind.TRANSIENT, Executed.NO)
@@ -115,5 +115,5 @@ def test_what_a_policy_decides_never_left():
 
 
 def test_one_refused_call_is_not_critical():
-    """Critical opens a circuit, and a 403 says nothing about the next call."""
+    """A critical failure opens a circuit, but a 403 says nothing about the next call."""
     assert CODES["AUTH_FORBIDDEN"].severity is Severity.ERROR

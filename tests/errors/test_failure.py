@@ -40,11 +40,11 @@ def test_the_line_of_the_design():
     ],
 )
 def test_the_line_names_what_tells_cases_apart(failure, line):
-    """The errno by its name, a wait in seconds, and that repeating is useless."""
+    """The line has the errno by name, the wait in seconds, and says if it is not retryable."""
     assert str(failure) == line
 
 
-def test_the_table_fills_what_was_not_said():
+def test_the_table_fills_missing_fields():
     """A code alone gives a complete record."""
     failure = Failure.of("CONN_TIMEOUT")
     assert (failure.message, failure.category, failure.kind) == (
@@ -58,7 +58,7 @@ def test_the_table_fills_what_was_not_said():
 
 
 def test_an_overridden_retryable_takes_the_kind_along():
-    """What became final is permanent, what became repeatable transient, corruption stays corruption."""
+    """With retryable=False the kind is permanent, with True transient; corruption stays corruption."""
     assert Failure.of("CONN_RESET", retryable=False).kind is Kind.PERMANENT
     assert Failure.of("AUTH_FORBIDDEN", retryable=True).kind is Kind.TRANSIENT
     assert Failure.of("PROTO_INVALID_MESSAGE", retryable=False).kind is Kind.CORRUPTION
@@ -66,13 +66,13 @@ def test_an_overridden_retryable_takes_the_kind_along():
 
 @pytest.mark.parametrize("message", ["", "   ", "\n"])
 def test_a_message_is_never_empty(message):
-    """Timeouts stringify to nothing: then the code speaks."""
+    """The text of a timeout is empty: then the message is the summary of the code."""
     assert Failure.of("CONN_TIMEOUT", message).message == "connection timed out"
 
 
 @pytest.mark.parametrize("wait", [math.nan, math.inf, -1.0, -math.inf])
 def test_an_impossible_wait_is_no_wait(wait):
-    """NaN, endless and negative never reach a sleep (threat 26)."""
+    """NaN, infinite and negative waits never reach a sleep (threat 26)."""
     assert Failure.of("SYS_RATE_LIMITED", retry_after=wait).retry_after is None
 
 
@@ -143,8 +143,8 @@ def test_the_line_for_a_model_is_json():
         ("SYS_INTERNAL_ERROR", {"errno": [2], "exit_code": {}, "violations": ()}, "unknown"),
     ],
 )
-def test_a_model_is_told_what_it_can_act_on(code, details, word):
-    """timeout permission not_found rate_limit validation unknown, as the seed lists them, and context_overflow."""
+def test_a_model_gets_a_type_it_can_act_on(code, details, word):
+    """The types are timeout, permission, not_found, rate_limit, validation, unknown and context_overflow."""
     assert json.loads(Failure.of(code, details=details).to_llm())["type"] == word
 
 
@@ -168,14 +168,14 @@ def test_a_model_is_told_what_it_can_act_on(code, details, word):
     ids=str,
 )
 def test_the_errors_of_tools_have_their_type(error, word):
-    """What tools raise every day, as it is classified; also once the error itself is gone."""
+    """Common errors of tools have their type, also after the error itself is freed."""
     failure = classify(error)
     assert json.loads(failure.to_llm())["type"] == word
     assert json.loads(pickle.loads(pickle.dumps(failure)).to_llm())["type"] == word
 
 
 def test_the_record_for_a_log_is_plain_json():
-    """Every field, nothing but JSON types, the cause by its class name."""
+    """It has every field, only JSON types, and the cause by its class name."""
     failure = Failure.of(
         "PROTO_INVALID_MESSAGE",
         details={"violations": ({"field": "id", "constraint": "uuid", "received": "x"},), "limit": math.inf},
@@ -203,7 +203,7 @@ def test_the_error_of_a_json_rpc_answer():
 
 
 def test_a_failure_is_a_value():
-    """Equal but for the cause, hashable although details are a mapping, immutable, copied and pickled without the cause."""
+    """Equality ignores the cause; it is hashable and immutable, and is copied and pickled without the cause."""
     failure = Failure.of("CONN_RESET", details={"errno": 104, "list": [1]}, cause=OSError("x"))
     twin = attrs.evolve(failure, cause=None)
     assert failure == twin
@@ -250,7 +250,7 @@ def test_details_of_any_shape_are_survived():
 
 @pytest.mark.requirement("S8")
 def test_a_server_that_says_retryable_says_that_a_repeat_can_help():
-    """`retryable: true` in the data of an error is no statement about what has run, and `executed: no` of a peer is no proof."""
+    """`retryable: true` in the data of an error does not say whether the call ran, and a peer's `executed: no` is no proof."""
     fields = {"code": -32000, "message": "busy", "data": {"retryable": True}}
     assert (Failure.from_mcp(fields).retryable, Failure.from_mcp(fields).executed) == (True, Executed.MAYBE)
     ours = Failure.of("CONN_RESET").to_mcp()

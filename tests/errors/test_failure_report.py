@@ -1,4 +1,4 @@
-"""The report for a board: six fields, a time in UTC, and a context that holds what is known and nothing else."""
+"""The report for a board: six fields, a time in UTC, and a context with only what is known."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_type_is_the_category(category):
 
 @pytest.mark.requirement("V16")
 def test_the_context_holds_what_is_known():
-    """Nothing said and nothing known is an empty context; the provider is in the details, the attempt in the history."""
+    """The context is empty if nothing is known; the provider comes from the details, the attempt from the history."""
     assert Failure.of("CONN_RESET").to_report(NOON)["context"] == {}
     known = Failure.of(
         "CONN_RESET",
@@ -52,7 +52,7 @@ def test_the_context_holds_what_is_known():
 
 
 @pytest.mark.parametrize(
-    ("at", "told"),
+    ("at", "expected"),
     [
         (NOON, "2024-01-15T10:30:00Z"),
         (NOON.replace(microsecond=250_000), "2024-01-15T10:30:00.250000Z"),
@@ -62,19 +62,19 @@ def test_the_context_holds_what_is_known():
         ),
     ],
 )
-def test_the_timestamp_is_utc(at, told):
-    """ISO 8601 with a Z, wherever the clock stood."""
-    assert Failure.of("CONN_RESET").to_report(at)["timestamp"] == told
+def test_the_timestamp_is_utc(at, expected):
+    """ISO 8601 with a Z, from any time zone."""
+    assert Failure.of("CONN_RESET").to_report(at)["timestamp"] == expected
 
 
 def test_a_time_without_a_zone_is_refused():
-    """Nobody could say which instant it was."""
+    """A time without a zone does not identify an instant."""
     with pytest.raises(ValueError, match=r"^at: wanted a time with its zone, got 2024-01-15T10:30:00$"):
         Failure.of("CONN_RESET").to_report(NOON.replace(tzinfo=None))
 
 
 def test_a_report_is_json_without_secrets():
-    """The names that are given pass through the redaction as everything else; what is no JSON comes out as text."""
+    """The names passed in are redacted like everything else; values that are not JSON become text."""
     failure = Failure.of("SYS_UNAVAILABLE", "Bearer s3cret refused", details={"provider_id": ["a", ("b",)]})
     report = json.dumps(failure.to_report(NOON, tool="fetch?token=s3cret\n"), allow_nan=False)
     assert "s3cret" not in report

@@ -1,4 +1,4 @@
-"""What a peer's typed errors tell a person to do: the scenarios of stdio Bus, word for word (S3, S7, S9)."""
+"""The advice for a peer's typed errors: the scenarios of stdio Bus (S3, S7, S9)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_f05_what_to_do_about_a_peers_error(error, code, retryable, advice):
 
 
 @pytest.mark.requirement("S9")
-def test_h04_the_session_id_is_kept():
-    """`sessionId` is the documented `session_id`, and both directions keep it, with the provider's."""
+def test_h04_the_session_id_is_preserved():
+    """`sessionId` becomes the documented `session_id`; both directions preserve it, and the provider's id too."""
     data = {"type": "UPSTREAM", "sessionId": "abc", "providerId": "openai"}
     failure = Failure.from_mcp({"code": -32002, "message": "x", "data": data})
     assert (failure.details["session_id"], failure.details["provider_id"]) == ("abc", "openai")
@@ -65,7 +65,7 @@ def test_h04_the_session_id_is_kept():
 )
 @pytest.mark.parametrize("code", ["CONN_RESET", "SYS_TIMEOUT", "AUTH_FORBIDDEN", "PROTO_INVALID_MESSAGE"])
 def test_f13_all_forms_give_one_answer(code, stopped):
-    """Kind, retryable and recoverable agree in every form; what may have run is no invitation to do it again."""
+    """Kind, retryable and recoverable agree in every form; a call that may have run is not reported as recoverable."""
     import attrs
 
     from resilient_bridge.errors import Executed
@@ -73,9 +73,9 @@ def test_f13_all_forms_give_one_answer(code, stopped):
 
     failure = attrs.evolve(Failure.of(code), executed=Executed.MAYBE)
     failure = ended(failure, Record(stopped=stopped))  # type: ignore[arg-type]
-    told, model = failure.to_dict(), json.loads(failure.to_llm())
-    assert told["retryable"] is model["recoverable"]
-    assert not (told["kind"] == "permanent" and told["retryable"])
+    fields, model = failure.to_dict(), json.loads(failure.to_llm())
+    assert fields["retryable"] is model["recoverable"]
+    assert not (fields["kind"] == "permanent" and fields["retryable"])
     if stopped == "not_idempotent":
         assert model["recoverable"] is False
         assert model["suggestion"].startswith("it may have run: find out")

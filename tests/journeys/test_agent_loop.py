@@ -1,4 +1,4 @@
-"""The agent loop of the how-to page asks its models: what is repeated and when, when the other one is asked, and what fails at once."""
+"""Model calls of the how-to page's agent loop: what is retried and when, when the other model is used, what fails at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.agent.agent_loop import World, calling, claude, gpt, refused
 
 @pytest.fixture(autouse=True)
 def clock():
-    """Nobody waits here."""
+    """Use virtual time."""
     with rb.testing.virtual_time() as clock:
         yield clock
 
 
-def names(told):
-    """The classes of the events, without those of single attempts."""
-    return [type(event).__name__ for event in told if not isinstance(event, rb.events.RetryScheduled)]
+def names(recorded):
+    """Return the class names of the events, without those of single attempts."""
+    return [type(event).__name__ for event in recorded if not isinstance(event, rb.events.RetryScheduled)]
 
 
 # ---- one provider, repeated -----------------------------------------------------------------------------------------
@@ -30,8 +30,8 @@ def names(told):
 @pytest.mark.parametrize(
     ("headers", "wait"), [({"retry_after": "7"}, 7), ({"retry_after_ms": "90000"}, 90), ({}, 60)]
 )
-async def test_a_rate_limit_waits_as_told_else_sixty_seconds(clock, headers, wait):
-    """429 with Retry-After, in either form, waits that long; without one 60 s; then the answer, in two requests."""
+async def test_a_rate_limit_waits_for_its_header_or_sixty_seconds(clock, headers, wait):
+    """A 429 waits for its Retry-After, in either form, or else 60 s; the second request is answered."""
     world = World(refused(429, **headers), gpt("hello"))
     assert await world.run("hi") == "hello"
     assert (clock.slept, world.edge.who, world.board.asked) == ([wait], ["gpt"] * 2, [])
@@ -39,7 +39,7 @@ async def test_a_rate_limit_waits_as_told_else_sixty_seconds(clock, headers, wai
 
 @pytest.mark.requirement("V2")
 async def test_a_local_provider_is_asked_again_at_once(clock):
-    """With the preset's row for local providers: no wait, whatever failed."""
+    """With the preset's row for local providers there is no wait, whatever failed."""
     world = World(refused(503), httpx2.ConnectError, gpt("hello"), policy=rb.presets.openviber.tools["local"])
     assert await world.run("hi") == "hello"
     assert (sum(clock.slept), world.edge.who) == (0, ["gpt"] * 3)
@@ -50,7 +50,7 @@ async def test_a_local_provider_is_asked_again_at_once(clock):
     "failing", [refused(500), refused(503), refused(529), httpx2.ReadError, httpx2.ReadTimeout]
 )
 async def test_what_passes_is_repeated(clock, failing):
-    """Server errors and lost connections: again after 1 and 2 s, the same request each time; a model call may be repeated."""
+    """After server errors and lost connections the same request is retried after 1 and 2 s, because a model call is idempotent."""
     world = World(failing, failing, gpt("hello"))
     assert await world.run("hi") == "hello"
     assert (clock.slept, world.edge.who, world.board.asked) == ([1, 2], ["gpt"] * 3, [])
@@ -61,18 +61,18 @@ async def test_what_passes_is_repeated(clock, failing):
 # ---- the other one --------------------------------------------------------------------------------------------------
 @pytest.mark.requirement("V4")
 async def test_after_repeated_failure_the_other_model_answers(clock):
-    """Three requests, the switch acknowledged and told, then the other provider: it is told what was said, and what tools gave."""
+    """After three requests the switch is confirmed and reported; the other provider gets the conversation and the tool results."""
     world = World(
         gpt(None, calling("read_file", {"path": "a"})),
         *[refused(500)] * 3,
         refused(529),
         claude("from claude"),
     )
-    with rb.testing.record() as told:
+    with rb.testing.record() as recorded:
         assert await world.run("hi") == "from claude"
     assert world.edge.who == ["gpt"] * 4 + ["claude"] * 2
     assert (clock.slept, world.ran) == ([1, 2, 1], ["a"])
-    assert names(told) == ["GaveUp", "FellBack", "RetryRecovered"]
+    assert names(recorded) == ["GaveUp", "FellBack", "RetryRecovered"]
     assert [(each.code, each.stopped) for each in world.board.asked] == [("SYS_UNAVAILABLE", "attempts")]
     words = world.edge.asked[-1][1]
     assert words["messages"] == [
@@ -97,18 +97,18 @@ async def test_after_repeated_failure_the_other_model_answers(clock):
 
 @pytest.mark.requirement("V4")
 async def test_a_switch_that_is_refused_is_none():
-    """The board says no: the SDK's own error comes out, the object that failed, and the other provider never hears of it."""
+    """If the board refuses, the SDK's own error is raised, as the same object, and the other provider is not called."""
     world = World(*[refused(500)] * 3, claude("never"), board=False)
-    with rb.testing.record() as told, pytest.raises(openai.InternalServerError) as raised:
+    with rb.testing.record() as recorded, pytest.raises(openai.InternalServerError) as raised:
         await world.run("hi")
     assert world.board.asked[0].cause is raised.value
-    assert (world.edge.who, names(told)) == (["gpt"] * 3, ["GaveUp"])
+    assert (world.edge.who, names(recorded)) == (["gpt"] * 3, ["GaveUp"])
     assert any("gave up after 3 calls" in note for note in raised.value.__notes__)
 
 
 @pytest.mark.requirement("V4")
 async def test_an_empty_account_is_asked_once_and_the_board_at_once(clock):
-    """429 insufficient_quota: no wait, no repeat, and the board is told that the quota is exhausted."""
+    """With 429 insufficient_quota there is no wait and no retry, and the board gets the exhausted quota."""
     world = World(refused(429, "quota"), claude("from claude"))
     assert await world.run("hi") == "from claude"
     assert (clock.slept, world.edge.who) == ([], ["gpt", "claude"])
@@ -117,19 +117,19 @@ async def test_an_empty_account_is_asked_once_and_the_board_at_once(clock):
 
 @pytest.mark.requirement("V4")
 async def test_what_the_other_model_calls_runs_and_the_first_one_reads_on():
-    """A round of the other model is part of the conversation: back at the first one, its call and its result are there."""
+    """A round of the other model is part of the conversation: the first model then gets its call and its result."""
     world = World(
         refused(429, "quota"), claude("let me look", ("toolu_1", "read_file", {"path": "b"})), gpt("done")
     )
     assert await world.run("hi") == "done"
     assert (world.edge.who, world.ran) == (["gpt", "claude", "gpt"], ["b"])
-    *_, said, result = world.edge.asked[-1][1]["messages"]
-    assert (said["content"], said["tool_calls"][0]["id"]) == ("let me look", result["tool_call_id"])
+    *_, message, result = world.edge.asked[-1][1]["messages"]
+    assert (message["content"], message["tool_calls"][0]["id"]) == ("let me look", result["tool_call_id"])
 
 
 @pytest.mark.requirement("V4")
 async def test_when_both_fail_the_last_error_comes_out(clock):
-    """Three requests each; it is the other SDK's own error, and the first one stands behind it."""
+    """After three requests each, the other SDK's own error is raised, with the first one as its context."""
     world = World(*[refused(500)] * 3, *[refused(529)] * 3)
     with pytest.raises(anthropic.OverloadedError) as raised:
         await world.run("hi")
@@ -142,7 +142,7 @@ async def test_when_both_fail_the_last_error_comes_out(clock):
 
 
 async def test_a_circuit_that_is_open_asks_the_other_one_without_a_request():
-    """With a breaker in the policy: when the first provider is known to be down, it is not asked, and the switch is."""
+    """With a breaker in the policy an open circuit sends no request to the first provider, but asks for the switch."""
     policy = rb.Policy(
         rb.Retry(attempts=2, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(2, open_for=30)
     )
@@ -163,15 +163,13 @@ async def test_a_circuit_that_is_open_asks_the_other_one_without_a_request():
         (refused(400, "policy"), openai.BadRequestError),
     ],
 )
-async def test_what_nobody_can_do_better_fails_at_once(clock, answer, kind):
-    """401, 400, a refused content: one request, no wait, no switch; the SDK's own error, and no key in what is told of it."""
+async def test_a_failure_that_no_other_model_can_avoid_is_raised_at_once(clock, answer, kind):
+    """401, 400 and refused content: one request, no wait, no switch; the SDK's own error, and no key in any report of it."""
     world = World(answer)
-    with rb.testing.record() as told, pytest.raises(kind) as raised:
+    with rb.testing.record() as recorded, pytest.raises(kind) as raised:
         await world.run("hi")
     assert (clock.slept, world.edge.who, world.board.asked) == ([], ["gpt"], [])
     failure = rb.classify(raised.value)
-    assert all("sk-secret" not in text for text in (failure.explain(), failure.to_llm(), repr(told)))
-    spent = (
-        world.budget.status().spent
-    )  # only of a 401 it is proven that nothing ran; else its estimate counts
+    assert all("sk-secret" not in text for text in (failure.explain(), failure.to_llm(), repr(recorded)))
+    spent = world.budget.status().spent  # only a 401 proves that nothing ran; otherwise the estimate counts
     assert spent == 0 if kind is openai.AuthenticationError else Decimal("0.04") < spent < Decimal("0.041")

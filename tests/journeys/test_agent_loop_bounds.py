@@ -1,4 +1,4 @@
-"""The agent loop of the how-to page within its bounds: what the conversation may take, and what the calls may cost."""
+"""Limits of the how-to page's agent loop: the length of the conversation, and the cost of the calls."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ LONG = "long ago " * 600  # some 1350 tokens, as the page counts
 
 @pytest.fixture(autouse=True)
 def clock():
-    """Nobody waits here."""
+    """Use virtual time."""
     with rb.testing.virtual_time() as clock:
         yield clock
 
 
 def rounds(*names):
-    """An answer for each name that asks for that file."""
+    """Return an answer for each name that asks for that file."""
     return [gpt(None, calling("read_file", {"path": name}, name)) for name in names]
 
 
 def asked_for(messages):
-    """The ids of the calls in a conversation, and those of the results."""
+    """Return the ids of the calls in a conversation, and those of the results."""
     calls = [call["id"] for each in messages for call in each.get("tool_calls", [])]
     return calls, [each["tool_call_id"] for each in messages if each["role"] == "tool"]
 
 
 async def long_file(path):
-    """A file that takes room."""
+    """Return a long file."""
     return f"{path}: {LONG}"
 
 
-def kinds(told):
-    """The classes of the events."""
-    return [type(event).__name__ for event in told]
+def kinds(recorded):
+    """Return the class names of the events."""
+    return [type(event).__name__ for event in recorded]
 
 
 async def until(budget, state):
-    """Let everybody run until the budget stands so, and then some."""
+    """Let all tasks run until the budget is in that state, and a little longer."""
     for _ in range(1000):
         if budget.status().state is state:
             break
@@ -58,9 +58,9 @@ async def until(budget, state):
 # ---- the conversation -----------------------------------------------------------------------------------------------
 @pytest.mark.requirement("V12")
 async def test_a_long_conversation_is_compacted_before_it_is_sent():
-    """The oldest rounds go, whole: no request is too long, the goal stays, and no result is without its call."""
+    """The oldest rounds are dropped whole: no request is too long, the goal stays, and every result has its call."""
     world = World(*rounds(*"abcd"), gpt("done"), read_file=long_file, limit=8000)
-    with rb.testing.record() as told:
+    with rb.testing.record() as recorded:
         assert await world.run("the goal") == "done"
     count = world.page["count"]
     sent = [body["messages"] for _, body in world.edge.asked]
@@ -68,13 +68,13 @@ async def test_a_long_conversation_is_compacted_before_it_is_sent():
     assert {messages[1]["content"] for messages in sent} == {"the goal"}
     assert all(calls == results for calls, results in map(asked_for, sent))
     assert asked_for(sent[-1])[0] == ["call_c", "call_d"]
-    assert kinds(told) == ["ContextCompacted"] * 2
-    assert world.ran == list("abcd")  # what was left out is not called again
+    assert kinds(recorded) == ["ContextCompacted"] * 2
+    assert world.ran == list("abcd")  # dropped calls are not made again
 
 
 @pytest.mark.requirement("V12")
-async def test_a_round_is_left_out_whole_or_not_at_all():
-    """Long arguments and a short result, a long result beside a short one: wherever the cut would come, it comes between rounds."""
+async def test_a_round_is_dropped_whole_or_not_at_all():
+    """With long arguments, or a long result beside a short one, the cut is always between rounds."""
 
     async def read(path):
         return LONG if path.startswith("long") else "short"
@@ -92,7 +92,7 @@ async def test_a_round_is_left_out_whole_or_not_at_all():
 
 @pytest.mark.requirement("V12")
 async def test_what_the_provider_finds_too_long_is_compacted_once_more_and_stays_so(clock):
-    """Its 400 is no failure of the loop: one more request, shorter, nobody asks the board, and the next round begins there."""
+    """Its 400 does not fail the loop: one shorter request follows, the board is not asked, and the next round starts from it."""
 
     async def read(path):
         return LONG[:3600]  # three of these would fit, as the guard counts
@@ -113,7 +113,7 @@ async def test_what_the_provider_finds_too_long_is_compacted_once_more_and_stays
 
 @pytest.mark.requirement("V12")
 async def test_what_cannot_be_compacted_is_an_error_and_not_sent():
-    """The last round alone is too long: the error has the seed's form, and no provider was asked again."""
+    """The last round alone is too long: the error has the specified form, and no further request is made."""
 
     async def huge(path):
         return LONG * 5
@@ -133,7 +133,7 @@ async def test_what_cannot_be_compacted_is_an_error_and_not_sent():
 
 @pytest.mark.requirement("V12")
 async def test_tools_that_take_all_the_room_are_named():
-    """Nothing is sent, and the suggestion is to offer fewer."""
+    """Nothing is sent, and the suggestion is to offer fewer tools."""
     world = World(limit=4001)
     with pytest.raises(rb.errors.ContextOverflowError) as raised:
         await world.run("hi")
@@ -143,7 +143,7 @@ async def test_tools_that_take_all_the_room_are_named():
 
 @pytest.mark.requirement("V12")
 async def test_a_provider_that_finds_it_too_long_twice_is_believed():
-    """Two requests and no third; its own error stands behind ours."""
+    """There are two requests and no third; our error has the provider's as its cause."""
     world = World(*rounds("a", "b"), *[refused(400, "too long")] * 2, read_file=long_file, limit=8000)
     with pytest.raises(rb.errors.ContextOverflowError) as raised:
         await world.run("hi")
@@ -154,7 +154,7 @@ async def test_a_provider_that_finds_it_too_long_twice_is_believed():
 
 @pytest.mark.requirement("V12")
 async def test_the_other_model_too_may_find_it_too_long():
-    """Behind a fallback its 400 is compacted all the same, and the switch is asked for again."""
+    """After a fallback its 400 causes a compaction all the same, and the switch is confirmed again."""
     world = World(
         *rounds("a", "b"),
         *(refused(429, "quota"), refused(400, "prompt too long"), refused(429, "quota"), claude("done")),
@@ -168,19 +168,19 @@ async def test_the_other_model_too_may_find_it_too_long():
 
 # ---- the money ------------------------------------------------------------------------------------------------------
 def dear(name, written):
-    """An answer that asks for a file, and costs 10 dollars for a million tokens written."""
+    """Return an answer that asks for a file, at 10 dollars for a million output tokens."""
     return gpt(None, calling("read_file", {"path": name}, name), usage=(0, written))
 
 
 @pytest.mark.requirement("V11")
 async def test_a_budget_warns_pauses_and_goes_on_when_approved():
-    """At 80 % it is told; at 100 % the next call waits and nothing is sent, until approved; the cost is exact."""
+    """At 80 % it warns; at 100 % the next call waits, without a request, until approved; the cost is exact."""
     world = World(dear("a", 50_000), dear("b", 30_000), dear("c", 20_000), gpt("done"), dollars=1)
-    with rb.testing.record() as told:
+    with rb.testing.record() as recorded:
         running = asyncio.create_task(world.run("hi"))
         await until(world.budget, rb.agent.SpendState.PAUSED)
         assert (len(world.edge.asked), world.ran) == (3, ["a", "b", "c"])
-        assert [(type(each).__name__, each.spent) for each in told] == [
+        assert [(type(each).__name__, each.spent) for each in recorded] == [
             ("SpendWarned", Decimal("0.8")),
             ("SpendPaused", Decimal(1)),
         ]
@@ -188,13 +188,13 @@ async def test_a_budget_warns_pauses_and_goes_on_when_approved():
         assert await running == "done"
     assert world.budget.status().spent == Decimal("1.00225")
     assert world.budget.status().reserved == 0
-    assert kinds(told)[2:] == ["SpendApproved"]
+    assert kinds(recorded)[2:] == ["SpendApproved"]
     assert (len(world.edge.asked), world.board.asked) == (4, [])
 
 
 @pytest.mark.requirement("V11")
 async def test_a_budget_that_is_cancelled_ends_the_loop():
-    """The call that waits is refused, with the sums; no request follows, and no other model is asked for: it is no provider's fault."""
+    """The waiting call is refused, with the sums; no request follows, and no other model is used, because no provider failed."""
     world = World(dear("a", 100_000), dollars=1)
     running = asyncio.create_task(world.run("hi"))
     await until(world.budget, rb.agent.SpendState.PAUSED)
@@ -221,7 +221,7 @@ async def test_a_loop_that_is_cancelled_while_it_waits_leaves_nothing_behind():
 
 @pytest.mark.requirement("V11")
 async def test_two_loops_share_a_budget():
-    """One budget for both: what one has reserved is not there for the other, which waits for its end and then asks."""
+    """Both loops share a budget: while one has reserved it, the other waits, and then makes its request."""
     reserved = []
 
     def answer():
@@ -238,11 +238,11 @@ async def test_two_loops_share_a_budget():
 
 @pytest.mark.requirement("V11")
 async def test_what_is_known_not_to_have_run_costs_nothing():
-    """A refused connection and an empty account cost nothing; three failures inside of one call count its estimate once, since they may have run."""
+    """A refused connection and an exhausted quota cost nothing; three failures in one call cost its estimate once, because they may have run."""
     for answers in ([httpx2.ConnectError] * 3, [refused(429, "quota")]):
         world = World(*answers, claude("done"))
         await world.run("hi")
-        assert world.budget.status().spent == Decimal("0.0045")  # what claude told, and nothing else
+        assert world.budget.status().spent == Decimal("0.0045")  # what claude reported, nothing else
     world = World(*[refused(500)] * 3, claude("done"))
     await world.run("hi")
     estimate = world.budget.status().spent - Decimal("0.0045")
@@ -251,7 +251,7 @@ async def test_what_is_known_not_to_have_run_costs_nothing():
 
 @pytest.mark.requirement("V11")
 async def test_the_time_of_a_person_is_not_that_of_a_request(clock):
-    """A deadline of the model's policy is for its requests: an approval that comes a day later is in time."""
+    """The deadline of the model's policy applies to its requests: an approval may come a day later."""
     policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=2))
     world = World(dear("a", 100_000), gpt("done"), dollars=1, policy=policy)
     running = asyncio.create_task(world.run("hi"))
@@ -263,7 +263,7 @@ async def test_the_time_of_a_person_is_not_that_of_a_request(clock):
 
 @pytest.mark.requirement("V11")
 async def test_with_the_retry_around_it_every_attempt_is_counted(clock):
-    """As the page says for those who pay for attempts that time out: a client that repeats nothing, and the Retry after the Fallback."""
+    """As the page says for users who pay for attempts that time out: a client without retries, and the Retry after the Fallback."""
     edge, budget = Edge(httpx2.ReadTimeout, httpx2.ReadTimeout, gpt("hello")), rb.agent.SpendBudget(1)
     client = rb.wrap(next(edge.clients()), rb.Policy(rb.Breaker()))
 

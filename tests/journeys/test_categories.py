@@ -1,4 +1,4 @@
-"""The seven categories as a user of the client meets them; and a peer that starts told apart from one that is not there."""
+"""The seven categories, as a user of the client gets them; and a starting peer distinguished from a missing one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ ONCE = rb.presets.default.evolve(reconnect=attrs.evolve(rb.presets.default.recon
 
 
 async def first_failure(server: Any, **options: Any) -> rb.Failure:
-    """What `wait_ready` raises where the first connect is not repeated."""
+    """Return the failure that `wait_ready` raises if the first connect is not retried."""
     async with Journey(server, policy=ONCE, **options) as journey:
         with pytest.raises(rb.BridgeError) as caught:
             await journey.ready()
-        told, known = caught.value.failure, journey.client.health().failure
-        assert (told.code, told.message) == (known.code, known.message)
-        assert (
-            told.details["session_id"] == journey.client.session_id
-        )  # S9: whoever catches it knows of which session
+        raised, known = caught.value.failure, journey.client.health().failure
+        assert (raised.code, raised.message) == (known.code, known.message)
+        assert raised.details["session_id"] == journey.client.session_id  # S9: the error names its session
     return caught.value.failure
 
 
@@ -100,7 +98,7 @@ async def test_what_the_network_does_has_its_category(server, door, name, code, 
 @pytest.mark.requirement("S1")
 @simulated
 async def test_internal_errors_of_the_bridge_reach_the_caller(server):
-    """INTERNAL: the bridge's own failure is the error of the request that met it; the client goes on."""
+    """INTERNAL: the bridge's own failure is raised by the request that caused it; the client goes on."""
 
     def fail(message: Any) -> None:
         raise ValueError("boom")
@@ -142,8 +140,8 @@ async def test_every_kind_of_loss_is_typed_in_the_events(server):
 
 @pytest.mark.requirement("G9")
 @simulated
-async def test_a_bridge_that_starts_is_told_apart_from_one_that_is_not_there(server):
-    """503 on the upgrade, refused, unanswered: three reasons, three codes; and READY as soon as it answers 101."""
+async def test_a_starting_bridge_is_distinguished_from_a_missing_one(server):
+    """A 503 on the upgrade, a refused and an unanswered connect have three codes; it is READY as soon as it answers 101."""
     quick = rb.BridgePolicy(
         reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2)
     )

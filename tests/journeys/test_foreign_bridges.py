@@ -1,6 +1,6 @@
-"""Resume with servers that nobody here wrote: the `websockets` server and thirty lines around it, on a real socket.
+"""Resume with servers of other libraries: the `websockets` server and thirty lines around it, on a real socket.
 
-Each is a way in which real bridges differ from our own: they have no join, sort their answers, hold more or less than we remember.
+Each differs from our own bridge as real ones do: they have no join, sort their answers, hold more or less than we remember.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUICK = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.05)
 
 
 class Consumer:
-    """What a user of the client sees, in order: numbers, `n?` for a flag, texts for gaps."""
+    """What a user of the client gets, in order: numbers, `n?` for a flagged message, texts for gaps."""
 
     def __init__(self, url, policy=QUICK, **options):
         self.seen = []
@@ -46,7 +46,7 @@ class Consumer:
                 await asyncio.sleep(0.01)
 
     async def resumed(self, verdicts):
-        """Wait for so many verdicts, and until `on_gap` was called with those that are no RECOVERED."""
+        """Wait for these verdicts, and until `on_gap` was called with those other than RECOVERED."""
         await self.until(lambda: len(self.of("Resumed")) >= verdicts)
         gaps = sum(event.verdict != "RECOVERED" for event in self.of("Resumed"))
         await self.until(lambda: sum(isinstance(item, str) and " " in item for item in self.seen) >= gaps)
@@ -57,7 +57,7 @@ class Consumer:
 
 
 class Pushing(PlainBridge):
-    """It knows no replay: after each auth it pushes all that it has, as if it were live."""
+    """Has no replay: after each auth it pushes all its messages, as if they were live."""
 
     def __init__(self):
         super().__init__()
@@ -82,7 +82,7 @@ async def client(bridge, policy=QUICK, **options):
 
 
 async def test_b01_without_a_join_every_connection_but_the_first_has_a_verdict():
-    """What was said while nobody listened is lost on such a bridge, and the client says so; with a replay it is not lost."""
+    """Messages sent during a loss are lost on such a bridge, and the client reports that; with a replay they are not."""
     bridge = PlainBridge()
     bridge.refuse = {"request_replay": "UNKNOWN_TYPE"}
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
@@ -106,14 +106,14 @@ async def test_b01_without_a_join_every_connection_but_the_first_has_a_verdict()
 
 
 class Sorted(PlainBridge):
-    """ORDER BY timestamp, prio."""
+    """Sorts its answers by timestamp and priority."""
 
     def replay(self, since):
         return sorted(self.log, key=lambda m: (m["timestamp"], m["payload"].get("prio", 9)))
 
 
 async def test_b02_what_a_sorted_replay_puts_before_the_anchor_is_delivered():
-    """3 was never seen and stands before 1: it comes first, in the answer's place, and the verdict says that order proves nothing."""
+    """3 was never seen and precedes 1: it is delivered first, in the answer's order, and the verdict says that the order proves nothing."""
     bridge = Sorted()
     async with client(bridge) as c:
         await bridge.push(bridge.message(1))
@@ -125,7 +125,7 @@ async def test_b02_what_a_sorted_replay_puts_before_the_anchor_is_delivered():
         await c.resumed(1)
         await bridge.push(bridge.message(5))
         await c.until(lambda: 5 in c.seen)
-        bridge.cut()  # the next answer is sorted as well, and holds nothing new
+        bridge.cut()  # the next answer is sorted as well, and has nothing new
         await c.resumed(2)
         await bridge.push(bridge.message(6))
         await c.until(lambda: 6 in c.seen)
@@ -134,7 +134,7 @@ async def test_b02_what_a_sorted_replay_puts_before_the_anchor_is_delivered():
 
 
 async def test_b02_an_id_less_message_that_a_sort_moves_is_not_lost_either():
-    """No key gives it away: the run before the anchor disagrees with what was delivered."""
+    """Without keys it is found because the messages before the anchor differ from those delivered."""
 
     class ByKind(PlainBridge):
         def replay(self, since):
@@ -166,14 +166,14 @@ async def test_b03_what_is_older_than_the_memory_comes_flagged():
         await c.resumed(1)
         await bridge.push(bridge.message(4000, stamp="2026-01-01T01:00:00Z"))
         await c.until(lambda: 4000 in c.seen)
-        place = c.seen.index("GAP truncated")
-        assert c.seen[:place] == list(range(3000))
-        assert c.seen[place + 1 :] == [*(f"{i}?" for i in range(952)), 4000]
+        index = c.seen.index("GAP truncated")
+        assert c.seen[:index] == list(range(3000))
+        assert c.seen[index + 1 :] == [*(f"{i}?" for i in range(952)), 4000]
         assert c.bridge.health().duplicates == 2999 - 952
 
 
 async def test_b03_a_queue_that_is_pushed_as_if_it_were_live():
-    """Three tool calls with ids, forty minutes of id-less messages, one cut, and a bridge that pushes all it has after each auth."""
+    """Three tool calls with ids, forty minutes of id-less messages, one cut, and a bridge that pushes all messages after each auth."""
     bridge = Pushing()
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
         for i in range(3):
@@ -190,7 +190,7 @@ async def test_b03_a_queue_that_is_pushed_as_if_it_were_live():
 
 
 async def test_b09_what_came_again_is_counted():
-    """A queue of 200 after each of three reconnects: 600 repeats were dropped."""
+    """After a queue of 200 at each of three reconnects, 600 duplicates were dropped."""
     bridge = Pushing()
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
         for i in range(200):
@@ -203,7 +203,7 @@ async def test_b09_what_came_again_is_counted():
 
 
 async def test_b10_the_bounds_of_a_gap_are_in_order():
-    """Id-less messages only: what comes again from before the loss says nothing about when the hole ends."""
+    """With id-less messages only, a repeated message from before the loss says nothing about the end of the gap."""
     bridge = PlainBridge()
     gaps = []
     async with (
@@ -224,7 +224,7 @@ async def test_b10_the_bounds_of_a_gap_are_in_order():
 
 
 async def test_b07_a_send_before_the_client_was_entered_is_refused():
-    """It would start nothing and be lost."""
+    """The message would not start the client and would be lost."""
     bridge = rb.BridgeClient("ws://127.0.0.1:1")
     with pytest.raises(rb.ConfigError, match="async with"):
         await bridge.send("note", {})
@@ -233,7 +233,7 @@ async def test_b07_a_send_before_the_client_was_entered_is_refused():
 
 @pytest.mark.parametrize("type_", ["auth", "session_join", "request_replay", "heartbeat_ping"])
 async def test_b12_what_the_client_says_itself_is_refused_from_the_user(type_):
-    """It would leave the session, or end it; a type that the dialect does not use is the user's."""
+    """It would leave or end the session; a type that the dialect does not use is free for the user."""
     bridge = PlainBridge()
     async with client(bridge) as c:
         with pytest.raises(rb.ConfigError, match=type_):
@@ -245,7 +245,7 @@ async def test_b12_what_the_client_says_itself_is_refused_from_the_user(type_):
 
 
 class Dies(PlainBridge):
-    """Runs a message, then the line goes; the third connection lives. It runs each copy: it knows no ids and no keys."""
+    """Runs a message, then drops the connection; the third one stays. It runs each copy, because it ignores ids and keys."""
 
     lives_from = 3
 
@@ -256,7 +256,7 @@ class Dies(PlainBridge):
 
 
 async def test_b04_a_send_is_not_repeated_to_a_bridge_that_runs_every_copy():
-    """Nobody said that it dedupes: what may have arrived ends unknown, was handed out once, and ran once."""
+    """Without deduplication a message that may have arrived ends unknown, was sent once, and ran once."""
     bridge = Dies()
     async with client(bridge) as c:
         receipt = await c.bridge.send("charge", {"order": 42})
@@ -273,7 +273,7 @@ async def test_b04_a_send_is_not_repeated_to_a_bridge_that_runs_every_copy():
 
 
 async def test_b04_an_acknowledgement_proves_reading_and_not_deduping():
-    """A bridge that acknowledges and runs every copy: the unacknowledged one is not repeated either."""
+    """With a bridge that acknowledges and runs every copy an unacknowledged message is not resent either."""
     bridge = Dies()
     bridge.lives_from = 0
     bridge.ack = True
@@ -287,7 +287,7 @@ async def test_b04_an_acknowledgement_proves_reading_and_not_deduping():
 
 
 async def test_b04_where_the_user_says_that_it_dedupes_it_is_repeated_and_counted():
-    """`dedupes=True` is the user's word: the same id and key go again, each time is an event, the receipt knows how often."""
+    """With `dedupes=True` the same id and key are sent again, each time with an event, and the receipt counts the sends."""
     bridge = Dies()
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(dedupes=True))) as c:
         receipt = await c.bridge.send("charge", {"order": 42}, idempotency_key="k")

@@ -1,6 +1,6 @@
-"""Replays that do not fit through a bound, or come slowly, or never: no two lives die of the same cause, and every join ends.
+"""Replays that exceed a bound, arrive slowly, or never: no two connections end for the same reason, and every join ends.
 
-The server is the `websockets` library with thirty lines around it; the slow line is a TCP proxy of ten.
+The server is the `websockets` library with thirty lines around it; the slow line is a TCP proxy of ten lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 
 @pytest.mark.parametrize("answers", ["everything", "since"])
 async def test_b05_a_replay_above_the_bound_is_not_asked_for_again(answers):
-    """One life dies of it; the next asks from later, the third for nothing: UNKNOWN (too_large), and the client goes on."""
+    """One connection ends because of it; the next asks for less, the third for nothing: UNKNOWN (too_large), and the client goes on."""
 
     class Bridge(PlainBridge):
         def replay(self, since):
@@ -44,14 +44,14 @@ async def test_b05_a_replay_above_the_bound_is_not_asked_for_again(answers):
         asked = [payload.get("since", "") for _, kind, payload in bridge.asked if kind == "request_replay"]
         assert asked == ["2025-12-31T23:55:00Z", "2025-12-31T23:59:58Z"]
         assert c.seen[20:] == ["UNKNOWN too_large", 20]
-        assert bridge.connections == 4  # the first, one that dies of each question, one that asks nothing
-        bridge.cut()  # and the next loss does not begin all over
+        assert bridge.connections == 4  # the first, one that ends for each question, one that asks nothing
+        bridge.cut()  # and the next loss does not start over
         await c.resumed(2)
         assert bridge.connections == 5
 
 
 async def test_b05_a_later_question_that_fits_recovers():
-    """Less is asked for, and it holds the last message: RECOVERED, with what was missed."""
+    """The client asks for less, and the answer has the last message: RECOVERED, with the missed messages."""
 
     class Bridge(PlainBridge):
         def replay(self, since):
@@ -59,7 +59,7 @@ async def test_b05_a_later_question_that_fits_recovers():
 
     bridge = Bridge()
     async with client(bridge, QUICK.evolve(dialect=rb.Dialect(max_frame_bytes=100_000))) as c:
-        for i in range(100):  # the smallest of the last 64 timestamps is what a question goes back to
+        for i in range(100):  # a question starts at the smallest of the last 64 timestamps
             text = "x" * (10_000 if i < 20 else 10)
             await bridge.push(bridge.message(i, stamp=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", text=text))
         await c.until(lambda: 99 in c.seen)
@@ -71,15 +71,15 @@ async def test_b05_a_later_question_that_fits_recovers():
 
 
 @pytest.mark.parametrize("has_join", [True, False])
-async def test_b05_what_is_pushed_unasked_and_does_not_fit_ends_in_a_state(has_join):
-    """The seed's bridge pushes its whole buffer at each re-join: a new session is joined, and without sessions the client fails."""
+async def test_b05_a_pushed_replay_that_does_not_fit_ends_in_a_state(has_join):
+    """The bridge pushes its whole buffer at each re-join: a new session is joined, and without sessions the client fails."""
 
     class Pushing(PlainBridge):
         async def write(self, ws, text):
             await super().write(ws, text)
-            told = json.loads(text)
-            name = told["payload"].get("session_id")
-            if told["type"] == ("session_joined" if has_join else "connection_ack") and name in (
+            message = json.loads(text)
+            name = message["payload"].get("session_id")
+            if message["type"] == ("session_joined" if has_join else "connection_ack") and name in (
                 None,
                 self.first(name),
             ):
@@ -109,7 +109,7 @@ async def test_b05_what_is_pushed_unasked_and_does_not_fit_ends_in_a_state(has_j
 
 @asynccontextmanager
 async def slow_line(url, bytes_per_second):
-    """A TCP proxy whose way back is that slow while `slow` is set."""
+    """A TCP proxy whose answers are that slow while `slow` is set."""
     target, slow, tasks = urlsplit(url), asyncio.Event(), []
 
     async def carry(reader, writer, is_back):
@@ -149,7 +149,7 @@ IMPATIENT = QUICK.evolve(
 
 @asynccontextmanager
 async def over_a_slow_line(policy, bytes_per_second=60_000):
-    """A client behind it that has 20 messages of 5 kB; the line is slow from now on."""
+    """A client behind the proxy that has 20 messages of 5 kB; the line is slow from now on."""
     bridge = PlainBridge()
     async with bridge.serving() as real, slow_line(real, bytes_per_second) as (url, slow):
         consumer = Consumer(url, policy)
@@ -167,7 +167,7 @@ async def over_a_slow_line(policy, bytes_per_second=60_000):
 
 
 async def test_b06_bytes_that_keep_coming_are_life():
-    """A replay of 100 kB takes four times as long as a pong, and as an answer, may: neither is declared dead."""
+    """A replay of 100 kB takes four times as long as a pong or an answer may take: the link is not declared dead."""
     async with over_a_slow_line(IMPATIENT) as (bridge, c):
         bridge.cut()
         await bridge.push(bridge.message(20), live=False)
@@ -176,7 +176,7 @@ async def test_b06_bytes_that_keep_coming_are_life():
 
 
 async def test_b06_an_answer_that_takes_longer_than_one_may_is_not_asked_for_again():
-    """`max_seconds` in all; then less is asked for, and in the end nothing: UNKNOWN (too_large), and the client goes on."""
+    """After `max_seconds` in all it asks for less, and in the end for nothing: UNKNOWN (too_large), and the client goes on."""
     policy = IMPATIENT.evolve(replay=rb.Replay(timeout=0.4, max_seconds=0.8))
     async with over_a_slow_line(policy, 20_000) as (bridge, c):
         bridge.cut()
@@ -187,7 +187,7 @@ async def test_b06_an_answer_that_takes_longer_than_one_may_is_not_asked_for_aga
 
 
 async def test_b06_control_frames_are_no_life():
-    """WebSocket pings may come from a proxy whose bridge is gone: the answer is not waited for any longer because of them."""
+    """WebSocket pings may come from a proxy whose bridge is gone: they do not extend the wait for the answer."""
 
     class Chatty(PlainBridge):
         async def greeted(self, ws):
@@ -209,7 +209,7 @@ async def test_b06_control_frames_are_no_life():
 
 
 async def test_b11_a_bridge_that_never_answers_is_waited_for_once():
-    """It reads join and question, by its pongs, and answers neither: the second re-join does not hold delivery again."""
+    """It reads the join and the question, as its pongs show, and answers neither: the second re-join does not hold delivery again."""
     bridge = PlainBridge()
     bridge.ignore = frozenset({"session_join", "request_replay"})
     async with client(bridge, QUICK.evolve(replay=rb.Replay(timeout=0.5))) as c:

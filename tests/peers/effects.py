@@ -1,6 +1,6 @@
-"""An upstream on aiohttp that counts what it did for each key: the far end of calls whose way is broken in between.
+"""An aiohttp server that counts the requests it ran for each key, for tests that break the connection in between.
 
-Rule: an effect is counted when the whole request has been read, before a byte of the answer; the truth of a test is `ran`.
+Rule: a request is counted when it has been read whole, before a byte of the answer is sent; tests compare with `ran`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Effects:
     """
 
     def __init__(self, *, size: int = 10, respond: Respond | None = None) -> None:
-        """Nothing listens yet."""
+        """Create the server; it does not listen yet."""
         self.ran: Counter[str] = Counter()
         self.size = size
         self.respond = respond
@@ -36,7 +36,7 @@ class Effects:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._port.number
 
     def url(self, path: str = "/") -> str:
@@ -45,7 +45,7 @@ class Effects:
 
     @property
     def repeated(self) -> dict[str, int]:
-        """What ran more than once."""
+        """The keys that ran more than once."""
         return {key: count for key, count in self.ran.items() if count > 1}
 
     async def __aenter__(self) -> Self:
@@ -64,8 +64,8 @@ class Effects:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         await request.read()
         self.ran[request.query.get("key") or request.headers.get("x-key", "")] += 1
-        if self.respond is not None and (told := await self.respond(request)) is not None:
-            return told
+        if self.respond is not None and (response := await self.respond(request)) is not None:
+            return response
         message = {"role": "assistant", "content": "x" * self.size}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         return web.json_response(

@@ -1,6 +1,6 @@
-"""HTTP/1.1 by hand, as much as peers of tests need: read a request, put an answer into bytes, break a connection.
+"""A minimal HTTP/1.1 for the servers of tests: read a request, encode an answer, break a connection.
 
-Rule: nothing here decides; it says what it is told, also what no server should say.
+Rule: nothing is decided or checked here; it also sends what no server should send.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class BreakError(Exception):
     """Raised by the body of an answer: the connection ends here, by reset or by a plain close."""
 
     def __init__(self, *, reset: bool = False) -> None:
-        """Say how it ends."""
+        """Store how the connection ends."""
         super().__init__("reset" if reset else "closed")
         self.reset = reset
 
 
 @attrs.frozen
 class Request:
-    """What a client asked: header names in lower case, `n` counts from 1 in the order of arrival."""
+    """A request: header names in lower case, `n` counts from 1 in the order of arrival."""
 
     n: int
     method: str
@@ -55,7 +55,7 @@ class Request:
 
 @attrs.frozen
 class Answer:
-    """What a server says: bytes are sent with their length, a generator's pieces in chunks; it may raise BreakError."""
+    """A response: bytes are sent with their length, a generator's pieces in chunks; the generator may raise BreakError."""
 
     status: int = 200
     body: bytes | AsyncGenerator[bytes, None] = b""
@@ -99,9 +99,9 @@ def parse_head(head: bytes) -> tuple[str, list[tuple[str, str]]]:
 
 
 class Connection(asyncio.StreamReaderProtocol):
-    """One connection of a client: read requests, write pieces, end it; `ended` is set when nothing is left of it.
+    """One connection of a client: read requests, write pieces, end it; `ended` is set when it is closed completely.
 
-    `task`, once set, is cancelled when the client leaves: nobody works for a client that is gone.
+    `task`, once set, is cancelled when the client disconnects.
     """
 
     def __init__(self, forget: Callable[[Connection], None]) -> None:
@@ -116,7 +116,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self._forget = forget
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way to write."""
+        """Store the transport for writing."""
         super().connection_made(transport)
         transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
         transport.set_write_buffer_limits(
@@ -127,7 +127,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self.writer = asyncio.StreamWriter(transport, self, self.reader, asyncio.get_running_loop())
 
     def eof_received(self) -> bool:
-        """The client closed: nobody waits for an answer."""
+        """The client closed: cancel the task that answers."""
         super().eof_received()
         self._end_task()
         return False
@@ -144,7 +144,7 @@ class Connection(asyncio.StreamReaderProtocol):
             self.task.cancel()
 
     async def read_head(self, n: int) -> Request | None:
-        """The next request without its body; None if the client left."""
+        """The next request without its body; None if the client disconnected."""
         self.is_idle = True
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
@@ -156,7 +156,7 @@ class Connection(asyncio.StreamReaderProtocol):
         return Request(n, method, path, dict(headers))
 
     async def read_body(self, request: Request) -> Request:
-        """The same request with its body, whose length must be told."""
+        """The same request with its body, which needs a content-length."""
         assert "transfer-encoding" not in request.headers, "wanted a request with content-length, got chunks"
         size = int(request.headers.get("content-length", 0))
         return attrs.evolve(request, body=await self.reader.readexactly(size)) if size else request
@@ -179,9 +179,9 @@ class Connection(asyncio.StreamReaderProtocol):
 
 
 async def forwarded(request: Request, host: str, port: int) -> AsyncGenerator[bytes, None]:
-    """Send the request to a server, and give its head and the pieces of its body as they come.
+    """Send the request to a server, and yield its head and the pieces of its body as they arrive.
 
-    OSError if nobody accepts; 502 if the server ends before it answers, as a proxy says it; BreakError if it ends later.
+    OSError if the connection is refused; a 502, as from a proxy, if the server closes before it answers; BreakError if later.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
     try:

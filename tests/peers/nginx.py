@@ -1,6 +1,6 @@
-"""nginx on free ports of loopback, in front of a server of the test: a proxy that nobody here wrote.
+"""nginx on free loopback ports, as a real proxy in front of a test's server.
 
-Rule: a test says how it behaves in nginx's own words. HTTP/1.1 in clear text at `url()`, HTTP/2 over TLS at `secure_url()`.
+Rule: a test configures it with nginx's own directives. HTTP/1.1 in clear text at `url()`, HTTP/2 over TLS at `secure_url()`.
 Where nginx is missing, tests are skipped and say so: mark them with `needs_nginx`.
 """
 
@@ -25,18 +25,18 @@ from tests.peers.running import Process, until
 PROGRAM = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 needs_nginx = pytest.mark.skipif(PROGRAM is None, reason="nginx is missing: apt-get install nginx-light")
 
-_KEPT = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+_TEMP_FOLDERS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 _CONFIG = """
-daemon off; worker_processes 1; pid {place}/nginx.pid; error_log {place}/error.log notice; {user}
+daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log notice; {user}
 events {{ worker_connections 512; }}
 http {{
-    access_log off; {kept}
+    access_log off; {temp_paths}
     {http}
     upstream behind {{ server {host}:{upstream} max_fails=0; keepalive 32; }}
     server {{
         listen {host}:{plain};
         listen {host}:{secure} ssl http2;
-        ssl_certificate {place}/chain.pem; ssl_certificate_key {place}/key.pem;
+        ssl_certificate {folder}/chain.pem; ssl_certificate_key {folder}/key.pem;
         client_max_body_size 8m;
         {server}
         location / {{
@@ -51,21 +51,21 @@ http {{
 class Nginx(Process):
     """nginx; `trust` is the TLS context that knows its certificate."""
 
-    def __init__(self, place: Path, plain: int, secure: int, trust: ssl.SSLContext) -> None:
+    def __init__(self, folder: Path, plain: int, secure: int, trust: ssl.SSLContext) -> None:
         """Name the folder with its configuration; nothing runs yet."""
         command = [
             str(PROGRAM),
             "-c",
-            str(place / "nginx.conf"),
+            str(folder / "nginx.conf"),
             "-p",
-            str(place),
+            str(folder),
             "-e",
-            str(place / "error.log"),
+            str(folder / "error.log"),
         ]
-        super().__init__(command, plain, place / "nginx.log")
+        super().__init__(command, plain, folder / "nginx.log")
         self.secure = secure
         self.trust = trust
-        self._errors = place / "error.log"
+        self._errors = folder / "error.log"
         self._reloading = asyncio.Lock()
 
     def url(self, path: str = "/") -> str:
@@ -82,7 +82,7 @@ class Nginx(Process):
         return self._errors.read_text().count("start worker process ") if self._errors.exists() else 0
 
     async def reload(self) -> None:
-        """Have it read its configuration again, as a deployment does: the old worker ends its connections (GOAWAY), and a new one serves."""
+        """Reload the configuration, as a deployment does: the old worker ends its connections (GOAWAY), and a new one serves."""
         async with self._reloading:  # two at once would be one
             before = self.workers
             os.kill(self.pid, signal.SIGHUP)
@@ -90,36 +90,36 @@ class Nginx(Process):
 
 
 @asynccontextmanager
-async def nginx(place: Path, upstream: int, *, http: str = "", server: str = "") -> AsyncIterator[Nginx]:
-    """It, ready, in front of a port of loopback; gone when the block is left.
+async def nginx(folder: Path, upstream: int, *, http: str = "", server: str = "") -> AsyncIterator[Nginx]:
+    """Run nginx in front of a loopback port; stop it at the end of the block.
 
     `http` and `server`: more directives for these blocks, such as `keepalive_requests 5;` or
     `limit_req zone=all nodelay;`.
     """
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     certificate = authority.issue_cert(HOST, "localhost")
-    certificate.private_key_pem.write_to_path(place / "key.pem")
-    certificate.cert_chain_pems[0].write_to_path(place / "chain.pem")
+    certificate.private_key_pem.write_to_path(folder / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(folder / "chain.pem")
     trust = ssl.create_default_context()
     authority.configure_trust(trust)
     with Port() as plain, Port() as secure:
-        (place / "nginx.conf").write_text(
+        (folder / "nginx.conf").write_text(
             _CONFIG.format(
-                place=place,
+                folder=folder,
                 host=HOST,
                 upstream=upstream,
                 plain=plain.number,
                 secure=secure.number,
                 http=http,
                 server=server,
-                kept=" ".join(f"{name}_temp_path {place}/{name};" for name in _KEPT),
+                temp_paths=" ".join(f"{name}_temp_path {folder}/{name};" for name in _TEMP_FOLDERS),
                 user="user root;"
                 if os.geteuid() == 0
                 else "",  # its worker must reach the folder of the test
             )
         )
-        front = Nginx(place, plain.number, secure.number, trust)
+        front = Nginx(folder, plain.number, secure.number, trust)
         await front.start()
         try:
             yield front

@@ -1,6 +1,6 @@
-"""OpenAI, Anthropic and Google in one local server: as much of each as their SDKs need to answer, to stream and to fail.
+"""A local server for the OpenAI, Anthropic and Google SDKs, with as much of each API as they need to answer, stream and fail.
 
-Rule: the script says what happens, the path asked says in whose words.
+Rule: the script says what happens; the path of the request selects the provider's format.
 `async with Providers() as server: server.script(Turn.refused("rate_limited", retry_after=1)); AsyncOpenAI(base_url=server.openai)`.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 
 from tests.peers.http_fault import HttpFault
 from tests.peers.http_wire import Answer, BreakError, Request
-from tests.peers.turns import Anthropic, Dialect, Google, OpenAI, Turn
+from tests.peers.scripted_answers import Anthropic, Dialect, Google, OpenAI, Turn
 
 
 async def _stream(dialect: Dialect, turn: Turn, n: int) -> AsyncGenerator[bytes, None]:
@@ -31,7 +31,7 @@ async def _stream(dialect: Dialect, turn: Turn, n: int) -> AsyncGenerator[bytes,
 
 
 class Providers(HttpFault):
-    """The server. `openai`, `anthropic`, `google` are the addresses for the SDKs; `requests` and `log` tell what came.
+    """The server. `openai`, `anthropic`, `google` are the addresses for the SDKs; `requests` and `log` are what arrived.
 
     What is not scripted is answered with three words. The faults of HttpFault (`strike`, `decide`) strike here too.
     """
@@ -56,18 +56,18 @@ class Providers(HttpFault):
         """`HttpOptions(base_url=…)` of google-genai's clients."""
         return self.url("/google")
 
-    def script(self, *turns: Turn) -> None:
-        """Say how the coming requests are answered, one each, in turn."""
-        self._script.extend(turns)
+    def script(self, *answers: Turn) -> None:
+        """Add the answers to the next requests, one each, in order."""
+        self._script.extend(answers)
 
     def _answer(self, request: Request) -> Answer:
         path = request.path.partition("?")[0]
-        said = request.json() or {}
+        body = request.json() or {}
         dialect: Dialect
         if path.endswith("/chat/completions"):
-            dialect, is_stream = OpenAI(), bool(said.get("stream"))
+            dialect, is_stream = OpenAI(), bool(body.get("stream"))
         elif path.endswith("/v1/messages"):
-            dialect, is_stream = Anthropic(), bool(said.get("stream"))
+            dialect, is_stream = Anthropic(), bool(body.get("stream"))
         elif path.endswith((":generateContent", ":streamGenerateContent")):
             dialect, is_stream = Google(), path.endswith(":streamGenerateContent")
         else:

@@ -1,4 +1,4 @@
-"""The failing HTTP server: every fault as a bare client sees it, and what the server behind it saw."""
+"""The failing HTTP server: every fault as a plain client sees it, and what reached the server behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 @asynccontextmanager
 async def proxied(answer=None, **options):
-    """A sound server, a failing one before it, and a client of that one: the front, the server, the client."""
+    """A working server, a failing one in front of it, and a client of that: yields front, server and client."""
     async with (
         HttpFault(answer) as back,
         HttpFault(("127.0.0.1", back.port), **options) as front,
@@ -50,7 +50,7 @@ STRUCK = [
     ("fault", "error", "executed"), [row[1:] for row in STRUCK], ids=[row[0] for row in STRUCK]
 )
 async def test_a_fault_is_felt_and_what_ran_is_known(fault, error, executed):
-    """The client gets its error; the server behind got the request, or it did not, and the front knows which."""
+    """The client gets its error; the front knows whether the request reached the server behind."""
     async with proxied() as (front, back, client):
         front.strike(fault)
         with pytest.raises(error) as caught:
@@ -129,8 +129,8 @@ async def test_a_connection_in_the_pool_can_be_dropped():
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-async def test_a_cut_comes_after_as_many_bytes_as_said(reset):
-    """The head and so many bytes of the body arrive before the end, also when it is a reset."""
+async def test_a_cut_comes_after_the_chosen_number_of_bytes(reset):
+    """The head and that many bytes of the body arrive before the end, also before a reset."""
     async with HttpFault(lambda _: Answer(200, b"0123456789")) as front, httpx.AsyncClient() as client:
         front.strike(Fault.cut(4, reset=reset))
         got = b""
@@ -142,7 +142,7 @@ async def test_a_cut_comes_after_as_many_bytes_as_said(reset):
 
 
 async def test_a_delay_comes_before_the_rest():
-    """A delayed fault waits, and then does what it does."""
+    """A delayed fault waits first."""
     async with proxied() as (front, _, client):
         front.strike(Fault.answer(503).delayed(0.15))
         started = asyncio.get_running_loop().time()
@@ -151,7 +151,7 @@ async def test_a_delay_comes_before_the_rest():
 
 
 async def test_faults_are_planned_by_method():
-    """A strike waits for its JSON-RPC or HTTP method, as often as said, until all are healed."""
+    """A fault applies to its JSON-RPC or HTTP method, the chosen number of times, until all are healed."""
     async with proxied() as (front, _, client):
         front.strike(Fault.answer(500), rpc="tools/call", times=2)
         front.strike(Fault.answer(409), method="DELETE")
@@ -168,7 +168,7 @@ async def test_faults_are_planned_by_method():
 
 
 async def test_one_request_is_one_decision():
-    """`decide` is asked once per request, with its number from 1, its method and its path; its word comes first."""
+    """`decide` is called once per request, with its number from 1, its method and its path; its result comes first."""
     asked = []
 
     def decide(n, method, path):
@@ -221,7 +221,7 @@ async def test_a_stream_comes_piece_by_piece_and_ends_with_its_reader():
 
 
 async def test_a_server_that_fails_behind_is_a_502_or_a_cut():
-    """Nobody there, or gone before the answer: 502, and the front knows what ran. Gone amid the answer: cut there too."""
+    """A server that is down or closes before it answers gives 502, and the front knows what ran; a later cut is passed on."""
 
     async def torn():
         yield b"half"
@@ -264,8 +264,8 @@ def test_a_sync_client_needs_no_loop():
         assert [client.get(front.url()).status_code for _ in range(2)] == [503, 200]
 
 
-async def test_a_port_is_kept_while_nobody_listens():
-    """Refused, free for its owner as often as asked, and given to nobody else."""
+async def test_a_port_stays_reserved_while_nothing_listens():
+    """Connections are refused, its owner may bind it any number of times, and no other process gets it."""
     with Port() as port:
         for _ in range(3):
             with pytest.raises(ConnectionRefusedError):

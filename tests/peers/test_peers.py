@@ -1,4 +1,4 @@
-"""The MCP servers to be killed, met by the bare MCP client: what runs, what is counted, what the caller is told."""
+"""The MCP servers that tests kill, with the plain MCP client: what runs, what is counted, which error the caller gets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 @asynccontextmanager
 async def connected(make):
-    """A client whose context belongs to a task of its own, and a list that gets the error on leaving it.
+    """A client whose context is entered in a task of its own, and a list of the error at its exit.
 
     A dead HTTP transport cancels the task that entered the client: callers in another task get an MCPError instead.
     """
@@ -73,8 +73,8 @@ async def over_stdio(command):
             yield client
 
 
-async def said(call):
-    """What a tool answered, or the code and the message of the MCP error."""
+async def result_of(call):
+    """Return the answer of a tool, or the code and the message of the MCP error."""
     async with asyncio.timeout(20):
         try:
             answer = await call
@@ -96,21 +96,21 @@ async def test_it_answers_over_http(tmp_path, options):
         }
         once = dict.fromkeys(("create_ticket", "slow", "die", "fail"), (False, False))
         assert hints == {**dict.fromkeys(("add", "life", "noise"), (True, True)), **once}
-        assert await said(client.call_tool("add", {"a": 1, "b": 2})) == "3"
-        assert await said(client.call_tool("life", {})) == str(server.pid)
+        assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert await result_of(client.call_tool("life", {})) == str(server.pid)
         for _ in range(2):
-            assert await said(client.call_tool("create_ticket", {"key": "k"})) == "created k"
+            assert await result_of(client.call_tool("create_ticket", {"key": "k"})) == "created k"
         assert (server.ledger.keys, server.ledger.repeated) == (["k", "k"], ["k"])
         assert (await client.call_tool("fail", {})).is_error
 
 
 async def test_a_kill_amid_a_call_leaves_its_effect_and_no_session(tmp_path):
-    """With sessions: the call is lost, what ran is counted, and a server restarted on the same port knows nobody."""
+    """With sessions the call is lost, what ran is counted, and a server restarted on the same port has no sessions."""
     async with (
         mcp_server(ledger=tmp_path / "ledger") as server,
         connected(over_http(server.url(), "legacy")) as (client, errors),
     ):
-        call = asyncio.create_task(said(client.call_tool("slow", {"seconds": 60, "key": "k"})))
+        call = asyncio.create_task(result_of(client.call_tool("slow", {"seconds": 60, "key": "k"})))
         await server.ledger.wait_for("k")
         url, pid = server.url(), server.pid
         await server.kill()
@@ -120,25 +120,25 @@ async def test_a_kill_amid_a_call_leaves_its_effect_and_no_session(tmp_path):
             await asyncio.open_connection("127.0.0.1", server.port)
         await server.start()
         assert (server.url(), server.starts, server.ledger.lives) == (url, 2, [pid, server.pid])
-        assert await said(client.call_tool("add", {"a": 1, "b": 2})) == (-32600, "Session not found")
+        assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == (-32600, "Session not found")
     assert errors == []
 
 
 async def test_without_sessions_a_restart_between_calls_goes_unseen_and_a_death_does_not(tmp_path):
-    """2026-07-28: the next call works; a server that dies in a call fails every call under way and the client for good."""
+    """With 2026-07-28 the next call works; a server that dies in a call fails every call under way and every later one."""
     async with (
         mcp_server(ledger=tmp_path / "ledger") as server,
         connected(over_http(server.url())) as (client, errors),
     ):
         await server.restart()
-        assert await said(client.call_tool("create_ticket", {"key": "k"})) == "created k"
-        beside = asyncio.create_task(said(client.call_tool("slow", {"seconds": 60, "key": "beside"})))
+        assert await result_of(client.call_tool("create_ticket", {"key": "k"})) == "created k"
+        beside = asyncio.create_task(result_of(client.call_tool("slow", {"seconds": 60, "key": "beside"})))
         await server.ledger.wait_for("beside")
         closed = (-32000, "Connection closed")
-        assert await said(client.call_tool("die", {"code": 3, "key": "d"})) == closed
+        assert await result_of(client.call_tool("die", {"code": 3, "key": "d"})) == closed
         assert (await server.gone(), await beside, server.ledger.count("d")) == (3, closed, 1)
         await server.start()
-        assert await said(client.call_tool("add", {"a": 1, "b": 2})) == closed
+        assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == closed
     assert len(errors) == 1
 
 
@@ -151,7 +151,7 @@ async def test_a_reset_looks_the_same_whatever_ran(tmp_path):
         for fault, ran in ((Fault.reset_before(), 0), (Fault.reset_after(), 1)):
             async with connected(over_http(front.url("/mcp"))) as (client, errors):
                 front.strike(fault, rpc="tools/call")
-                outcome = await said(client.call_tool("create_ticket", {"key": "k"}))
+                outcome = await result_of(client.call_tool("create_ticket", {"key": "k"}))
                 assert (outcome, server.ledger.count("k")) == ((-32000, "Connection closed"), ran)
             assert [type(error).__name__ for error in errors[0].exceptions] == ["ReadError"]
 
@@ -167,7 +167,7 @@ async def test_a_status_is_hidden_by_the_bare_client(status):
     assert error.code == (-32601 if status == 404 else -32603)
 
 
-async def test_it_answers_over_sse_and_its_end_is_told(tmp_path):
+async def test_it_answers_over_sse_and_its_end_is_reported(tmp_path):
     """A refused message is never answered. The end of the server, by SIGTERM too, fails calls under way and later ones."""
     async with (
         mcp_server("sse", ledger=tmp_path / "ledger") as server,
@@ -179,33 +179,33 @@ async def test_it_answers_over_sse_and_its_end_is_told(tmp_path):
                 async with asyncio.timeout(0.2):
                     await client.call_tool("create_ticket", {"key": "never"})
         async with connected(over_sse(server.url())) as (client, more):
-            assert await said(client.call_tool("add", {"a": 1, "b": 2})) == "3"
-            call = asyncio.create_task(said(client.call_tool("slow", {"seconds": 60, "key": "k"})))
+            assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == "3"
+            call = asyncio.create_task(result_of(client.call_tool("slow", {"seconds": 60, "key": "k"})))
             await server.ledger.wait_for("k")
             await server.stop()
             assert await call == (-32000, "Connection closed")
             await server.start()
-            assert await said(client.call_tool("add", {"a": 1, "b": 2})) == (-32000, "Connection closed")
+            assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == (-32000, "Connection closed")
         assert (errors, more, server.ledger.keys) == ([], [], ["k"])
 
 
 async def test_it_answers_over_stdio_through_noise_until_it_dies(tmp_path):
-    """Garbage on stdout is passed over; a death in a call is told to this call and to every later one."""
+    """Garbage on stdout is skipped; a death in a call fails this call and every later one."""
     ledger = Ledger(tmp_path / "ledger")
     async with over_stdio(stdio_command(ledger.file)) as client:
-        assert await said(client.call_tool("noise", {"lines": 3})) == "printed"
-        assert await said(client.call_tool("create_ticket", {"key": "k"})) == "created k"
+        assert await result_of(client.call_tool("noise", {"lines": 3})) == "printed"
+        assert await result_of(client.call_tool("create_ticket", {"key": "k"})) == "created k"
         closed = (-32000, "Connection closed")
-        assert await said(client.call_tool("die", {"code": 0, "key": "d"})) == closed
-        assert await said(client.call_tool("add", {"a": 1, "b": 2})) == closed
+        assert await result_of(client.call_tool("die", {"code": 0, "key": "d"})) == closed
+        assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == closed
         assert (ledger.keys, len(ledger.lives)) == (["k", "d"], 1)
 
 
-async def test_a_kill_over_stdio_is_told_at_once(tmp_path):
+async def test_a_kill_over_stdio_is_reported_at_once(tmp_path):
     """SIGKILL amid a call: the call fails, and its effect is counted."""
     ledger = Ledger(tmp_path / "ledger")
     async with over_stdio(stdio_command(ledger.file)) as client:
-        call = asyncio.create_task(said(client.call_tool("slow", {"seconds": 60, "key": "k"})))
+        call = asyncio.create_task(result_of(client.call_tool("slow", {"seconds": 60, "key": "k"})))
         await ledger.wait_for("k")
         os.kill(ledger.lives[0], signal.SIGKILL)
         assert (await call, ledger.keys) == ((-32000, "Connection closed"), ["k"])
@@ -245,7 +245,7 @@ def test_the_noise_is_really_on_stdout(tmp_path):
 
 
 async def test_a_server_ends_with_its_parent(tmp_path):
-    """When whoever started it is killed, its stdin ends, and so does it: nothing is left behind."""
+    """When its parent is killed, its stdin ends and it exits: no process remains."""
     starter = (
         "import asyncio, os, pathlib\n"
         "from tests.peers.running import mcp_server\n"
@@ -275,7 +275,7 @@ def _state(pid):
 
 
 async def test_a_server_that_cannot_start_says_why(tmp_path):
-    """What it printed is in the error, and no process is left."""
+    """The error has what it printed, and no process remains."""
     with pytest.raises(AssertionError, match="unrecognized arguments: --nonsense"):
         async with mcp_server(ledger=tmp_path / "ledger", options=["--nonsense"]):
             raise AssertionError("started")
@@ -285,12 +285,12 @@ async def test_a_server_that_cannot_start_says_why(tmp_path):
 async def test_everything_answers_over_http_and_forgets_its_sessions(tmp_path):
     """The server on Node: its tools answer; after a kill it is back on its port, and refuses the old session as no session (400)."""
     async with everything(tmp_path / "log") as server, connected(over_http(server.url())) as (client, errors):
-        assert await said(client.call_tool("echo", {"message": "hi"})) == "Echo: hi"
+        assert await result_of(client.call_tool("echo", {"message": "hi"})) == "Echo: hi"
         await server.restart()
         refused = (-32603, "Server returned an error response")
-        assert await said(client.call_tool("echo", {"message": "hi"})) == refused
+        assert await result_of(client.call_tool("echo", {"message": "hi"})) == refused
         async with Client(server.url()) as fresh:
-            assert await said(fresh.call_tool("echo", {"message": "hi"})) == "Echo: hi"
+            assert await result_of(fresh.call_tool("echo", {"message": "hi"})) == "Echo: hi"
         port = server.port
     assert errors == []
     with pytest.raises(ConnectionRefusedError):
@@ -301,4 +301,4 @@ async def test_everything_answers_over_http_and_forgets_its_sessions(tmp_path):
 async def test_everything_answers_over_stdio():
     """The same tools over pipes."""
     async with over_stdio(everything_command()) as client:
-        assert await said(client.call_tool("echo", {"message": "hi"})) == "Echo: hi"
+        assert await result_of(client.call_tool("echo", {"message": "hi"})) == "Echo: hi"

@@ -1,4 +1,4 @@
-"""The local OpenAI, Anthropic and Google, met by their real SDKs with retries off: what the caller of a bare SDK sees."""
+"""The local OpenAI, Anthropic and Google, with their real SDKs without retries: what the caller of a plain SDK gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from google.genai import types
 
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
-from tests.peers.turns import Turn
+from tests.peers.scripted_answers import Turn
 
 
 pytestmark = pytest.mark.real
@@ -64,7 +64,7 @@ class Google:
     """The bare google-genai SDK."""
 
     def __init__(self, server):
-        # Over httpx2 wherever it runs: with aiohttp beside it, the SDK would take that one.
+        # Always over httpx2: if aiohttp is installed, the SDK would use that.
         options = types.HttpOptions(
             base_url=server.google, async_client_args={"transport": httpx2.AsyncHTTPTransport()}
         )
@@ -96,7 +96,7 @@ async def sdk(provider, server):
 
 
 async def ask(bare, *, stream=False, timeout=20.0):
-    """What was said, without empty words, and the error's package, class and status (or code), if there was one."""
+    """Return the words of the answer, and the error's package, class and status (or code), if there was one."""
     parts = []
     try:
         if stream:
@@ -123,7 +123,7 @@ async def test_they_answer_and_stream(provider):
     async with Providers() as server, sdk(provider, server) as bare:
         assert await ask(bare) == (["one two three"], None)
         assert await ask(bare, stream=True) == (["one", " two", " three"], None)
-        server.script(Turn.said("other"))
+        server.script(Turn.answered("other"))
         assert await ask(bare) == (["other"], None)
         assert (server.requests, server.executed, server.connections) == (3, 3, 1)
 
@@ -207,7 +207,7 @@ google    cut   httpx2.RemoteProtocolError None
 google    reset httpx2.ReadError None
 google    stall httpx2.ReadTimeout None
 """
-TURNS = {
+BROKEN_STREAMS = {
     "error": Turn.failed,
     "cut": Turn.cut,
     "reset": lambda after: Turn.cut(after=after, reset=True),
@@ -217,18 +217,18 @@ TURNS = {
 
 @pytest.mark.parametrize("provider", ALL)
 async def test_they_break_streams(provider):
-    """As the first event, or after the items that came before: the same error, and not an item lost or added."""
+    """At the first event or after some items the error is the same, and no item is lost or added."""
     async with Providers() as server, sdk(provider, server) as bare:
         for ending, *words in rows(BROKEN, provider):
             patience = 0.2 if ending == "stall" else 20
-            server.script(TURNS[ending](after=0), TURNS[ending](after=2))
+            server.script(BROKEN_STREAMS[ending](after=0), BROKEN_STREAMS[ending](after=2))
             assert await ask(bare, stream=True, timeout=patience) == ([], " ".join(words))
             assert await ask(bare, stream=True, timeout=patience) == (["one", " two"], " ".join(words))
 
 
 @pytest.mark.parametrize("provider", ALL)
 async def test_the_faults_of_http_strike_here_too(provider):
-    """A reset before is not executed, a reset after is: the server can tell, and the SDK cannot."""
+    """A request reset before it runs is not executed, one reset afterwards is; the SDK's error is the same."""
     async with Providers() as server, sdk(provider, server) as bare:
         server.strike(Fault.reset_before())
         _, before = await ask(bare)
@@ -251,7 +251,7 @@ def test_a_sync_client_meets_them_on_a_loop_in_a_thread():
 
 
 async def test_a_mistake_of_the_peer_itself_is_raised():
-    """A script that does not fit the request fails the test that wrote it, whatever the client makes of the broken answer."""
+    """A script that does not fit the request fails its test, whatever the client does with the broken answer."""
     with pytest.raises(ExceptionGroup) as caught:
         async with Providers() as server, sdk("openai", server) as bare:
             server.script(Turn.stalled())

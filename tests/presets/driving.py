@@ -1,4 +1,4 @@
-"""Presets driven as a user does: the real policies around a real function, in virtual time. Nothing here decides anything."""
+"""Drives presets as a user does: the real policies around a real function, in virtual time, without decisions of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resilient_bridge.testing import inject, record, virtual_time
 
 
 class Drive(NamedTuple):
-    """What came of a call: how often the function ran, the waits in between, the outcome, and what was told."""
+    """The result of a call: how often the function ran, the waits in between, the outcome, and the events."""
 
     calls: int
     slept: list[float]
@@ -21,17 +21,17 @@ class Drive(NamedTuple):
 
     @property
     def stopped(self) -> str | None:
-        """Why the policy went no further, None for a success."""
+        """Why the policy stopped, None for a success."""
         return None if self.outcome.failure is None else self.outcome.failure.stopped
 
     @property
-    def told(self) -> list[str]:
-        """The events by name."""
+    def event_names(self) -> list[str]:
+        """The class names of the events."""
         return [type(event).__name__ for event in self.events]
 
 
 def drive(policy: rb.Policy, *script: Any, idempotent: bool = True, seed: int = 0) -> Drive:
-    """Call a function behind `policy` whose calls go as the script says, and then well."""
+    """Call a function behind `policy` whose calls follow the script, and then succeed."""
 
     @policy(idempotent=idempotent)
     def ask() -> str:
@@ -43,7 +43,7 @@ def drive(policy: rb.Policy, *script: Any, idempotent: bool = True, seed: int = 
 
 
 def limits(policy: rb.Policy, wanted: list[float]) -> bool:
-    """Whether an async call that never ends is ended after each of `wanted` seconds, one attempt each, and not before."""
+    """Return whether an async call that never ends times out exactly after each of `wanted` seconds, one attempt each."""
     starts: list[int] = []
 
     @policy(idempotent=True)
@@ -55,25 +55,25 @@ def limits(policy: rb.Policy, wanted: list[float]) -> bool:
         with virtual_time() as time:
             calling = asyncio.create_task(hang())
             for attempt, seconds in enumerate(wanted, 1):
-                await _turns()
+                await _run_tasks()
                 time.advance(seconds * 0.999)
-                await _turns()
+                await _run_tasks()
                 if calling.done() or len(starts) != attempt:
                     return False
                 time.advance(seconds * 0.002)
-                await _turns()
+                await _run_tasks()
             return isinstance(calling.exception(), rb.AttemptTimeoutError)
 
     return asyncio.run(main())
 
 
-async def _turns() -> None:
+async def _run_tasks() -> None:
     for _ in range(10):  # as often as a task may need to come to its next wait
         await asyncio.sleep(0)
 
 
 def answer(status: int, **headers: str) -> httpx.HTTPStatusError:
-    """What httpx raises for an answer; header names with `_` for `-`."""
+    """Return the error that httpx raises for a status; header names have `_` for `-`."""
     request = httpx.Request("POST", "http://host/v1")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.HTTPStatusError(

@@ -1,4 +1,4 @@
-"""ccsetup's numbers for a call: what is transient, and how it is repeated."""
+"""ccsetup's numbers for a call: which failures are transient, and how they are retried."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PERMANENT = [FileNotFoundError, PermissionError, 404, 403, ValueError]
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("error", TRANSIENT, ids=str)
 def test_a_transient_failure_is_repeated_three_times(error):
-    """Wait 2 s, 4 s, 8 s; Max Retries 3; then it is given up."""
+    """It waits 2 s, 4 s, 8 s (Max Retries 3), and then gives up."""
     driven = drive(ccsetup.calls, *[error] * 5)
     assert driven.slept == [2, 4, 8]
     assert (driven.calls, driven.stopped) == (4, "attempts")
-    assert driven.told == [*["RetryScheduled"] * 3, "GaveUp"]
+    assert driven.event_names == [*["RetryScheduled"] * 3, "GaveUp"]
 
 
 @pytest.mark.requirement("C2")
@@ -64,7 +64,7 @@ def test_the_same_call_is_repeated():
 
 @pytest.mark.requirement("C2")
 def test_after_the_last_retry_it_is_permanent(caplog):
-    """The failure says so, and so does a line: "Escalating to permanent after 3 failed retries"."""
+    """The failure is permanent, and a line is logged: "Escalating to permanent after 3 failed retries"."""
 
     @ccsetup.calls(idempotent=True, name="fetch")
     def ask() -> None:
@@ -99,7 +99,7 @@ def test_a_permanent_failure_is_not_repeated(error):
     ids=str,
 )
 def test_the_decision_is_logged(caplog, error, kind):
-    """What the failure was taken for stands in the log, whatever it was."""
+    """The log has the kind of every failure."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
 
     @ccsetup.calls(idempotent=True)

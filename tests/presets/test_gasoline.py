@@ -1,4 +1,4 @@
-"""Gasoline's timing constants, circuit and escalation, as its specification prints them, driven through the preset's own policies."""
+"""Gasoline's timing constants, circuit and escalation, as in its specification, driven through the preset's own policies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESET = ConnectionResetError
 @pytest.mark.requirement("G1")
 @pytest.mark.parametrize(("tool", "constant", "seconds"), CONSTANTS, ids=[row[0] for row in CONSTANTS])
 def test_a_timing_constant_bounds_its_operation(tool, constant, seconds):
-    """A call that hangs fails then, and not before."""
+    """A call that hangs fails exactly then."""
     assert gasoline.tools[tool] == rb.Policy(rb.Timeout(seconds, thread=True))
     assert limits(gasoline.tools[tool], [seconds])
 
@@ -57,7 +57,7 @@ def test_the_backoff_schedule(failure, seconds):
 
 @pytest.mark.requirement("G2")
 def test_the_first_waits_while_the_circuit_is_closed():
-    """Four failures of one call cost 0, 1, 2 and 4 s, and the fifth call answers."""
+    """Four failures of one call wait 0, 1, 2 and 4 s, and the fifth attempt succeeds."""
     driven = drive(gasoline.calls, *[RESET] * 4)
     assert sum(driven.slept) == 7
     assert [event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)] == [
@@ -69,7 +69,7 @@ def test_the_first_waits_while_the_circuit_is_closed():
 
 
 def _protected() -> tuple[Callable[[], None], rb.Circuit]:
-    """A function behind the preset's policy, and its circuit; a reset is not repeated, so each failure is a call."""
+    """A function behind the preset's policy, and its circuit; a connection reset is not retried, so each failure is one call."""
 
     @gasoline.calls(idempotent=False)
     def ask() -> None:
@@ -129,7 +129,7 @@ def test_a_manual_reset_closes_it_from_any_state(state):
 
 @pytest.mark.requirement("G2")
 def test_half_open_lets_a_single_probe_through():
-    """While it runs every other call is rejected."""
+    """While the probe runs, every other call is rejected."""
     ask, circuit = _protected()
     with virtual_time() as time, inject(ask, *[RESET] * 5):
         for _ in range(5):
@@ -174,7 +174,7 @@ def test_timeouts_escalate():
 
 @pytest.mark.requirement("G4")
 def test_the_last_timeout_reports_and_the_work_goes_on():
-    """A sync operation is left to run: the caller has its error, an event says what is still there, and it does end."""
+    """A sync operation runs on: the caller gets the error, an event reports the thread, and the thread ends."""
     go, ended = threading.Event(), threading.Event()
 
     @rb.Policy(rb.Timeout(0.01, thread=True))
@@ -191,7 +191,7 @@ def test_the_last_timeout_reports_and_the_work_goes_on():
 
 
 def test_h15_each_number_of_the_preset():
-    """What other tests see only through one another: attempts of link, calls and polling, and the limit of a call."""
+    """The numbers that other tests show only together: attempts of link, calls and polling, and the limit of a call."""
     assert (gasoline.reconnect.attempts, gasoline.reconnect.on_exhausted) == (6, "suspend")
     retry, breaker, timeout = gasoline.calls.layers
     assert (retry.attempts, retry.rules["CONN_REFUSED"].attempts, timeout) == (
@@ -211,7 +211,7 @@ def test_h15_each_number_of_the_preset():
 async def _hangs(
     name: str, **options: object
 ) -> tuple[list[float], list[tuple[float, float]], rb.Outcome[None]]:
-    """When a tool of that name began, when it was told to be pending, and how it ended; it never ends by itself."""
+    """Run a tool that never ends; return when it started, when it was reported pending, and its outcome."""
     began: list[float] = []
     toolbox = rb.Toolbox(gasoline)
 
@@ -237,8 +237,8 @@ async def _hangs(
 @pytest.mark.requirement("G4")
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("name", ["execute_js", "audit"])
-async def test_h03_a_tool_that_escalates_runs_once_and_is_told_to_be_pending(name, idempotent):
-    """2 s, 5 s, 30 s: one execution, which is told at the first two, and whose timeout is told at the last; also a tool it does not name."""
+async def test_h03_a_tool_that_escalates_runs_once_and_is_reported_pending(name, idempotent):
+    """One execution is reported pending after 2 s and 5 s, and times out after 30 s; also for a tool that the preset does not name."""
     began, pending, outcome = await _hangs(name, idempotent=idempotent)
     assert (len(began), pending) == (1, [(2, 30), (5, 30)])
     assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.Executed.MAYBE)
@@ -249,7 +249,7 @@ async def test_h03_a_tool_that_escalates_runs_once_and_is_told_to_be_pending(nam
 @pytest.mark.requirement("G4")
 @pytest.mark.parametrize("form", ["async", "sync"])
 async def test_h03_a_script_of_20_seconds_ends_well(form):
-    """It is neither cut at 2 s nor run three times."""
+    """It is neither cut off at 2 s nor run three times."""
     began, toolbox = [], rb.Toolbox(gasoline)
     with virtual_time() as time, record() as seen:
         done = asyncio.Event()
@@ -281,6 +281,6 @@ async def test_h03_a_script_of_20_seconds_ends_well(form):
 
 @pytest.mark.requirement("G1")
 async def test_h03_a_tool_named_query_still_fails_fast():
-    """2 s, and nothing is pending."""
+    """It fails after 2 s, and nothing is reported pending."""
     began, pending, outcome = await _hangs("query")
     assert (len(began), pending, outcome.seconds) == (1, [], 2)

@@ -1,4 +1,4 @@
-"""OpenViber's retries, waits per provider, fallback and tool timeouts, as its specification prints them."""
+"""OpenViber's retries, waits per provider, fallback and tool timeouts, as in its specification."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _retry() -> rb.Retry:
 @pytest.mark.requirement("V1")
 @pytest.mark.parametrize(("name", "error"), RETRYABLE)
 def test_a_listed_error_is_tried_three_times(name, error):
-    """max_attempts 3 counts calls; each error of the list is repeated."""
+    """max_attempts 3 counts calls; each error of the list is retried."""
     driven = drive(openviber.calls, *[error] * 5)
     assert (driven.calls, driven.stopped) == (3, "attempts")
 
@@ -76,7 +76,7 @@ def test_every_backoff_of_the_configuration(name, backoff, longest):
 
 @pytest.mark.requirement("V1")
 def test_the_list_of_errors_is_an_option():
-    """Only what is listed is repeated."""
+    """Only listed errors are retried."""
     policy = openviber.calls.replace(rb.Retry(attempts=3, on=[429, "CONN_TIMEOUT"]))
     assert drive(policy, 429).calls == 2
     assert drive(policy, 503).calls == 1
@@ -86,7 +86,7 @@ def test_the_list_of_errors_is_an_option():
 @pytest.mark.parametrize(
     ("error", "wait"), [(answer(429, retry_after="12"), 12), (answer(429, retry_after="90"), 90), (429, 60)]
 )
-def test_a_rate_limit_waits_as_told_else_sixty_seconds(error, wait):
+def test_a_rate_limit_waits_for_its_header_or_sixty_seconds(error, wait):
     """OpenAI and Anthropic, 429: "Header or 60s"."""
     driven = drive(openviber.calls, error)
     assert (driven.slept, driven.calls) == ([wait], 2)
@@ -114,7 +114,7 @@ def _small(prompt: str) -> str:
 
 
 def _large(acknowledge) -> tuple[rb.Outcome[str], list[rb.events.Event], int]:
-    """Ask a model that always fails, with another one to fall back to."""
+    """Call a model that always fails, with another model as its fallback."""
 
     @rb.Policy(rb.Fallback(_small, acknowledge=acknowledge), openviber.calls)(idempotent=True)
     def large(prompt: str) -> str:
@@ -127,7 +127,7 @@ def _large(acknowledge) -> tuple[rb.Outcome[str], list[rb.events.Event], int]:
 
 @pytest.mark.requirement("V4")
 def test_the_other_model_is_used_after_repeated_failure_when_somebody_agrees():
-    """Report, ask, switch: the failure is told first, then agreed to, and each step is an event."""
+    """The failure is reported first, the switch confirmed, then made; each step is an event."""
     asked: list[rb.Failure] = []
 
     def agree(failure: rb.Failure) -> bool:
@@ -143,7 +143,7 @@ def test_the_other_model_is_used_after_repeated_failure_when_somebody_agrees():
 
 @pytest.mark.requirement("V4")
 def test_without_a_yes_the_failure_stands():
-    """No silent degradation: the other model is not called, and the caller has the error."""
+    """Without a confirmation the other model is not called, and the caller gets the error."""
     outcome, seen, _ = _large(lambda failure: False)
     assert outcome.failure.code == "SYS_UNAVAILABLE"
     assert "FellBack" not in [type(event).__name__ for event in seen]
@@ -151,7 +151,7 @@ def test_without_a_yes_the_failure_stands():
 
 @pytest.mark.requirement("V4")
 def test_one_failure_is_not_enough():
-    """While repeats help, nobody is asked."""
+    """While a retry succeeds, no confirmation is asked for."""
     asked = []
 
     @rb.Policy(rb.Fallback(_small, acknowledge=asked.append), openviber.calls)(idempotent=True)
@@ -165,14 +165,14 @@ def test_one_failure_is_not_enough():
 
 @pytest.mark.parametrize(("tool", "milliseconds"), TOOL_TIMEOUTS)
 def test_a_tool_ends_at_its_timeout(tool, milliseconds):
-    """default_timeout_ms and per_tool: a call that hangs fails then, and not before."""
+    """default_timeout_ms and per_tool: a call that hangs fails exactly then."""
     assert openviber.tools[tool] == rb.Policy(rb.Timeout(milliseconds / 1000, thread=True))
     assert limits(openviber.tools[tool], [milliseconds / 1000])
 
 
 @pytest.mark.requirement("V1")
 def test_e18_three_calls_each_however_many_fail_at_once():
-    """Twenty calls that fail twice all succeed: no budget of all calls together makes fewer of the three."""
+    """Twenty calls that fail twice all succeed: no shared budget reduces the three attempts."""
     failed: dict[int, int] = {}
 
     @openviber.calls(idempotent=True)

@@ -107,9 +107,9 @@ def test_a_window_in_redis_counts_as_one_in_the_process(state, key, breaker, see
 
 
 @pytest.mark.parametrize("breaker", BREAKERS[:4], ids=repr)
-def test_many_endings_at_once_are_counted_in_their_order(state, key, breaker):
-    """A row of endings that went in one message opens at the same place as one by one; what comes after that is of the past."""
-    endings = [
+def test_many_outcomes_in_one_message_are_counted_in_order(state, key, breaker):
+    """Outcomes sent in one message open the circuit at the same one as when sent singly; later ones are from an old era and ignored."""
+    outcomes = [
         "failed",
         "succeeded",
         "failed",
@@ -121,7 +121,7 @@ def test_many_endings_at_once_are_counted_in_their_order(state, key, breaker):
         "succeeded",
     ]
     both = Shared(state, key, breaker)
-    for ending in endings:
+    for ending in outcomes:
         both.end(ending)
     assert both.look() == both.twins()
     assert both.view.state == "open"
@@ -174,7 +174,7 @@ def test_as_many_probes_as_the_breaker_says(state, key):
     both.line.tell(both.view.era, fourth, "succeeded", "")
     both.line.tell(both.view.era, fifth, "succeeded", "")
     both.ask()
-    assert (both.view.state, both.view.said) == ("closed", "request_success")
+    assert (both.view.state, both.view.reason) == ("closed", "request_success")
 
 
 def test_an_ending_from_another_era_is_dropped(state, key):

@@ -1,6 +1,6 @@
-"""Row 29: cancellation at every await of what a user writes, and Ctrl-C. The cancel is felt, and the state stays sound.
+"""Row 29: cancellation at every await of user code, and Ctrl-C. The cancellation is raised, and the state stays valid.
 
-Rule: the n-th suspension of the user's own task is cancelled, for every n there is; the simulation fails a run that leaks.
+Rule: the n-th suspension of the user's task is cancelled, for every n; the simulation fails a run that leaks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from resilient_bridge.testing.simulation import Simulation
 
 
 class CancelledAt:
-    """Awaits a coroutine, and cancels its task at the n-th time that it suspends; `reached` says whether it came to that."""
+    """Awaits a coroutine, and cancels its task at its n-th suspension; `reached` says whether there were that many."""
 
     def __init__(self, coroutine, n):
         self._coroutine = coroutine
-        self._left = n
+        self._remaining = n
         self.reached = False
 
     def __await__(self):
@@ -34,8 +34,8 @@ class CancelledAt:
                 future = inner.throw(error) if error is not None else inner.send(value)
             except StopIteration as end:
                 return end.value
-            self._left -= 1
-            if self._left == 0:
+            self._remaining -= 1
+            if self._remaining == 0:
                 self.reached = True
                 asyncio.current_task().cancel()
             value, error = None, None
@@ -125,7 +125,7 @@ POLICIES = {full_outbox: rb.presets.default.evolve(outbox=rb.Outbox(max_messages
 
 
 def cancelled_at(journey, n):
-    """Run the journey with its n-th suspension cancelled; whether it had that many."""
+    """Run the journey with its n-th suspension cancelled; return whether it had that many."""
 
     async def main(server):
         client = rb.BridgeClient(server.url, policy=POLICIES.get(journey, rb.presets.default))
@@ -136,7 +136,7 @@ def cancelled_at(journey, n):
         async def follow():
             return [event async for event in events]
 
-        told = asyncio.create_task(follow())
+        listener = asyncio.create_task(follow())
 
         async def user():
             await steps
@@ -147,11 +147,11 @@ def cancelled_at(journey, n):
             assert task.cancelled(), f"the cancel at suspension {n} was swallowed: {task!r}"
         else:
             task.result()
-        # however it ended, the client owns nothing, everything is told, and it says so
+        # however it ended, the client owns no resources and has reported everything
         await asyncio.sleep(2)
         assert client.state in {"CLOSED", "IDLE"}
-        assert told.done() == (client.state == "CLOSED")
-        told.cancel()
+        assert listener.done() == (client.state == "CLOSED")
+        listener.cancel()
         for receipt in receipts:
             assert receipt.state in {"confirmed", "dropped", "withdrawn", "expired", "unknown", "written"}
             with suppress(rb.BridgeError):
@@ -168,7 +168,7 @@ def cancelled_at(journey, n):
 
 @pytest.mark.parametrize("journey", JOURNEYS, ids=lambda journey: journey.__name__)
 def test_row_29_cancellation_at_every_await(journey):
-    """Cancelled at each suspension in turn, `async with` and `aclose` included: felt, nothing leaked, all receipts told."""
+    """Cancelled at each suspension, `async with` and `aclose` included: it is raised, nothing leaks, all receipts are final."""
     n = 1
     while cancelled_at(journey, n):
         n += 1
@@ -176,7 +176,7 @@ def test_row_29_cancellation_at_every_await(journey):
 
 
 def test_row_29_cancelled_again_while_closing():
-    """A second and a third cancel while the first is being obeyed still leave no task, no link and a CLOSED client."""
+    """After a second and a third cancellation during the first there is no task, no link, and a CLOSED client."""
 
     async def main(server):
         client = rb.BridgeClient(server.url)
@@ -204,7 +204,7 @@ def test_row_29_cancelled_again_while_closing():
 
 @pytest.mark.parametrize("moment", ["aclose", "confirmed", "request", "wait_ready", "iteration"])
 def test_row_29_a_timeout_of_the_users_own(moment):
-    """`asyncio.timeout` around any operation ends it as TimeoutError at its instant, and the client works on."""
+    """`asyncio.timeout` around any operation raises TimeoutError on time, and the client goes on."""
 
     async def main(server):
         loop = asyncio.get_running_loop()
@@ -286,7 +286,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.real
 def test_row_29_keyboard_interrupt():
-    """Ctrl-C in a reading program: it leaves in order, at once, and no task or socket is complained about."""
+    """After Ctrl-C a reading program ends at once and in order, without warnings about tasks or sockets."""
     environment = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-X", "dev", "-c", CTRL_C],

@@ -1,6 +1,6 @@
-"""Rows 30 and 31: a loop that stalls, a machine that sleeps, a wall clock that jumps. Only what was read decides.
+"""Rows 30 and 31: a loop that stalls, a machine that sleeps, a wall clock that jumps. Only received data decides.
 
-Rule: the stall and the jump are the simulation's; the bridge and the network never misbehave unless a test says so.
+Rule: the simulation makes the stall and the jump; the bridge and the network misbehave only if a test says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DECADES = [10 * YEAR, -10 * YEAR, 1e12, -1e12]
 @pytest.mark.parametrize("after", [0.0, 7.0, 14.9, 15.02, 15.5])
 @simulated
 async def test_row_30_a_stalled_loop(server, seconds, after):
-    """A loop blocked for any time, at any point of the heartbeat: what has arrived is read first, the link is not declared dead."""
+    """After a block of any length, at any point of the heartbeat, received data is read first and the link is not declared dead."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -56,7 +56,7 @@ async def test_row_30_stalls_again_and_again(server):
 
 @simulated
 async def test_row_30_a_stall_hides_no_death(server):
-    """A peer that is really gone is noticed after a stall as well, within the usual time."""
+    """A dead peer is detected after a stall as well, within the usual time."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -72,7 +72,7 @@ async def test_row_30_a_stall_hides_no_death(server):
 @pytest.mark.parametrize("hours", [0.01, 1, 4])
 @simulated
 async def test_row_30_a_machine_that_slept(server, hours):
-    """After a sleep the link is probed at once: a living one stays, and the jump is told."""
+    """After a sleep the link is probed at once: a live one stays, and the jump is reported."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -88,7 +88,7 @@ async def test_row_30_a_machine_that_slept(server, hours):
 
 @simulated
 async def test_row_30_a_link_that_died_in_the_sleep(server):
-    """A link that died while the machine slept is noticed within 3 s of waking up."""
+    """A link that died during the sleep is detected within 3 s of waking up."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -108,7 +108,7 @@ async def test_row_30_a_link_that_died_in_the_sleep(server):
 @pytest.mark.parametrize("jump", DECADES)
 @simulated
 async def test_row_31_a_jump_while_connected(server, jump):
-    """Ten years, and thirty thousand, in either direction: told, probed, nothing lost, nothing raised, all times printable."""
+    """Jumps of ten and thirty thousand years in either direction are reported and probed; nothing is lost or raised, all times print."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -152,7 +152,7 @@ async def test_row_31_a_jump_while_waiting(server, jump):
 @pytest.mark.parametrize("jump", DECADES)
 @simulated
 async def test_row_31_heartbeats_keep_their_pace(server, jump):
-    """Pings go out every 15 s and a dead peer is found in 25.5 s, whatever the calendar says meanwhile."""
+    """Pings go out every 15 s and a dead peer is detected in 25.5 s, whatever the wall clock says meanwhile."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -172,7 +172,7 @@ async def test_row_31_heartbeats_keep_their_pace(server, jump):
 @pytest.mark.parametrize("jump", DECADES)
 @simulated
 async def test_row_31_timeouts_of_the_user(server, jump):
-    """`request(timeout=)` and `confirmed(timeout)` end at their own second through any jump."""
+    """`request(timeout=)` and `confirmed(timeout)` end on time through any jump."""
     loop = asyncio.get_running_loop()
     server.behave(ignored=frozenset({"slow_request"}))
     async with Watch(server.url) as watch:
@@ -188,14 +188,14 @@ async def test_row_31_timeouts_of_the_user(server, jump):
 
 @pytest.mark.parametrize("jump", DECADES)
 @simulated
-async def test_row_31_kept_messages_survive(server, jump):
-    """What waits in the outbox without a ttl is delivered after a jump; with one, it never outlives its seconds."""
+async def test_row_31_stored_messages_survive(server, jump):
+    """A message in the outbox without a ttl is delivered after a jump; one with a ttl expires on time."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
         await server.cut("abort", seconds=40)
         await watch.until(lambda: watch.client.state == "BACKOFF")
-        kept = await watch.client.send("note", {"n": 1})
+        stored = await watch.client.send("note", {"n": 1})
         short = await watch.client.send("note", {"n": 2}, ttl=10)
         await asyncio.sleep(2)
         loop.wall_offset += jump
@@ -203,16 +203,16 @@ async def test_row_31_kept_messages_survive(server, jump):
         with pytest.raises(rb.errors.NotDeliveredError):
             await short.confirmed(1)
         assert short.state == "expired"
-        assert kept.state == "queued"
+        assert stored.state == "queued"
         await watch.recovered(2)
-        assert await kept.confirmed(10) == "applied"
+        assert await stored.confirmed(10) == "applied"
         assert [message["payload"]["n"] for message in server.received] == [1]
 
 
 @pytest.mark.parametrize("jump", DECADES)
 @simulated
 async def test_row_31_a_jump_during_an_outage(server, jump):
-    """Handed out, unconfirmed, then a jump: repeated or UNKNOWN, told either way, and never applied twice."""
+    """A sent, unconfirmed message is resent or UNKNOWN after a jump, reported either way, and never applied twice."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -227,7 +227,7 @@ async def test_row_31_a_jump_during_an_outage(server, jump):
         try:
             assert await receipt.confirmed(60) in {"applied", "read"}
         except rb.OutcomeUnknownError:
-            assert jump > 0  # too old to be repeated, by the calendar
+            assert jump > 0  # too old to be resent, by the wall clock
         assert len(server.received) <= 1
         await watch.until(lambda: 2 in watch.ids)
         assert watch.ids == [1, 2]
@@ -236,7 +236,7 @@ async def test_row_31_a_jump_during_an_outage(server, jump):
 @pytest.mark.parametrize("jump", [0.0, -10 * YEAR, -1e12])
 @simulated
 async def test_row_31_no_jump_makes_a_message_younger(server, jump):
-    """Handed out 290 s ago, outside the window in which a repetition is safe: UNKNOWN, whatever the calendar says."""
+    """A message sent 290 s ago is outside the deduplication window: UNKNOWN, whatever the wall clock says."""
     loop = asyncio.get_running_loop()
     async with Watch(server.url) as watch:
         await watch.ready()

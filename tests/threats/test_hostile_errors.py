@@ -1,6 +1,6 @@
-"""Row 45: exceptions that attack whoever looks at them, from every place where a user's code runs inside the client.
+"""Row 45: exceptions whose methods fail, from every point where a user's code runs inside the client.
 
-Rule: the client classifies them, logs them, tells them, and is there afterwards.
+Rule: the client classifies, logs and reports them, and goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MuteError(Exception):
 
 
 class RecursiveError(Exception):
-    """Prints itself by printing itself."""
+    """Recurses in its `__str__`."""
 
     def __str__(self):
         return str(self)
@@ -35,21 +35,21 @@ class RecursiveError(Exception):
 
 
 class BareError(Exception):
-    """Has no attribute that can be asked for."""
+    """Raises for every attribute."""
 
     def __getattr__(self, name):
         raise RuntimeError(name)
 
 
 class GreedyError(Exception):
-    """Its text is a hundred megabytes, if one asks."""
+    """Has a text of a hundred megabytes."""
 
     def __str__(self):
         return "x" * 10_000_000
 
 
 class EndlessError(Exception):
-    """Its cause is a new one each time."""
+    """Returns a new cause each time."""
 
     @property
     def __cause__(self):
@@ -61,7 +61,7 @@ class EndlessError(Exception):
 
 
 class OddError(Exception):
-    """Of no class that anybody knows: it may pass."""
+    """Has an unknown class, so it may be transient."""
 
 
 def cyclic():
@@ -123,7 +123,7 @@ HOSTILE = {
 
 
 def read_all(watch):
-    """Every text of every event: nothing raises, nothing is endless."""
+    """Read every text of every event: nothing raises or is endless."""
     for event in watch.events:
         assert len(repr(event)) < 50_000
         failure = getattr(event, "failure", None)
@@ -142,7 +142,7 @@ def read_all(watch):
 @pytest.mark.parametrize("kind", HOSTILE)
 @simulated
 async def test_row_45_from_a_factory(server, kind):
-    """Raised by a user's factory, three times: each attempt is a typed, readable failure, and the fourth connects."""
+    """Raised three times by a user's factory: each attempt has a typed, readable failure, and the fourth connects."""
     remaining = [3]
 
     @contextlib.asynccontextmanager
@@ -170,7 +170,7 @@ async def test_row_45_from_a_factory(server, kind):
 
 @simulated
 async def test_row_45_e11_a_programming_error_of_a_factory_ends_the_bridge(server):
-    """The next attempt would run the same code: FAILED after the first one, and the failure has the error."""
+    """A retry would run the same code: the bridge is FAILED after the first attempt, and the failure has the error."""
 
     @contextlib.asynccontextmanager
     async def factory():
@@ -185,10 +185,10 @@ async def test_row_45_e11_a_programming_error_of_a_factory_ends_the_bridge(serve
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("place", ["url", "token", "headers"])
+@pytest.mark.parametrize("option", ["url", "token", "headers"])
 @simulated
-async def test_row_45_from_a_credential_helper(server, kind, place):
-    """Raised while we ask for the URL, the token or the headers: AUTH_REFRESH_FAILED, tried again, and then READY."""
+async def test_row_45_from_a_credential_helper(server, kind, option):
+    """Raised by the function for the URL, the token or the headers: AUTH_REFRESH_FAILED, a retry, and then READY."""
     remaining = [2]
 
     def helper():
@@ -196,10 +196,10 @@ async def test_row_45_from_a_credential_helper(server, kind, place):
             remaining[0] -= 1
             error = HOSTILE[kind]()
             raise error
-        return {"url": server.url, "token": "t", "headers": {}}[place]
+        return {"url": server.url, "token": "t", "headers": {}}[option]
 
     async with Watch(
-        helper if place == "url" else server.url, **({} if place == "url" else {place: helper})
+        helper if option == "url" else server.url, **({} if option == "url" else {option: helper})
     ) as watch:
         await watch.until(lambda: watch.client.state in {"READY", "FAILED"}, 120)
         assert watch.client.state == "READY", watch.client.health()
@@ -210,7 +210,7 @@ async def test_row_45_from_a_credential_helper(server, kind, place):
 @pytest.mark.parametrize("kind", HOSTILE)
 @simulated
 async def test_row_45_from_a_listener(server, kind, caplog):
-    """Raised by a listener at every event: counted, logged once, and the bridge does not notice."""
+    """Raised by a listener at every event: counted, logged once, and without effect on the bridge."""
 
     def listener(event):
         error = HOSTILE[kind]()
@@ -231,7 +231,7 @@ async def test_row_45_from_a_listener(server, kind, caplog):
 @pytest.mark.parametrize("kind", HOSTILE)
 @simulated
 async def test_row_45_from_on_gap(server, kind):
-    """Raised by `on_gap`: the reader sees that very error, the gap is told again, and the stream goes on behind it."""
+    """Raised by `on_gap`: the reader gets the same error, the gap is reported again, and the stream goes on after it."""
     calls = []
 
     def on_gap(gap):
@@ -259,7 +259,7 @@ async def test_row_45_from_on_gap(server, kind):
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_row_45_in_classify(kind):
-    """`classify` and everything that reads its verdict survive each of them, in bounded size."""
+    """`classify` and every form of its verdict accept each of them, in bounded size."""
     failure = rb.classify(HOSTILE[kind]())
     for text in (str(failure), repr(failure), failure.explain(), failure.to_llm(), repr(failure.to_dict())):
         assert 0 < len(text) < 50_000

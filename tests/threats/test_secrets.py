@@ -1,6 +1,6 @@
-"""Row 40: what must never be printed. Everything a client can say is collected, and searched for a canary.
+"""Row 40: secrets that must never be printed. Every text of a client is collected, and searched for a canary.
 
-Rule: the canary is searched in every form in which a program could print it, the native causes of our errors included.
+Rule: the canary is searched in every form in which a program could print it, including the native causes of our errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANOTHER = "4n0ther-T0K3N-77aa10c3e2f94b06"
 
 @pytest.fixture
 def everything(caplog):
-    """All loggers at DEBUG: whatever anybody below us writes is looked at, too."""
+    """Set all loggers to DEBUG, so that the logs of other libraries are searched, too."""
     caplog.set_level(logging.DEBUG)
     for name in (
         "websockets",
@@ -37,14 +37,14 @@ def everything(caplog):
         "resilient_bridge.transports",
     ):
         caplog.set_level(logging.DEBUG, logger=name)
-    # the bridge under test is the other side: what it logs of what it was sent is its own business
+    # the bridge is the server of the test: its own logs of received data are not searched
     logging.getLogger("websockets.server").disabled = True
     yield caplog
     logging.getLogger("websockets.server").disabled = False
 
 
 def forms_of(value):
-    """Every way in which this can end up as text."""
+    """Yield every text form of a value."""
     yield from (str(value), repr(value), f"{value!a}")
     if isinstance(value, BridgeError):
         yield from forms_of(value.failure)
@@ -61,8 +61,8 @@ def forms_of(value):
         yield from forms_of(failure)
 
 
-def all_that_was_said(watch, log, *errors):
-    """Reprs, events, health, errors with their causes, logs."""
+def all_texts(watch, log, *errors):
+    """Yield reprs, events, health, errors with their causes, and logs."""
     client = watch.client
     health = client.health()
     for thing in (
@@ -83,7 +83,7 @@ def all_that_was_said(watch, log, *errors):
 
 
 def assert_no_canary(texts, canary=CANARY):
-    """In none of its spellings."""
+    """Assert that no spelling of the canary is in the texts."""
     spellings = {
         canary,
         quote(canary),
@@ -106,7 +106,7 @@ async def raised_by(use):
 
 
 async def errors_of(client):
-    """What a user catches from the client as it is now."""
+    """Return the errors that a user gets from the client in its current state."""
     uses = (
         client.wait_ready(0.1),
         client.send("note", {"token": CANARY}),
@@ -130,7 +130,7 @@ ECHOES = {
 
 
 def secret_options(where, server):
-    """A client whose credential is in one place: the URL's user, its query, a header, or the auth message."""
+    """Return URL and options of a client with its credential in the URL's user, its query, a header or the auth message."""
     host = server.url.removeprefix("ws://")
     return {
         "userinfo": (f"ws://user:{CANARY}@{host}", {}),
@@ -182,29 +182,29 @@ async def trouble(server, kind):
             server.behave(accept_then_close=1006, close_at="join")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("location", PLACES)
 @pytest.mark.parametrize("kind", TROUBLES)
 @simulated
-async def test_row_40_a_credential_in_trouble(server, everything, place, kind):
+async def test_row_40_a_credential_in_trouble(server, everything, location, kind):
     """A token in the URL, a header or the auth message is in no text of any failure, event, log or traceback."""
     await trouble(server, kind)
-    url, options = secret_options(place, server)
+    url, options = secret_options(location, server)
     async with Watch(url, **options) as watch:
         await asyncio.sleep(45)
         assert watch.client.state != "READY"
         errors = await errors_of(watch.client)
         assert any(errors)
-        parts = [*all_that_was_said(watch, everything, *errors)]
+        parts = [*all_texts(watch, everything, *errors)]
         assert len(parts) > 20
         assert_no_canary(parts)
-    assert_no_canary([*all_that_was_said(watch, everything)])
+    assert_no_canary([*all_texts(watch, everything)])
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("location", PLACES)
 @simulated
-async def test_row_40_a_credential_in_use(server, everything, place):
-    """A healthy session with a loss in it says nothing either, at DEBUG level of every library."""
-    url, options = secret_options(place, server)
+async def test_row_40_a_credential_in_use(server, everything, location):
+    """A healthy session with a lost connection does not print it either, at DEBUG level of every library."""
+    url, options = secret_options(location, server)
     if "token" in options:
         server.token = CANARY
     async with Watch(url, **options) as watch:
@@ -219,7 +219,7 @@ async def test_row_40_a_credential_in_use(server, everything, place):
         await watch.until(lambda: watch.messages)
         waiting = await watch.client.send("note", {"token": CANARY})
         assert watch.of(MessageRejected)
-        assert_no_canary([*all_that_was_said(watch, everything), repr(receipt), repr(waiting)])
+        assert_no_canary([*all_texts(watch, everything), repr(receipt), repr(waiting)])
 
 
 @pytest.mark.parametrize("whose", ["ours", "another"])
@@ -227,9 +227,9 @@ async def test_row_40_a_credential_in_use(server, everything, place):
 @pytest.mark.parametrize("way", ["connection_error", "error", "close", "body", "answer"])
 @simulated
 async def test_row_40_the_server_says_it(server, everything, form, way, whose):
-    """A server that echoes a token in its own words: its text is shown without it, whatever way it comes.
+    """The text of a server that echoes a token is shown without it, whichever way it arrives.
 
-    Our own is known by its value, in any wording; another's only by the words around it.
+    Our own token is recognised by its value, in any wording; another's only by the words around it.
     """
     secret = CANARY if whose == "ours" or form == "plain" else ANOTHER
     text = ECHOES[form] % secret
@@ -258,20 +258,20 @@ async def test_row_40_the_server_says_it(server, everything, form, way, whose):
             await watch.until(lambda: watch.client.state in {"FAILED", "BACKOFF", "SUSPENDED"})
             await asyncio.sleep(30)
             errors = await errors_of(watch.client)
-        assert_no_canary([*all_that_was_said(watch, everything, *errors)], secret)
+        assert_no_canary([*all_texts(watch, everything, *errors)], secret)
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place != "odd_header"])
+@pytest.mark.parametrize("location", [location for location in PLACES if location != "odd_header"])
 @simulated
-async def test_row_40_every_credential_is_known_by_its_value(server, everything, place):
-    """Wherever a credential of ours stands, a server that echoes it without a word around it is not quoted with it."""
-    url, options = secret_options(place, server)
+async def test_row_40_every_credential_is_known_by_its_value(server, everything, location):
+    """A credential of ours at any location is masked in a server's text, without any words around it."""
+    url, options = secret_options(location, server)
     async with Watch(url, **options) as watch:
         await watch.ready()
         for link in tuple(server._listener.links):
             await link.close(1011, f"no: {CANARY}, sorry")
         await watch.recovered(2)
-        parts = [*all_that_was_said(watch, everything)]
+        parts = [*all_texts(watch, everything)]
         assert any("sorry" in text for text in parts)
         assert_no_canary(parts)
 
@@ -288,7 +288,7 @@ async def test_row_40_every_credential_is_known_by_its_value(server, everything,
 )
 @simulated
 async def test_row_40_g01_a_part_of_a_header_is_known_as_well(server, everything, headers):
-    """A cookie by its value, a password by itself: echoed in plain words, as a key or in a list, it is not quoted."""
+    """The value of a cookie and a password alone are masked, in a text, as a key or in a list."""
     async with Watch(server.url, headers=headers) as watch:
         await watch.ready()
         details = {"list": [CANARY], CANARY: 1}
@@ -297,7 +297,7 @@ async def test_row_40_g01_a_part_of_a_header_is_known_as_well(server, everything
         for link in tuple(server._listener.links):
             await link.close(1011, f"no: {CANARY}, sorry")
         await watch.recovered(2)
-        parts = [*all_that_was_said(watch, everything)]
+        parts = [*all_texts(watch, everything)]
         assert any("sorry" in text for text in parts)
         assert_no_canary(parts)
 
@@ -305,7 +305,7 @@ async def test_row_40_g01_a_part_of_a_header_is_known_as_well(server, everything
 @pytest.mark.parametrize("what", ["url", "token", "headers"])
 @simulated
 async def test_row_40_a_callable_that_raises_it(server, everything, what):
-    """A credential helper that puts the secret into its exception: our error names the class, and not the text."""
+    """A credential function may put the secret into its exception: our error has the class, not the text."""
 
     def helper():
         raise RuntimeError(f"vault said: token={CANARY} expired, {CANARY}")
@@ -343,7 +343,7 @@ async def test_row_40_a_callable_that_raises_it(server, everything, what):
 )
 @simulated
 async def test_row_40_a_url_that_cannot_be_used(server, everything, url):
-    """A URL we refuse, at once or on the first attempt, is named without its user and query."""
+    """A refused URL, at once or on the first attempt, is shown without its user and query."""
     try:
         watch = Watch(url)
     except rb.ConfigError as error:
@@ -353,14 +353,14 @@ async def test_row_40_a_url_that_cannot_be_used(server, everything, url):
         await asyncio.sleep(15)
         errors = await errors_of(watch.client)
         assert any(errors)
-        assert_no_canary([*all_that_was_said(watch, everything, *errors)])
+        assert_no_canary([*all_texts(watch, everything, *errors)])
 
 
 @pytest.mark.parametrize("pin", [CANARY, f"sha256:{CANARY}"])
 def test_row_40_arguments_that_are_refused(pin):
-    """Arguments of the wrong kind are shown by their kind where they may hold a secret."""
+    """Arguments of a wrong type that may hold a secret are shown by their type."""
     with pytest.raises(rb.ConfigError) as caught:
         rb.BridgeClient("wss://host/", headers=f"Authorization: Bearer {CANARY}", pin="sha256:zz")
     assert_no_canary([*forms_of(caught.value)])
     with pytest.raises(rb.ConfigError):
-        rb.BridgeClient("wss://host/", pin=pin)  # a pin is no secret: it may be shown
+        rb.BridgeClient("wss://host/", pin=pin)  # a pin is not a secret

@@ -1,4 +1,4 @@
-"""The race between the addresses of a name, without a network: what is returned, raised, and taken down."""
+"""Staggered attempts to the addresses of a name, without a network: what is returned, raised and closed."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ class Attempts:
         return await first_connected(self, delay, self.discarded.append)
 
 
-async def left_behind(before):
-    """The tasks that are still there after the loop has had two turns."""
+async def new_tasks(before):
+    """Return the new tasks that still exist after two iterations of the loop."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return asyncio.all_tasks() - before
 
 
 async def test_a_black_hole_delays_the_next_address_only():
-    """The second address is tried after the delay, wins, and the first attempt is gone."""
+    """The second address is tried after the delay and wins; the first attempt is cancelled."""
     before = asyncio.all_tasks()
     attempts = Attempts(hole=(60, None), good=(0, None), spare=(0, None))
     async with asyncio.timeout(1):
         assert await attempts.race() == "good"
     assert attempts.started == ["hole", "good"]
-    assert await left_behind(before) == set()
+    assert await new_tasks(before) == set()
 
 
 async def test_a_failure_starts_the_next_address_at_once():
-    """Nobody waits for the delay when the address before has failed."""
+    """After a failure the next attempt does not wait for the delay."""
     attempts = Attempts(bad=(0, REFUSED), good=(0, None))
     async with asyncio.timeout(1):
         assert await attempts.race(delay=60) == "good"
@@ -67,7 +67,7 @@ async def test_a_failure_starts_the_next_address_at_once():
 
 @pytest.mark.parametrize("order", [(ROUTELESS, REFUSED), (REFUSED, ROUTELESS)])
 async def test_of_several_failures_the_telling_one_is_raised(order):
-    """That this machine has no IPv6 says nothing: the refusal is what the caller is told, the same object."""
+    """A missing IPv6 route says nothing about the server: the refusal is raised, as the same object."""
     with pytest.raises(ConnectionRefusedError) as caught:
         await Attempts(a=(0, order[0]), b=(0, order[1])).race()
     assert caught.value is REFUSED
@@ -85,7 +85,7 @@ async def test_what_another_address_cannot_mend_ends_the_race(error):
 
 
 async def test_who_wins_too_late_is_discarded():
-    """Two that are ready in the same turn: one is returned, the other is taken down."""
+    """Of two that are ready in the same iteration, one is returned and the other is closed."""
     gate = asyncio.Event()
 
     async def wait(name):
@@ -104,9 +104,9 @@ async def test_who_wins_too_late_is_discarded():
 
 
 async def test_a_cancelled_race_takes_everything_down():
-    """Cancelled in any turn of the loop, no result is lost: each attempt was cancelled or its result discarded."""
+    """Cancelled in any iteration of the loop, no result is lost: each attempt was cancelled or its result discarded."""
     before = asyncio.all_tasks()
-    for turns in range(8):
+    for iterations in range(8):
         finished = []
 
         async def attempt(finished=finished):
@@ -117,17 +117,17 @@ async def test_a_cancelled_race_takes_everything_down():
 
         discarded = []
         race = asyncio.create_task(first_connected([attempt, attempt], 60, discarded.append))
-        for _ in range(turns):
+        for _ in range(iterations):
             await asyncio.sleep(0)
         race.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             discarded.append(await race)
-        assert await left_behind(before) == set()
+        assert await new_tasks(before) == set()
         assert discarded == finished
     gc.collect()
 
 
-def test_families_take_turns_and_repeat_nothing():
+def test_families_alternate_without_duplicates():
     """IPv6 and IPv4 alternate in the resolver's order, each address once."""
     infos = [
         (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 80, 0, 0)),

@@ -1,4 +1,4 @@
-"""The WebSocket transport over real sockets: what it refuses, what it carries, and what it leaves behind."""
+"""The WebSocket transport over real sockets: what it refuses, what it carries, and what remains after a close."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_it_carries_frames_and_closes_with_a_code(bridge, dial, until):
 
 
 async def test_a_frame_that_is_not_utf8_is_handed_on_and_the_link_stays(dial, raw_server):
-    """Broken text comes as bytes and ends nothing: what it means is decided above."""
+    """Invalid UTF-8 is passed on as bytes and does not end the link; a higher layer decides what it means."""
 
     async def broken(reader, writer):
         writer.write(b"\x81\x02\xff\xfe" + b"\x81\x02ok")
@@ -63,7 +63,7 @@ async def test_a_frame_that_is_not_utf8_is_handed_on_and_the_link_stays(dial, ra
         await link.close()
 
 
-async def test_an_address_is_dialled_in_place_of_the_name(bridge, monkeypatch, dial):
+async def test_an_address_is_dialled_instead_of_the_name(bridge, monkeypatch, dial):
     """With `address` no name is looked up, and Host stays that of the URL."""
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)
     link = await dial(f"ws://bridge.invalid:{bridge.port}/x", address=("127.0.0.1", bridge.port))
@@ -84,7 +84,7 @@ async def test_a_native_error_is_not_dressed_up(bridge, unused_port, dial):
 
 
 async def test_a_name_with_several_addresses_keeps_its_errno(monkeypatch, unused_port, dial):
-    """When each address fails in its own words the error still says which errno, and it is the telling one."""
+    """If each address fails with another error, the raised one has the most informative errno."""
     monkeypatch.setattr(
         asyncio.get_running_loop(),
         "getaddrinfo",
@@ -100,7 +100,7 @@ async def test_a_name_with_several_addresses_keeps_its_errno(monkeypatch, unused
     "options", [{"has_credentials": True}, {"headers": {"Authorization": "Bearer canary"}}]
 )
 async def test_credentials_do_not_leave_in_the_clear(bridge, options, dial):
-    """ws:// with credentials to another machine is refused before anything is dialled, a local name with a far address too."""
+    """ws:// with credentials to another machine is refused before dialling, and so is a local name with a remote address."""
     for url, address in (
         (f"ws://bridge.invalid:{bridge.port}/", ("127.0.0.1", bridge.port)),
         (f"ws://localhost:{bridge.port}/", ("192.0.2.1", bridge.port)),
@@ -128,7 +128,7 @@ async def test_a_pin_on_a_plain_url_is_an_error(bridge, dial):
 
 @pytest.mark.requirement("R5")
 async def test_a_redirect_inside_the_origin_is_followed(bridge, dial):
-    """Same scheme, host and port: the new path is asked, with the credentials, five times at most."""
+    """With the same scheme, host and port the new path is requested, with the credentials, five times at most."""
     bridge.answers = [
         (HTTPStatus.FOUND, "/a"),
         (HTTPStatus.PERMANENT_REDIRECT, f"http://127.0.0.1:{bridge.port}/b"),
@@ -316,6 +316,6 @@ async def _addresses(*addresses):
 
 @pytest.fixture
 def unused_port():
-    """A port on loopback where nobody listens."""
+    """A loopback port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]

@@ -1,6 +1,6 @@
-"""Arbitrary text, objects and frames, of lengths around every bound that the code has: nothing raises, on any way in.
+"""Arbitrary text, objects and frames, of lengths around every bound in the code: no entry point raises.
 
-Rule: the bounds are those that stand in the code as numbers; a text is tried one shorter, as long, and one longer.
+Rule: the bounds are the constants in the code; each is tried with a text one shorter, as long, and one longer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ QUICK = settings(max_examples=20, deadline=None, suppress_health_check=list(Heal
 
 @st.composite
 def bounded_text(draw):
-    """A text as long as a bound, give or take one, of one filler, with something at its ends."""
+    """A text of a bound's length, or one more or less, made of one filler, with special text at its ends."""
     length = draw(st.sampled_from(BOUNDS)) + draw(st.sampled_from((-1, 0, 1)))
     filler = draw(st.sampled_from(FILLERS))
     begin, end = draw(st.text(max_size=4)), draw(st.text(max_size=4))
@@ -102,7 +102,7 @@ TYPES = (
 
 
 def test_the_bounds_are_those_of_the_code():
-    """The numbers above stand in the modules that look at foreign text: who changes a bound there changes it here."""
+    """The numbers above are the constants of the modules that read foreign text: change a bound in both files."""
     root = Path(rb.__file__).parent
     source = "".join((root / name).read_text() for name in (
         "errors/redaction.py", "errors/secret_shapes.py", "errors/failure.py", "classification/texts.py", "classification/exits.py",
@@ -158,7 +158,7 @@ def test_any_data_is_redacted_classified_and_recorded(value):
     st.sampled_from((RuntimeError, OSError, ConnectionError, TimeoutError, ValueError, KeyError, Exception)),
 )
 def test_any_error_is_classified_suggested_for_and_captured(text, kind):
-    """`classify`, `suggest`, `capture`, `Toolbox.call` and every form of what they give."""
+    """`classify`, `suggest`, `capture` and `Toolbox.call` accept it, and so does every form of their results."""
     error = kind(text)
     _all_forms(rb.classify(error))
     rb.agent.suggest(error)
@@ -171,12 +171,12 @@ def test_any_error_is_classified_suggested_for_and_captured(text, kind):
     outcome.to_llm()
     toolbox = rb.Toolbox(rb.Policy(at_once(attempts=1)))
     toolbox.tool(call)
-    told = asyncio.run(toolbox.call("call", {text: text}))
-    json.loads(told.to_llm())
+    outcome = asyncio.run(toolbox.call("call", {text: text}))
+    json.loads(outcome.to_llm())
     json.loads(asyncio.run(toolbox.call(text, text)).to_llm())
-    told = asyncio.run(toolbox.call("call", {}))
-    assert told.error is error
-    json.loads(told.to_llm())
+    outcome = asyncio.run(toolbox.call("call", {}))
+    assert outcome.error is error
+    json.loads(outcome.to_llm())
 
 
 @QUICK
@@ -185,7 +185,7 @@ def test_any_error_is_classified_suggested_for_and_captured(text, kind):
     st.lists(st.tuples(st.sampled_from(TYPES) | texts, payloads | plain, plain), max_size=2),
 )
 def test_any_frames_leave_the_session_core_sound(state, frames):
-    """In every phase: a frame is a message, an event, or the typed end of the connection, and never an error of ours."""
+    """In every phase a frame is a message, an event, or a typed end of the connection, and never an internal error."""
     rig = Rig().up()
     if state != "READY":
         rig.lose()
@@ -227,7 +227,7 @@ def test_any_raw_frame_leaves_the_session_core_sound(frame):
 
 @pytest.mark.parametrize("length", [bound + by for bound in (160, 500, 4_096, 8_192) for by in (-1, 0, 1)])
 def test_a_listener_hears_of_errors_of_any_length(length):
-    """Nothing of a listener's events cannot be shown."""
+    """Every event that a listener gets can be printed."""
     for filler in FILLERS:
         text = (filler * length)[:length]
 
@@ -235,8 +235,8 @@ def test_a_listener_hears_of_errors_of_any_length(length):
         def call(text=text) -> None:
             raise ConnectionError(text)
 
-        with rb.testing.record() as told, pytest.raises(ConnectionError):
+        with rb.testing.record() as recorded, pytest.raises(ConnectionError):
             call()
-        assert told
-        for event in told:
+        assert recorded
+        for event in recorded:
             repr(event).encode("utf-8", "strict")

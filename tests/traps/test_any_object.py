@@ -1,4 +1,4 @@
-"""Objects that attack whoever looks at them, on every way into the package: nothing of theirs is raised by us.
+"""Objects whose methods fail or lie, at every entry point of the package: their errors never come out.
 
 Rule: classification, redaction, suggestions, records, notes and events take any object; the caller's own error always wins.
 """
@@ -107,7 +107,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_d04_classify_takes_any_exception(kind):
-    """There is a failure, and all of its forms can be had."""
+    """`classify` returns a failure, and all its forms can be made."""
     failure = rb.classify(HOSTILE[kind]())
     texts = [
         str(failure),
@@ -136,7 +136,7 @@ def test_d04_classify_takes_any_exception(kind):
     ids=["retry", "rules", "breaker"],
 )
 def test_d04_the_callers_own_error_comes_out(kind, layers):
-    """Of whatever class, and raised again as the same object by each call: no error of ours takes its place."""
+    """An error of any class is raised as the same object by each call, and no internal error replaces it."""
     error = HOSTILE[kind]()
 
     @rb.Policy(*layers)(idempotent=True)
@@ -157,7 +157,7 @@ def test_d04_the_callers_own_error_comes_out(kind, layers):
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_d04_a_toolbox_and_capture_give_it_as_data(kind):
-    """`Toolbox.call` never raises a failure, and `capture` holds the error itself; listeners and the session log get words."""
+    """`Toolbox.call` never raises a failure, `capture` stores the error itself, and listeners and the session log get text."""
     error = HOSTILE[kind]()
     toolbox = rb.Toolbox(rb.Policy(at_once(attempts=2)))
 
@@ -165,12 +165,12 @@ def test_d04_a_toolbox_and_capture_give_it_as_data(kind):
     def hostile() -> None:
         raise error
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as recorded:
         outcome = asyncio.run(toolbox.call("hostile", {}))
     assert outcome.error is error
     assert json.loads(outcome.to_llm())["code"]
     outcome.to_tool_error("1")
-    for event in told:
+    for event in recorded:
         repr(event)
     record_line({"error": error, "value": [error]}, datetime.now(UTC))
 
@@ -201,7 +201,7 @@ def test_d04_a_condition_that_raises_does_not_take_the_callers_error_away(layer)
 
 
 class _Endless:
-    """Answers every attribute with itself, and every iteration without an end."""
+    """Returns itself for every attribute, and iterates without an end."""
 
     def __getattr__(self, name):
         return self
@@ -245,7 +245,7 @@ VALUES = {
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_d04_any_value_becomes_plain_data(kind):
-    """Mocks, liars, what has no end, what fails: in details, answers, arguments and records."""
+    """Mocks, lying, endless and failing objects, in details, answers, arguments and records."""
     value = VALUES[kind]()
     plain = redact_value({"value": value, "list": [value]})
     json.dumps(plain)

@@ -1,4 +1,4 @@
-"""Text that a peer, a model or a tool wrote, on every way into the package: nothing raises because of it.
+"""Text from a peer, a model or a tool, at every entry point of the package: nothing raises because of it.
 
 Rule: classification, redaction, suggestions, records, notes and events take any text of any length.
 """
@@ -38,7 +38,7 @@ def test_d01_blank_text_of_any_length_is_only_text(text):
 
 
 @pytest.mark.parametrize("text", WHITE)
-def test_d01_a_tool_that_fails_with_blanks_is_told_as_data(text):
+def test_d01_a_tool_that_fails_with_blanks_returns_an_outcome(text):
     """`Toolbox.call` returns a failed outcome; `capture` keeps the error that was raised."""
     toolbox = rb.Toolbox(rb.Policy(at_once(attempts=1)))
 
@@ -53,7 +53,7 @@ def test_d01_a_tool_that_fails_with_blanks_is_told_as_data(text):
 
 
 def test_d01_a_passing_failure_with_blanks_is_repeated():
-    """Its text does not cost a call its repeats."""
+    """A blank text does not prevent retries."""
     calls = []
 
     @rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1), attempts=3, on=(ConnectionError,)))(idempotent=True)
@@ -127,7 +127,7 @@ def test_d01_error_frames_of_blanks_during_the_join_are_classified(text, state):
 
 
 async def test_g01_what_a_tool_printed_reaches_no_file_with_its_secrets(tmp_path):
-    """Its error output and its arguments: not the outcome, not the report, not the state file, not its backup."""
+    """Secrets in its error output and arguments are in no outcome, report, state file or backup."""
     flow = Flow(tmp_path).build()
     printed = "<password>CANARY-1</password> then\ncurl -u bob:CANARY-2 http://host/?jwt=CANARY-3"
 

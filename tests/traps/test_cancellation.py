@@ -24,7 +24,7 @@ async def cancelled(call):
 
 
 class Steps:
-    """A function that answers, fails or hangs as told; `calls` counts."""
+    """A function that answers, fails or hangs by its script; `calls` counts the calls."""
 
     def __init__(self):
         self.calls = 0
@@ -39,7 +39,7 @@ class Steps:
 
 
 async def test_polly_8_a_cancelled_probe_does_not_heal():
-    """A cancelled probe leaves the circuit half-open and gives its place back; Polly 8 closes the circuit."""
+    """A cancelled probe leaves the circuit half-open and returns its permit; Polly 8 closes the circuit."""
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Breaker.consecutive(1, open_for=10))(Steps())
         with pytest.raises(REFUSED):
@@ -52,7 +52,7 @@ async def test_polly_8_a_cancelled_probe_does_not_heal():
 
 
 async def test_hyx_a_cancelled_call_is_no_success():
-    """It does not end a row of failures: hyx records a success (2 failures become 0), circuitbreaker resets its count."""
+    """It does not reset the count of consecutive failures: hyx records a success (2 failures become 0), circuitbreaker resets it."""
     get = rb.Policy(rb.Breaker.consecutive(3))(Steps())
     for what in ("fail", "fail", "hang", "fail"):
         if what == "hang":
@@ -64,7 +64,7 @@ async def test_hyx_a_cancelled_call_is_no_success():
 
 
 async def test_purgatory_a_cancelled_call_is_no_failure():
-    """It does not go on with a row of failures either; purgatory and pybreaker count it."""
+    """It does not add to the count of consecutive failures either; purgatory and pybreaker count it."""
     get = rb.Policy(rb.Breaker.consecutive(3))(Steps())
     for _ in range(2):
         with pytest.raises(REFUSED):
@@ -76,7 +76,7 @@ async def test_purgatory_a_cancelled_call_is_no_failure():
 
 @everywhere
 def test_pybreaker_ctrl_c_is_no_failure(form):
-    """KeyboardInterrupt says nothing about the other side; pybreaker and purgatory count it. It comes out as it is."""
+    """KeyboardInterrupt says nothing about the server; pybreaker and purgatory count it. It is raised unchanged."""
     server = Server(always=KeyboardInterrupt())
     with form.world():
         get = rb.Policy(at_once(on=BaseException), rb.Breaker.consecutive(1))(
@@ -90,7 +90,7 @@ def test_pybreaker_ctrl_c_is_no_failure(form):
 
 async def test_praisonai_4969_a_tool_that_always_times_out_opens_its_circuit():
     """An outer timeout shows the breaker only a cancellation; past `slow_after` that counts as slow, and opens it."""
-    with rb.testing.virtual_time() as clock, rb.testing.record() as told:
+    with rb.testing.virtual_time() as clock, rb.testing.record() as recorded:
         tool = rb.Policy(rb.Breaker.consecutive(3, slow_after=5))(Steps())
         for seconds in (6, 1, 6, 6):  # the second is cancelled early: neutral
             task = asyncio.create_task(tool("hang"))
@@ -100,14 +100,14 @@ async def test_praisonai_4969_a_tool_that_always_times_out_opens_its_circuit():
             with pytest.raises(asyncio.CancelledError):
                 await task
     assert rb.circuit(tool).state == "open"
-    opened = [event for event in told if isinstance(event, rb.events.CircuitOpened)]
+    opened = [event for event in recorded if isinstance(event, rb.events.CircuitOpened)]
     assert [event.reason for event in opened] == ["slow_consecutive_failures_3"]
 
 
 @pytest.mark.parametrize("on", [Exception, BaseException, asyncio.CancelledError])
 @pytest.mark.parametrize("virtual", [False, True])
 async def test_tenacity_529_cancellation_is_never_retried(on, virtual):
-    """Whatever `on` names: cancelled once, called once. tenacity's retry_if_not_exception_type repeats it, and returns a success."""
+    """Whatever `on` names, a cancelled call is made once; tenacity's retry_if_not_exception_type retries it and returns a success."""
     form = rb.testing.virtual_time() if virtual else rb.testing.record()
     steps = Steps()
     with form:
@@ -118,7 +118,7 @@ async def test_tenacity_529_cancellation_is_never_retried(on, virtual):
 
 @both
 def test_tenacity_529_a_cancelled_error_that_is_raised_is_never_retried(form):
-    """Also when nobody cancelled and the function raises it by itself."""
+    """Also if the function raises it itself, without a cancellation."""
     server = Server(always=asyncio.CancelledError())
     get = rb.Policy(at_once(on=BaseException))(form.of(server.get), idempotent=True)
     with pytest.raises(asyncio.CancelledError):
@@ -144,7 +144,7 @@ async def test_hyx_timeout_takes_its_cancel_request_back():
 
 
 async def test_cockatiel_an_abort_during_the_backoff_returns_at_once():
-    """Cancelled while it waits an hour: it does not wait. cockatiel sleeps to the end first."""
+    """Cancelled during a wait of an hour, it ends at once; cockatiel sleeps to the end first."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     steps = Steps()
@@ -156,7 +156,7 @@ async def test_cockatiel_an_abort_during_the_backoff_returns_at_once():
 
 @pytest.mark.parametrize("virtual", [False, True])
 async def test_hyx_bulkhead_cancelled_while_queued_loses_no_permit(virtual):
-    """Cancelled in the queue of a full bulkhead: both places are there again afterwards. In hyx one is lost for ever."""
+    """Cancelled in the queue of a full bulkhead, both permits are free afterwards; in hyx one is lost for ever."""
     with rb.testing.virtual_time() if virtual else rb.testing.record():
         gate = asyncio.Event()
 
@@ -179,19 +179,19 @@ async def test_hyx_bulkhead_cancelled_while_queued_loses_no_permit(virtual):
 
 
 async def test_hyx_bulkhead_cancelled_as_its_turn_comes_passes_it_on():
-    """Cancelled in the very step in which the place was handed over: the next in line gets it."""
-    gates = [asyncio.Event() for _ in range(3)]
+    """Cancelled in the step in which the permit was granted: the next waiter gets it."""
+    releases = [asyncio.Event() for _ in range(3)]
 
     @rb.Policy(rb.Bulkhead(1, queue=5))
     async def work(number):
-        await gates[number].wait()
+        await releases[number].wait()
         return number
 
     first, second, third = (asyncio.create_task(work(number)) for number in range(3))
     await settle()
-    gates[0].set()
-    await first  # the place is the second's now, and it has not run yet
+    releases[0].set()
+    await first  # the second has the permit now, and has not run yet
     second.cancel()
-    gates[2].set()
+    releases[2].set()
     assert await third == 2
     assert second.cancelled()

@@ -1,4 +1,4 @@
-"""Traps around the half-open circuit: how many may try, what a lost or hung probe does, whose outcomes count."""
+"""Traps around the half-open circuit: how many probes are admitted, what a lost or hung probe does, which outcomes count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Abandoned(BaseException):
 
 @pytest.mark.parametrize("probes", [1, 3])
 async def test_polly_216_half_open_admits_exactly_its_probes(probes):
-    """Of 20 callers at once exactly `probes` get in; hyx, circuitbreaker, aiobreaker and purgatory let in all 20 (Polly#216)."""
+    """Of 20 callers at once exactly `probes` are admitted; hyx, circuitbreaker, aiobreaker and purgatory admit all 20 (Polly#216)."""
     entered = 0
     gate = asyncio.Event()
 
@@ -43,7 +43,7 @@ async def test_polly_216_half_open_admits_exactly_its_probes(probes):
 
 
 def test_polly_216_half_open_admits_exactly_its_probes_across_threads():
-    """The same with 20 threads: one gets in, 19 are rejected (threat 25)."""
+    """Of 20 threads one is admitted, 19 are rejected (threat 25)."""
     together, outcomes = threading.Barrier(20), []
     hold = threading.Event()
 
@@ -74,7 +74,7 @@ def test_polly_216_half_open_admits_exactly_its_probes_across_threads():
 
 
 async def test_interlock_a_hung_probe_does_not_wedge_half_open():
-    """A probe that hangs loses its place when its lease ends; interlock stays half-open for as long as it hangs."""
+    """A probe that hangs loses its permit when its lease ends; interlock stays half-open for as long as it hangs."""
     hang = asyncio.Event()
 
     @rb.Policy(rb.Breaker.consecutive(1, open_for=10, lease=30))
@@ -104,7 +104,7 @@ async def test_interlock_a_hung_probe_does_not_wedge_half_open():
 
 @everywhere
 def test_redress_a_lost_probe_does_not_wedge_half_open(form):
-    """A probe that ends in a BaseException gives its place back at once; in redress it is lost for ever."""
+    """A probe that ends in a BaseException returns its permit at once; in redress it is lost for ever."""
     server = Server(ConnectionRefusedError("down"), Abandoned(), None)
     with form.world():
         get = rb.Policy(rb.Breaker.consecutive(1, open_for=0))(form.of(server.get))
@@ -118,14 +118,14 @@ def test_redress_a_lost_probe_does_not_wedge_half_open(form):
 
 
 async def test_failsafe_go_391_outcomes_of_older_calls_do_not_add_permits():
-    """Calls admitted while it was closed give no place to anybody when they end in half-open; failsafe-go adds one for each."""
-    gates = {name: asyncio.Event() for name in ("old", "probe")}
+    """Calls admitted while it was closed free no permit when they end in half-open; failsafe-go adds one for each."""
+    releases = {name: asyncio.Event() for name in ("old", "probe")}
 
     @rb.Policy(rb.Breaker.consecutive(1, open_for=10))
     async def get(what):
         if what == "fail":
             raise ConnectionRefusedError
-        await gates[what].wait()
+        await releases[what].wait()
         return what
 
     with rb.testing.virtual_time() as clock:
@@ -136,24 +136,24 @@ async def test_failsafe_go_391_outcomes_of_older_calls_do_not_add_permits():
         clock.advance(10)
         probe = asyncio.create_task(get("probe"))
         await settle()
-        gates["old"].set()
+        releases["old"].set()
         assert await asyncio.gather(*old) == ["old"] * 3
         with pytest.raises(rb.CircuitOpenError):
             await get("probe")
         assert rb.circuit(get).state == "half_open"
-        gates["probe"].set()
+        releases["probe"].set()
         assert await probe == "probe"
     assert rb.circuit(get).state == "closed"
 
 
 class NotFoundHereError(Exception):
-    """What a caller chose to ignore."""
+    """An error that the caller ignores."""
 
 
 @everywhere
 @pytest.mark.parametrize("ignored", [NotFoundHereError("no such thing"), 404], ids=["listed", "a 404"])
 def test_smallrye_320_an_ignored_failure_does_not_reopen_half_open(form, ignored):
-    """A probe that ends in what does not count leaves it half-open, place given back; redress reopens on a 404."""
+    """A probe with an ignored failure leaves it half-open and returns its permit; redress reopens on a 404."""
     error = http_error(404) if ignored == 404 else ignored
     server = Server(ConnectionRefusedError("down"), error, None)
     breaker = rb.Breaker.consecutive(1, open_for=0, ignore=NotFoundHereError)

@@ -16,7 +16,7 @@ REFUSED = ConnectionRefusedError
 
 
 def fail(form, protected, times=1, error=REFUSED):
-    """Have so many calls fail."""
+    """Make `times` calls that fail."""
     for _ in range(times):
         with pytest.raises(error):
             form.run(protected)
@@ -24,7 +24,7 @@ def fail(form, protected, times=1, error=REFUSED):
 
 @everywhere
 def test_b1_a_rate_of_the_last_calls_opens_it(form):
-    """4 of the last 5, with successes in between: a consecutive count never sees it."""
+    """4 failures of the last 5 calls, with successes in between, which a consecutive count never sees."""
     server = Server(REFUSED, REFUSED, None, REFUSED, REFUSED)
     with form.world():
         get = rb.Policy(rb.Breaker(rate=0.8, window=5))(form.of(server.get))
@@ -36,7 +36,7 @@ def test_b1_a_rate_of_the_last_calls_opens_it(form):
 
 @both
 def test_b1_a_rate_in_a_span_of_time_opens_it(form):
-    """Half of at least 10 calls of the last minute; those of an hour ago are forgotten."""
+    """Half of at least 10 calls in the last minute; those of an hour ago do not count."""
     server = Server(*[REFUSED] * 9, *[None] * 9, REFUSED, *[REFUSED] * 9)
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Breaker(rate=0.5, window=timedelta(minutes=1)))(form.of(server.get))
@@ -89,7 +89,7 @@ async def test_b3_half_open_admits_exactly_n_and_closes_after_n(probes):
 
 
 async def test_b4_a_probe_that_never_ends_costs_one_lease():
-    """Half-open for `lease` seconds at most, whatever the probe does: each lease that ends lets another one try."""
+    """A probe blocks for at most `lease` seconds, whatever it does: the end of each lease admits another."""
     entered = 0
 
     @rb.Policy(rb.Breaker.consecutive(1, open_for=1, lease=20))
@@ -118,7 +118,7 @@ async def test_b4_a_probe_that_never_ends_costs_one_lease():
 
 
 async def test_b5_outcomes_of_an_older_era_are_dropped():
-    """Of two calls let in while it was closed one opens it; the other's failure does not lengthen the time it is open."""
+    """Of two calls admitted while it was closed one opens it; the other's failure does not extend the open time."""
     ends = {name: asyncio.get_running_loop().create_future() for name in "ab"}
 
     @rb.Policy(rb.Breaker.consecutive(1, open_for=10))
@@ -136,8 +136,8 @@ async def test_b5_outcomes_of_an_older_era_are_dropped():
         assert rb.circuit(get).retry_after == pytest.approx(1)
 
 
-async def test_b6_cancellation_is_neutral_and_returns_the_probes_place():
-    """A cancelled probe neither closes nor opens it, and the next caller gets its place without waiting for the lease."""
+async def test_b6_cancellation_is_neutral_and_returns_the_probes_permit():
+    """A cancelled probe neither closes nor opens it, and the next caller may probe without waiting for the lease."""
     steps = iter(["fail", "hang", "well"])
 
     @rb.Policy(rb.Breaker.consecutive(1, open_for=1))
@@ -163,7 +163,7 @@ async def test_b6_cancellation_is_neutral_and_returns_the_probes_place():
 
 @pytest.mark.parametrize(("seconds", "state"), [(4.9, "closed"), (5, "open")])
 async def test_b7_cancelled_after_the_slow_threshold_is_slow(seconds, state):
-    """Cancelled by somebody around it after 5 s: slow, and that counts; before: neutral. Nobody else sees it."""
+    """A cancellation after 5 s counts as slow; an earlier one is neutral. No other library does this."""
     with rb.testing.virtual_time() as clock:
 
         @rb.Policy(rb.Breaker.consecutive(1, slow_after=5))
@@ -181,7 +181,7 @@ async def test_b7_cancelled_after_the_slow_threshold_is_slow(seconds, state):
 
 @everywhere
 def test_b9_what_is_ignored_and_what_is_the_callers_fault_counts_neither_way(form):
-    """A class, a status and a 4xx in between do not break a row of failures, nor go on with it."""
+    """An ignored class, an ignored status and a 4xx neither reset the count of consecutive failures nor add to it."""
     server = Server(REFUSED, KeyError, http_error(404), http_error(503), REFUSED)
     with form.world():
         breaker = rb.Breaker.consecutive(2, ignore=(KeyError, 503))
@@ -195,10 +195,10 @@ def test_b9_what_is_ignored_and_what_is_the_callers_fault_counts_neither_way(for
 
 @everywhere
 def test_b9_a_class_that_the_retry_names_counts(form):
-    """An exception nobody knows counts for the breaker once `on=` says that it is the other side's."""
+    """An unknown exception counts for the breaker if the Retry's `on=` names it."""
 
     class BusyError(Exception):
-        """Somebody's."""
+        """A user's error."""
 
     for on, state in [((), "closed"), (BusyError, "open")]:
         server = Server(always=BusyError)
@@ -230,7 +230,7 @@ def test_b10_it_stays_open_longer_each_time(form):
 
 @everywhere
 def test_b11_by_hand(form):
-    """Isolated it lets nothing through until it is reset; disabled it lets everything through and counts nothing."""
+    """Isolated, it admits nothing until a reset; disabled, it admits everything and counts nothing."""
     server = Server(always=REFUSED)
     with form.world():
         get = rb.Policy(rb.Breaker.consecutive(1))(form.of(server.get))
@@ -249,7 +249,7 @@ def test_b11_by_hand(form):
 
 @everywhere
 def test_b13_a_rejection_says_until_when_and_why(form):
-    """`retry_after` and the failure that opened the circuit are on the error; by what it is raised for, it can be told apart."""
+    """The error has `retry_after` and the failure that opened the circuit; its class distinguishes it from other errors."""
     server = Server(always=REFUSED("port 5432"))
     with form.world():
         get = rb.Policy(rb.Breaker.consecutive(1, open_for=30))(form.of(server.get), name="database")
@@ -265,7 +265,7 @@ def test_b13_a_rejection_says_until_when_and_why(form):
 
 
 def test_b15_every_context_may_have_a_clock_of_its_own():
-    """Two clocks beside each other: an hour passes in one, none in the other, for circuits, limits and budgets alike."""
+    """With two clocks an hour passes in one and none in the other, for circuits, rate limits and budgets alike."""
     server = Server(REFUSED, None)
     get = rb.Policy(rb.RateLimit(2, per=60), rb.Breaker.consecutive(1, open_for=60))(server.get)
     with rb.testing.virtual_time():
@@ -277,7 +277,7 @@ def test_b15_every_context_may_have_a_clock_of_its_own():
 
 
 def test_b16_calls_run_outside_the_lock():
-    """8 threads are inside of the protected function at the same time; in pybreaker one at a time."""
+    """8 threads run the protected function at the same time; in pybreaker one at a time."""
     all_inside = threading.Barrier(8)
     get = rb.Policy(at_once(), rb.Bulkhead(8), rb.Breaker(slow_after=60))(
         lambda: all_inside.wait(10), idempotent=True
@@ -291,14 +291,14 @@ def test_b16_calls_run_outside_the_lock():
 
 
 def test_b17_idle_circuits_are_forgotten_first(key):
-    """Beyond 1,024 keys an idle closed circuit goes, and an open one in force stays."""
+    """Beyond 1,024 keys an idle closed circuit is evicted, and an open one stays."""
     policy = rb.Policy(rb.Breaker.consecutive(1, open_for=3600, key=f"{key} open"))
     with pytest.raises(REFUSED):
         policy.call(Server(always=REFUSED).get)
     del policy
     for number in range(1_100):
         rb.circuit(f"{key} {number}")
-    kept = {name for name in rb.circuits() if name.startswith(key)}
-    assert f"{key} open" in kept
-    assert f"{key} 0" not in kept
-    assert len(kept) <= 1_024
+    stored = {name for name in rb.circuits() if name.startswith(key)}
+    assert f"{key} open" in stored
+    assert f"{key} 0" not in stored
+    assert len(stored) <= 1_024

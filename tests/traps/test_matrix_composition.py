@@ -18,7 +18,7 @@ REFUSED = ConnectionRefusedError
 @everywhere
 @pytest.mark.parametrize(("outside", "calls"), [(False, 1), (True, 3)])
 def test_c1_layers_are_taken_in_the_order_they_are_written(form, outside, calls):
-    """A limit of one call inside of the Retry lets one attempt through, outside of it all three attempts of the call."""
+    """A limit of one call inside the Retry admits one attempt, outside it all three attempts of the call."""
     server = Server(always=REFUSED)
     layers = [at_once(attempts=3), rb.RateLimit(1, per=3600)]
     with form.world():
@@ -42,13 +42,13 @@ HARMFUL = {
 }
 
 
-@pytest.mark.parametrize("said", HARMFUL)
-def test_c2_a_harmful_order_warns_when_it_is_built(said):
-    """And `explain()` says the same; nobody else warns."""
-    with pytest.warns(UserWarning, match=said) as warned:
-        policy = rb.Policy(*HARMFUL[said])
+@pytest.mark.parametrize("warning", HARMFUL)
+def test_c2_a_harmful_order_warns_when_it_is_built(warning):
+    """`explain()` has the same warning; no other library warns."""
+    with pytest.warns(UserWarning, match=warning) as warned:
+        policy = rb.Policy(*HARMFUL[warning])
     assert warned[0].filename == __file__
-    assert any(said in text for text in policy.explain().warnings)
+    assert any(warning in text for text in policy.explain().warnings)
 
 
 def test_c2_the_usual_order_is_silent():
@@ -121,7 +121,7 @@ def test_c7_an_outcome_says_why_it_stopped(form):
 
 
 async def test_c9_bulkhead_rate_limit_and_fallback_are_layers():
-    """Two at once, one a minute, or something else instead: each in one policy with the others."""
+    """Bulkhead, rate limit and fallback work together in one policy."""
     policy = rb.Policy(rb.Fallback(lambda: "cached"), at_once(on=()), rb.Bulkhead(1), rb.RateLimit(1, per=60))
     gate = asyncio.Event()
 
@@ -130,22 +130,22 @@ async def test_c9_bulkhead_rate_limit_and_fallback_are_layers():
         await gate.wait()
         return "fresh"
 
-    with rb.testing.virtual_time() as clock, rb.testing.record() as told:
+    with rb.testing.virtual_time() as clock, rb.testing.record() as recorded:
         first = asyncio.create_task(get())
         await settle()
-        assert await get() == "cached"  # no place
+        assert await get() == "cached"  # no permit
         gate.set()
         assert await first == "fresh"
-        assert await get() == "cached"  # no turn
+        assert await get() == "cached"  # no token
         clock.advance(60)
         assert await get() == "fresh"
-    reasons = [event.failure.code for event in told if isinstance(event, rb.events.FellBack)]
+    reasons = [event.failure.code for event in recorded if isinstance(event, rb.events.FellBack)]
     assert reasons == ["SYS_BULKHEAD_FULL", "SYS_THROTTLED"]
 
 
 @everywhere
 def test_c12_another_policy_at_run_time_keeps_the_circuit(form):
-    """`f.policy = …` on an open circuit: it is still open, with the new numbers from the next opening on. Polly loses it."""
+    """`f.policy = …` with an open circuit: it stays open, and the next opening uses the new settings. Polly loses it."""
     server = Server(always=REFUSED)
     with form.world():
         get = rb.Policy(rb.Breaker.consecutive(2, open_for=3600))(form.of(server.get), idempotent=True)
@@ -165,7 +165,7 @@ def test_c12_another_policy_at_run_time_keeps_the_circuit(form):
 
 @both
 def test_c14_the_real_schedule_in_no_time(form):
-    """Virtual time: the waits are those of the policy, to the second, and nobody waits for them."""
+    """In virtual time the waits are exactly those of the policy, and take no real time."""
     server = Server(*[REFUSED] * 5)
     began = time.monotonic()
     with rb.testing.virtual_time() as clock:

@@ -37,7 +37,7 @@ async def hang_behind(policy):
 
 
 async def test_r8_each_attempt_has_its_own_time():
-    """5 s an attempt, 3 attempts, 15 s in all, and a fresh 5 s each time."""
+    """3 attempts of 5 s each take 15 s in all."""
     with rb.testing.virtual_time() as clock:
         calls = []
 
@@ -57,8 +57,8 @@ async def test_r8_each_attempt_has_its_own_time():
 
 
 @both
-def test_r9_a_wait_that_cannot_fit_is_not_begun(form):
-    """5 s left, 6 s to wait: it stops at once, with the caller's own error, instead of a clamped wait and one more call."""
+def test_r9_a_wait_that_cannot_fit_is_not_started(form):
+    """With 5 s to the deadline and a wait of 6 s it stops at once, with the call's own error, instead of a shorter wait and another call."""
     server = Server(always=ConnectionRefusedError)
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Deadline(5), rb.Retry(backoff=rb.Backoff.constant(6)))(
@@ -71,8 +71,8 @@ def test_r9_a_wait_that_cannot_fit_is_not_begun(form):
 
 
 @both
-def test_r10_the_callee_and_nested_policies_see_what_is_left(form):
-    """60 s around, 40 used: the function inside has 20, and a nested policy of 30 does not begin a wait of 25."""
+def test_r10_the_callee_and_nested_policies_see_the_remaining_time(form):
+    """Of an outer deadline of 60 s, 40 are used: the function has 20, and a nested policy of 30 s does not start a wait of 25."""
     with rb.testing.virtual_time() as clock:
         server = Server(always=ConnectionRefusedError)
         remaining = []
@@ -93,7 +93,7 @@ def test_r10_the_callee_and_nested_policies_see_what_is_left(form):
 
 @everywhere
 def test_r11_three_layers_of_three_make_three_calls(form):
-    """Nested retries leave the repeating to the outermost: 3 calls, and not 27."""
+    """Nested retries share their attempts: 3 calls, not 27."""
     server = Server(always=ConnectionRefusedError)
     with form.world():
         policy = rb.Policy(at_once(attempts=3))
@@ -109,7 +109,7 @@ def test_r11_three_layers_of_three_make_three_calls(form):
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("error", [ConnectionRefusedError, ConnectionResetError])
 def test_r12_what_may_have_run_is_repeated_only_with_permission(form, error, idempotent):
-    """What a function raises proves nothing of the whole: repeated only if idempotent. One key for all attempts."""
+    """An error of a function proves nothing about the whole: retried only if idempotent, with one key for all attempts."""
     keys = []
 
     def body():
@@ -155,7 +155,7 @@ def test_r17_an_interrupt_during_the_backoff_of_a_sync_call_returns_at_once():
 
 
 async def test_r19_a_deadline_error_carries_the_attempts_before_it():
-    """Two attempts failed, the third was cut off by the deadline: its error knows the first two, and says why it stopped."""
+    """Two attempts failed, the deadline cut off the third: its error has the first two, and the reason it stopped."""
     with rb.testing.virtual_time() as clock:
         calls = 0
 

@@ -1,4 +1,4 @@
-"""What is misspelt, or cannot work where it stands, is said when it is written, and not when it is needed."""
+"""A misspelt option, or one that cannot work, is reported at its definition, not at its first use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import resilient_bridge as rb
 
 
-def test_e23_a_circuit_that_nobody_uses_may_be_misspelt():
-    """Its state, and what changes it, warn and name the nearest; a block that is entered uses it, and then it is known."""
-    kept = rb.Policy(rb.Breaker(key="e23 payments"))(print)
+def test_e23_an_unused_circuit_may_be_misspelt():
+    """Reading or changing its state warns and names the nearest key; entering a block uses it, and then it exists."""
+    protected = rb.Policy(rb.Breaker(key="e23 payments"))(print)
     for use, name in (
         (lambda handle: handle.state, "e23 paymnets"),
         (lambda handle: handle.retry_after, "e23 payment"),
@@ -21,13 +21,13 @@ def test_e23_a_circuit_that_nobody_uses_may_be_misspelt():
         rb.circuit(name)
         with pytest.warns(UserWarning, match=f"'{name}' yet: did you mean 'e23 p"):
             use(rb.circuit(name))
-    assert rb.circuit("e23 payments").state == rb.circuit(kept).state == "closed"
+    assert rb.circuit("e23 payments").state == rb.circuit(protected).state == "closed"
     with rb.circuit("e23 a block"):
         assert rb.circuit("e23 a block").state == "closed"
 
 
 def test_e23_nothing_is_injected_where_policies_are_off():
-    """A test that says both would test nothing; the other order is one that can be meant."""
+    """Injection inside `disabled` would test nothing and is refused; the other order is allowed."""
     call = rb.Policy(rb.Retry())(lambda: "ok", idempotent=True)
     with rb.testing.disabled():
         with pytest.raises(rb.ConfigError, match=r"^inject: .*disabled\(\)"), rb.testing.inject(call, 503):
@@ -36,7 +36,7 @@ def test_e23_nothing_is_injected_where_policies_are_off():
 
 
 def test_e23_a_timeout_that_a_sync_transport_cannot_obey():
-    """Said by what knows that it is sync: an adapter of requests, a transport over a sync one, a client that is entered."""
+    """It is refused by a requests adapter, by a transport over a sync one, and when a sync client is entered."""
     policy = rb.Policy(rb.Retry(), rb.Timeout(2))
     for make, path in (
         (lambda: rb.HTTPAdapter(policy), "HTTPAdapter.policy"),
@@ -53,8 +53,8 @@ def test_e23_a_timeout_that_a_sync_transport_cannot_obey():
 
 
 @pytest.mark.parametrize("made", [rb.HTTPTransport, rb.HTTPAdapter, rb.HTTPMiddleware])
-def test_a_bad_option_is_named_after_who_was_given_it(made):
-    """Not after what it is made of."""
+def test_a_bad_option_is_named_after_the_class_that_got_it(made):
+    """The error names the user's class, not an internal one."""
     for option, value in (
         ("policy", "often"),
         ("idempotency_header", "no header"),

@@ -1,4 +1,4 @@
-"""Traps of meaning: what is silently unprotected, what is called once too often, and what a caller gets to see in the end."""
+"""Traps of semantics: functions silently unprotected, one call too many, and which error the caller gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.calls.forms import Server, at_once, both, everywhere
 
 @everywhere
 def test_tenacity_a_generator_function_is_protected(form):
-    """It is repeated until its first item comes; tenacity, backoff, redress and interlock do nothing at all, without a word."""
+    """It is retried until its first item; tenacity, backoff, redress and interlock silently do nothing."""
     calls = 0
 
     def items():
@@ -40,7 +40,7 @@ def test_tenacity_a_generator_function_is_protected(form):
 
 @everywhere
 def test_stamina_an_item_is_never_handed_out_twice(form):
-    """A stream that breaks after two items is not begun again: stamina replays and yields 1, 1, 1."""
+    """A stream that fails after two items is not started again: stamina replays and yields 1, 1, 1."""
     calls, got = 0, []
 
     def items():
@@ -98,7 +98,7 @@ def test_circuitbreaker_a_with_block_does_not_run_while_open():
 
 
 @everywhere
-def test_redress_a_dead_server_is_left_alone_within_one_call(form):
+def test_redress_a_dead_server_gets_no_more_requests_within_one_call(form):
     """Threshold 2, 4 attempts, 3 calls: 2 requests reach the dead server. redress puts the breaker outside and sends 12."""
     server = Server(always=ConnectionRefusedError)
     with form.world():
@@ -111,7 +111,7 @@ def test_redress_a_dead_server_is_left_alone_within_one_call(form):
 
 @both
 def test_envoy_30205_the_budget_is_asked_before_the_wait(form):
-    """With the budget used up there is no wait, and the caller's own error comes out; failsafe-go sleeps first and replaces it."""
+    """With the budget used up there is no wait, and the call's own error is raised; failsafe-go sleeps first and replaces it."""
     server = Server(always=ConnectionRefusedError)
     budget = rb.RetryBudget(ratio=0, floor=2)
     with rb.testing.virtual_time() as clock:
@@ -143,7 +143,7 @@ def test_hyx_attempts_counts_calls_and_the_error_is_shown(form):
     "error", [ValueError("x"), RuntimeError("x"), KeyError("x"), AssertionError()], ids=repr
 )
 def test_redress_an_unknown_error_is_not_repeated(form, error):
-    """What nobody knows is permanent, as the seeds say: one call. redress repeats it twice, bare tenacity for ever."""
+    """An unknown error is permanent, so there is one call; redress retries it twice, bare tenacity for ever."""
     server = Server(always=error)
     with form.world():
         get = rb.Policy(at_once())(form.of(server.get), idempotent=True)
@@ -153,7 +153,7 @@ def test_redress_an_unknown_error_is_not_repeated(form, error):
 
 
 class Labelled(type):
-    """A metaclass of somebody's."""
+    """A user's metaclass."""
 
 
 class LabelledError(Exception, metaclass=Labelled):
@@ -162,7 +162,7 @@ class LabelledError(Exception, metaclass=Labelled):
 
 @both
 def test_pybreaker_an_ignored_class_with_a_metaclass_excludes_nothing_else(form):
-    """It is taken for the class it is; pybreaker takes it for a predicate, whose call is truthy, and ignores EVERY error."""
+    """It is treated as a class; pybreaker treats it as a predicate, whose result is truthy, and ignores EVERY error."""
     server = Server(LabelledError(), LabelledError(), always=ConnectionRefusedError)
     get = rb.Policy(rb.Breaker.consecutive(2, ignore=[LabelledError]))(form.of(server.get))
     for expected in (LabelledError, LabelledError, ConnectionRefusedError):
@@ -176,21 +176,22 @@ def test_pybreaker_an_ignored_class_with_a_metaclass_excludes_nothing_else(form)
 
 @everywhere
 def test_interlock_nothing_loops_on_an_open_circuit(form):
-    """`on=Exception` does not sit out an open circuit: it is rejected at once."""
+    """`on=Exception` does not retry an open circuit: the call is rejected at once."""
     server = Server()
     with form.world():
         get = rb.Policy(at_once(on=Exception, attempts=9), rb.Breaker())(form.of(server.get), idempotent=True)
         rb.circuit(get).isolate()
-        with rb.testing.record() as told, pytest.raises(rb.CircuitOpenError):
+        with rb.testing.record() as recorded, pytest.raises(rb.CircuitOpenError):
             form.run(get)
     assert server.calls == 0
-    assert not [event for event in told if isinstance(event, rb.events.RetryScheduled)]
+    assert not [event for event in recorded if isinstance(event, rb.events.RetryScheduled)]
 
 
 @everywhere
 def test_httpx_retries_an_answer_that_is_repeated_is_closed(form):
-    """A streamed 503 that gives way to another attempt is closed, or its connection never returns to the pool (0.4.4); the
-    last one is the caller's, open, and not masked by StreamConsumed.
+    """A streamed 503 is closed before a retry, or its connection would never return to the pool (0.4.4).
+
+    The last response goes to the caller, open, and not masked by StreamConsumed.
     """
     answers = []
 

@@ -14,7 +14,7 @@ from tests.calls.forms import Server, at_once, both, settle
 
 
 async def test_hyx_concurrent_calls_have_a_schedule_each():
-    """Two calls of one function fail in turns: each waits 1, 2, 4. In hyx they share an iterator and see 1, 1, 2, 3, 4, 5."""
+    """Two calls of one function fail alternately: each waits 1, 2, 4. In hyx they share an iterator and wait 1, 1, 2, 3, 4, 5."""
     waits: dict[str, list[float]] = {"a": [], "b": []}
 
     @rb.Policy(at_once(backoff=rb.Backoff.exponential(1, jitter="none")))(idempotent=True)
@@ -22,16 +22,16 @@ async def test_hyx_concurrent_calls_have_a_schedule_each():
         await asyncio.sleep(0)
         raise ConnectionRefusedError(name)
 
-    with rb.testing.virtual_time(), rb.testing.record() as told:
+    with rb.testing.virtual_time(), rb.testing.record() as recorded:
         await asyncio.gather(get("a"), get("b"), return_exceptions=True)
-    for event in told:
+    for event in recorded:
         if isinstance(event, rb.events.RetryScheduled):
             waits[str(event.failure.cause)].append(event.wait)
     assert waits == {"a": [1, 2, 4], "b": [1, 2, 4]}
 
 
 async def test_tenacity_statistics_of_concurrent_calls_do_not_mix():
-    """Each call's error knows its own attempts and no other's; tenacity's `.statistics` is shared by calls at the same time."""
+    """Each call's error has only its own attempts; tenacity's `.statistics` is shared by concurrent calls."""
 
     @rb.Policy(at_once(attempts=3))(idempotent=True)
     async def get(name):
@@ -67,7 +67,7 @@ def test_stamina_test_mode_holds_for_its_own_context_only():
 
 
 async def test_stamina_test_mode_does_not_reach_a_task_beside_it(key):
-    """A task that was started before is not in the test's time, one that is started inside is."""
+    """A task started before is not in virtual time, one started inside is."""
     begin = asyncio.Event()
 
     @rb.Policy(rb.RateLimit(1, per=3600, key=key))
@@ -89,7 +89,7 @@ async def test_stamina_test_mode_does_not_reach_a_task_beside_it(key):
             await outside
 
 
-async def test_interlock_a_circuit_is_left_in_another_task_than_it_was_entered():
+async def test_interlock_a_circuit_is_exited_in_another_task_than_it_was_entered():
     """`with circuit:` on an exit stack that another task closes: interlock's ContextVar stack raises IndexError there."""
     circuit = rb.circuit("left elsewhere")
     stack = AsyncExitStack()
@@ -102,8 +102,8 @@ async def test_interlock_a_circuit_is_left_in_another_task_than_it_was_entered()
     assert repr(circuit) == "<Circuit left elsewhere closed, 0/50 failed>"
 
 
-async def test_interlock_an_attempt_is_left_in_another_task_than_it_was_entered():
-    """`with attempt:` around the `yield` of an async generator that another task closes, as fixtures do: its place is given back."""
+async def test_interlock_an_attempt_is_exited_in_another_task_than_it_was_entered():
+    """`with attempt:` around the `yield` of an async generator that another task closes, as fixtures do: its permit is returned."""
     policy = rb.Policy(at_once(), rb.Bulkhead(1))
 
     async def items():
@@ -130,8 +130,8 @@ def test_redress_a_worker_thread_sees_the_callers_context():
 
 
 @pytest.mark.real
-def test_interlock_a_thread_that_is_left_behind_is_reported():
-    """Python cannot stop a thread: the caller goes on, and an event says so. redress and interlock leave it in silence."""
+def test_interlock_an_abandoned_thread_is_reported():
+    """Python cannot stop a thread: the caller goes on, and an event reports it. redress and interlock report nothing."""
     release, done = threading.Event(), threading.Event()
 
     @rb.Policy(rb.Timeout(0.02, thread=True), name="stuck")
@@ -139,9 +139,9 @@ def test_interlock_a_thread_that_is_left_behind_is_reported():
         release.wait(10)
         done.set()
 
-    with rb.testing.record() as told, pytest.raises(rb.AttemptTimeoutError):
+    with rb.testing.record() as recorded, pytest.raises(rb.AttemptTimeoutError):
         stuck()
-    assert [(type(event), event.name, event.seconds) for event in told] == [
+    assert [(type(event), event.name, event.seconds) for event in recorded] == [
         (rb.events.ThreadLeftBehind, "stuck", 0.02)
     ]
     assert not done.is_set()
@@ -151,7 +151,7 @@ def test_interlock_a_thread_that_is_left_behind_is_reported():
 
 @both
 def test_purgatory_every_rejection_is_an_exception_of_its_own(form):
-    """1,000 rejections, 1,000 objects, the last traceback as short as the first; purgatory raises one object, 5,000 deep."""
+    """1,000 rejections are 1,000 objects, each with a short traceback; purgatory raises one object, 5,000 frames deep."""
     server = Server(always=ConnectionRefusedError)
     get = rb.Policy(rb.Breaker.consecutive(1, open_for=3600))(form.of(server.get))
     with pytest.raises(ConnectionRefusedError):
@@ -168,7 +168,7 @@ def test_purgatory_every_rejection_is_an_exception_of_its_own(form):
 
 
 def depth(error: BaseException) -> int:
-    """How many entries the traceback has."""
+    """Return the number of entries of the traceback."""
     trace, entries = error.__traceback__, 0
     while trace is not None:
         trace, entries = trace.tb_next, entries + 1
@@ -194,7 +194,7 @@ def test_hyx_a_policy_needs_no_loop_and_works_in_many():
 
 
 def test_interlock_a_bulkhead_serves_two_loops_at_once():
-    """Two loops in two threads share two places: never three at work, nobody is forgotten; interlock's semaphore belongs to one loop."""
+    """Two loops in two threads share two permits: never three calls run, and every waiter is served; interlock's semaphore belongs to one loop."""
     counted = threading.Lock()
     at_work, most, done = 0, 0, []
 
@@ -240,7 +240,7 @@ def test_circuitbreaker_functions_of_one_name_have_a_circuit_each():
 
 
 def test_interlock_the_registry_of_keys_is_bounded(key):
-    """A key a host, 3,000 hosts: what is idle is forgotten; interlock's dict only grows. An open circuit stays."""
+    """With a key for each of 3,000 hosts idle circuits are evicted and an open one stays; interlock's dict only grows."""
     down = rb.Policy(rb.Breaker.consecutive(1, open_for=3600, key=f"{key} down"))
     with pytest.raises(ConnectionRefusedError):
         down.call(Server(always=ConnectionRefusedError).get)
@@ -251,7 +251,7 @@ def test_interlock_the_registry_of_keys_is_bounded(key):
 
 
 def test_interlock_what_is_counted_survives_threads():
-    """8 threads, 250 calls each: every outcome is counted once, and no place gets lost; under the GIL other suites cannot tell."""
+    """8 threads of 250 calls each: every outcome is counted once, and no permit is lost; under the GIL other suites cannot tell."""
     policy = rb.Policy(rb.Bulkhead(8), rb.Breaker(rate=1, window=10_000))
 
     @policy
@@ -272,7 +272,7 @@ def test_interlock_what_is_counted_survives_threads():
 
 
 async def test_stamina_nothing_grows_with_the_calls():
-    """100 loops entered, 100 left, nothing kept: stamina's list of context managers grows for ever (6 enters, 51 exits)."""
+    """After 100 loops nothing is stored: stamina's list of context managers grows for ever (6 enters, 51 exits)."""
     policy = rb.Policy(at_once(), rb.Bulkhead(1))
     for _ in range(100):
         async for attempt in policy.attempts(idempotent=True):

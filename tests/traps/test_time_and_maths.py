@@ -44,8 +44,9 @@ for jump in (315e6, -315e6):
 
 @pytest.mark.real
 def test_pybreaker_only_monotonic_time_counts():
-    """A wall clock that jumps ten years, forth and back, neither closes a circuit nor gives turns away; it does in Polly,
-    failsafe-go, cockatiel, pybreaker, aiobreaker, purgatory, hyx, backoff and botocore (B14).
+    """A wall clock that jumps ten years, forth and back, neither closes a circuit nor grants tokens.
+
+    It does in Polly, failsafe-go, cockatiel, pybreaker, aiobreaker, purgatory, hyx, backoff and botocore (B14).
     """
     done = subprocess.run(
         [sys.executable, "-c", WALL_CLOCK_JUMPS], capture_output=True, text=True, check=False
@@ -66,8 +67,9 @@ SCHEDULES = [
 @both
 @pytest.mark.parametrize("backoff", SCHEDULES, ids=repr)
 def test_stamina_137_call_1100_waits_no_longer_than_the_cap(form, backoff):
-    """1,099 waits, each finite, never negative, never above the schedule's bound: redress, httpx-retries, backoff and hyx raise
-    OverflowError at 2 ** 1024, Polly went negative and spun (Polly#2163).
+    """Each of 1,099 waits is finite, not negative, and within the schedule's bound.
+
+    redress, httpx-retries, backoff and hyx raise OverflowError at 2 ** 1024; Polly's waits became negative (Polly#2163).
     """
     server = Server(always=ConnectionRefusedError)
     with rb.testing.virtual_time() as clock:
@@ -83,8 +85,9 @@ def test_stamina_137_call_1100_waits_no_longer_than_the_cap(form, backoff):
 
 @pytest.mark.parametrize("backoff", SCHEDULES[:1] + SCHEDULES[3:5], ids=repr)
 def test_stamina_there_is_jitter_at_the_cap(backoff):
-    """In a long outage, with every wait at the cap, clients still spread out; stamina, tenacity's jitter, httpx-retries and
-    hyx cut it off, and their clients come back together.
+    """In a long outage, with every wait at the cap, waits still have jitter.
+
+    stamina, tenacity's jitter, httpx-retries and hyx cut it off, and their clients come back together.
     """
     server = Server(always=ConnectionRefusedError)
     late: set[float] = set()
@@ -98,8 +101,8 @@ def test_stamina_there_is_jitter_at_the_cap(backoff):
 
 
 @everywhere
-def test_httpx_retries_never_comes_back_earlier_than_told(form):
-    """Told to wait 600 s with a ceiling of 120 s, it stops and shows why; httpx-retries waits its own 0.05 s (min of the two)."""
+def test_httpx_retries_never_comes_back_before_retry_after(form):
+    """With a Retry-After of 600 s and a limit of 120 s it stops and gives the reason; httpx-retries waits its own 0.05 s (min of the two)."""
     server = Server(always=http_error(429, retry_after="600"))
     with form.world():
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), max_retry_after=120))(
@@ -114,7 +117,7 @@ def test_httpx_retries_never_comes_back_earlier_than_told(form):
 
 @both
 @pytest.mark.parametrize(
-    ("header", "told", "waits"),
+    ("header", "value", "waits"),
     [
         ("retry_after", "0", 0.25),
         ("retry_after", "7", 7),
@@ -122,14 +125,15 @@ def test_httpx_retries_never_comes_back_earlier_than_told(form):
         ("retry_after_ms", "1", 0.25),
     ],
 )
-def test_httpx_retries_reads_what_the_server_says(form, header, told, waits):
-    """A Retry-After of "0" is an answer and not the lack of one, and fractions of a second are heard; the wait is never shorter
-    than either side says. httpx-retries takes "0" for absent.
+def test_httpx_retries_reads_what_the_server_says(form, header, value, waits):
+    """A Retry-After of "0" counts as present, fractions of a second are read, and the wait is never shorter than either side asks.
+
+    httpx-retries takes "0" for absent.
     """
-    server = Server(http_error(429, **{header: told}))
+    server = Server(http_error(429, **{header: value}))
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.25)))(form.of(server.get), idempotent=True)
         assert form.run(get) == "ok"
     assert clock.slept == [waits]
-    seconds = float(told) / (1_000 if header.endswith("ms") else 1)
-    assert rb.classify(http_error(429, **{header: told})).retry_after == seconds
+    seconds = float(value) / (1_000 if header.endswith("ms") else 1)
+    assert rb.classify(http_error(429, **{header: value})).retry_after == seconds

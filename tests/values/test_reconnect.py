@@ -1,4 +1,4 @@
-"""Reconnect: the defaults that the specifications and the simulations ask for."""
+"""Reconnect: the defaults from the specifications and the simulations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resilient_bridge.values.backoff import Backoff
 
 
 def test_the_defaults():
-    """Decorrelated 1 to 30 s, five attempts and five minutes until the user is told, then on."""
+    """Decorrelated 1 to 30 s; after five attempts and five minutes the user is informed, and it goes on."""
     policy = Reconnect()
     assert policy.backoff == Backoff.decorrelated(1, cap=30)
     assert (policy.attempts, policy.on_exhausted, policy.first_connect) == (5, "suspend", "retry")
@@ -20,13 +20,13 @@ def test_the_defaults():
 
 
 def test_a_list_of_attempts_is_stored_as_a_tuple():
-    """What is written as a list stays hashable."""
+    """A value written as a list stays hashable."""
     assert Reconnect(reuse_address_on=[2]) == Reconnect(reuse_address_on=(2,))
     assert hash(Reconnect(reuse_address_on=[2]))
 
 
 @pytest.mark.parametrize(
-    ("given", "field"),
+    ("value", "field"),
     [
         ((0,), "Reconnect.reuse_address_on[0]"),
         ((2, True), "Reconnect.reuse_address_on[1]"),
@@ -36,8 +36,8 @@ def test_a_list_of_attempts_is_stored_as_a_tuple():
         ({2}, "Reconnect.reuse_address_on"),
     ],
 )
-def test_what_is_no_attempt_number_is_refused(given, field):
+def test_what_is_no_attempt_number_is_refused(value, field):
     """The ConfigError names the item."""
     with pytest.raises(ConfigError) as caught:
-        Reconnect(reuse_address_on=given)
+        Reconnect(reuse_address_on=value)
     assert caught.value.failure.details["violations"][0]["field"] == field

@@ -1,4 +1,4 @@
-"""Rules: what they accept, and which of them wins."""
+"""Rules: what they accept, and which rule wins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAILURE = Failure.of(
     details={"http_status": 503},
     cause=BusyError("x"),
 )
-# From the particular to the general: each key fits FAILURE better than all that follow.
+# From specific to general: each key is more specific for FAILURE than all that follow.
 LADDER = [
     503,
     BusyError,
@@ -65,17 +65,17 @@ def _numbered(keys: list) -> dict:
     return {what: Rule(attempts=index + 1) for index, what in enumerate(keys)}
 
 
-@pytest.mark.parametrize("place", range(len(LADDER)))
-def test_the_most_specific_key_wins_in_any_order(place):
-    """Of the keys that fit, the particular one wins, wherever it is written."""
-    keys = LADDER[place:]
+@pytest.mark.parametrize("index", range(len(LADDER)))
+def test_the_most_specific_key_wins_in_any_order(index):
+    """Of the keys that match, the most specific wins, at any position."""
+    keys = LADDER[index:]
     for order in (keys, keys[::-1]):
         assert most_specific(_numbered(order), FAILURE) == Rule(attempts=order.index(keys[0]) + 1)
 
 
 @pytest.mark.parametrize("what", OTHERS, ids=lambda what: getattr(what, "__name__", str(what)))
 def test_a_key_that_does_not_fit_is_passed_over(what):
-    """A near miss of each sort of key finds nothing."""
+    """A key of each form that almost matches finds nothing."""
     assert most_specific({what: Rule()}, FAILURE) is None
 
 
@@ -98,7 +98,7 @@ def test_a_number_is_an_http_status_a_close_code_or_a_json_rpc_code():
 
 
 def test_our_exceptions_name_families_of_failures():
-    """AuthError fits a failure that would be raised as one, and says less than the code."""
+    """AuthError matches a failure that would be raised as one, and is less specific than the code."""
     expired = Failure.of("AUTH_TOKEN_EXPIRED", cause=BusyError())
     assert most_specific({AuthError: Rule(attempts=1)}, expired) == Rule(attempts=1)
     assert most_specific({AuthError: Rule(attempts=1), BridgeError: Rule()}, expired) == Rule(attempts=1)
@@ -107,19 +107,19 @@ def test_our_exceptions_name_families_of_failures():
 
 
 def test_of_two_equal_ones_the_first_wins():
-    """Two patterns that fit: the order in which they are written decides."""
+    """Of two patterns that match, the first one written wins."""
     first, second = re.compile("busy"), re.compile("server")
     assert most_specific({first: Rule(attempts=1), second: Rule(attempts=2)}, FAILURE) == Rule(attempts=1)
     assert most_specific({second: Rule(attempts=2), first: Rule(attempts=1)}, FAILURE) == Rule(attempts=2)
 
 
 def test_no_rules_fit_nothing():
-    """An empty table has no answer."""
+    """An empty table matches nothing."""
     assert most_specific({}, FAILURE) is None
 
 
 def test_a_table_is_a_value():
-    """Rules in a policy: order does not count, they hash, pickle, and cannot be changed from outside."""
+    """Rules of a policy compare without order, are hashable and picklable, and cannot be changed from outside."""
     value = _numbered(
         [503, OSError, "CONN_TIMEOUT", ("websockets", "InvalidStatus"), Category.AUTH, Kind.PARTIAL]
     )
@@ -135,7 +135,7 @@ def test_a_table_is_a_value():
 
 
 def test_a_table_prints_as_it_is_written():
-    """Every key evaluates back: classes and enum members by name, an IntEnum as its number."""
+    """The repr of every key evaluates to it: classes and enum members by name, an IntEnum as its number."""
     policy = Reconnect(
         rules={
             HTTPStatus.TOO_MANY_REQUESTS: Rule(attempts=6, backoff=Backoff.constant(60)),
@@ -195,6 +195,6 @@ def test_a_bad_rule_is_refused_by_name(make, field):
     assert caught.value.failure.details["violations"][0]["field"] == field
 
 
-def test_before_is_kept():
-    """A function to run first is part of the value."""
+def test_before_is_stored():
+    """The `before` function is part of the value."""
     assert Rule(before=a_predicate) == Rule(before=a_predicate) != Rule()

@@ -1,9 +1,11 @@
-"""A circuit that several processes share: this process's own circuit, which follows what is decided where they all tell of their calls.
+"""A circuit that several processes share: this process's local circuit follows the state that the store decides.
 
-Rule: as long as the line is up, nothing is decided here. Calls are let in by the last view that came, their ends are told, and the
-window of this process only takes notes; so that, when the line goes down, its own circuit goes on alone from where they all were.
-When it is up again the shared circuit is taken up as it is, and what this process decided alone is forgotten. In virtual time a test is
-alone as well: the store lives by its own clock.
+Rule: while the store answers, nothing is decided locally. Calls are admitted by the last view
+received, their outcomes are reported to the store, and the local window only records them. When the
+store becomes unreachable, the local circuit therefore continues from the shared state. When the
+store is back, its state replaces what this process decided alone.
+
+Under virtual time the local circuit is used alone as well, because the store has a clock of its own.
 """
 
 from __future__ import annotations
@@ -37,21 +39,21 @@ if TYPE_CHECKING:
 
 
 class Permit(int):
-    """The permit of this process's own circuit, and with it what the others know the call by."""
+    """The permit of the local circuit, with the era and probe number by which the store knows the call."""
 
     era: int
     probe: int
 
     @classmethod
     def of(cls, local: int, era: int, probe: int = 0) -> Permit:
-        """Return the permit of a call that was let in in this shared era, as this probe (0: as none)."""
+        """Return the permit of a call that was admitted in this shared era, as this probe (0: not a probe)."""
         permit = cls(local)
         permit.era, permit.probe = era, probe
         return permit
 
 
 class SharedCircuit(CircuitState):
-    """The circuit `key`, shared by all who say that name to the same `store`."""
+    """The circuit `key`, shared by all processes that use the same key with the same `store`."""
 
     __slots__ = ("_failure", "_line", "_view", "store")
 
@@ -68,20 +70,21 @@ class SharedCircuit(CircuitState):
         super().__init__(key, settings, rng, on_transition)
         self.store = store
         self._view: CircuitView | None = None
-        self._failure: Failure | None = None  # the last one told of
+        self._failure: Failure | None = None  # the last one reported
         self._line = store.circuit(key, rules_of(settings), _learner(self))
 
     # ---- a call -------------------------------------------------------------------------------------------------
 
     def admit(self, now: float) -> int:
-        """Return a permit, or raise CircuitOpenError; blocks where the store has to be asked."""
+        """Return a permit, or raise CircuitOpenError; blocks while the store is asked, if it has to be."""
         found = self.try_admit(now)
         return found if isinstance(found, int) else self.settle(waited_for(found), now)
 
     def try_admit(self, now: float) -> int | Question[CircuitAnswer]:
-        """Return a permit, or raise CircuitOpenError, by the last view; or what has to be asked, for `settle`.
+        """Decide by the last view: return a permit, raise CircuitOpenError, or return a question whose answer goes to `settle`.
 
-        Asked is for a circuit that nobody watches, one that this process's own failures may have opened, and the place of a probe.
+        The store is asked when no views arrive for this circuit, when this process's own failures
+        may have opened it, and for the permit of a probe.
         """
         line, view = self._line, self._view
         if not (line.is_up and is_real_time()):
@@ -104,7 +107,7 @@ class SharedCircuit(CircuitState):
         return line.ask()
 
     def settle(self, answer: CircuitAnswer | None, now: float) -> int:
-        """Return the permit, or raise CircuitOpenError, by an answer; without one this process decides alone."""
+        """Return the permit, or raise CircuitOpenError, by the store's answer; without one the local circuit decides."""
         if answer is None:
             return super().admit(now)
         view, probe = answer
@@ -112,11 +115,11 @@ class SharedCircuit(CircuitState):
             return Permit.of(self._local_permit(now), view.era, probe)
         if view.state in ("closed", "disabled"):
             return Permit.of(self.era, view.era)
-        hints: dict[str, float] = {"open": view.left, "half_open": view.hint}
+        hints: dict[str, float] = {"open": view.remaining, "half_open": view.hint}
         raise CircuitOpenError(self.key, view.state, view.why, hints.get(view.state), self.because)
 
     def running_permit(self) -> int:
-        """Return the permit of a call that is under way in a closed circuit, without having been asked for."""
+        """Return a permit for a call that is already running in a closed circuit and never asked for one."""
         view = self._view
         return self.era if view is None else Permit.of(self.era, view.era)
 
@@ -160,7 +163,7 @@ class SharedCircuit(CircuitState):
     # ---- by hand ------------------------------------------------------------------------------------------------
 
     def configure(self, settings: Breaker) -> None:
-        """Go on with other numbers, here and in what is told from now on."""
+        """Replace the settings, locally and in what is reported to the store from now on."""
         super().configure(settings)
         self._line.configure(rules_of(settings))
 
@@ -180,13 +183,13 @@ class SharedCircuit(CircuitState):
             super().disable(now)
 
     def _put(self, state: Literal["closed", "isolated", "disabled"]) -> bool:
-        """Set it where it is shared; return whether that is done, and known here."""
+        """Set the state in the store; return whether the store confirmed it."""
         return is_real_time() and waited_for(self._line.put(state)) is not None
 
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:
-        """Return the seconds until a call may be let through, None if one may now, or nobody can say (isolated)."""
+        """Return the seconds until a call may be admitted; None if one may now, or if that is unknown (isolated)."""
         view = self._view
         if self.state == "half_open" and view is not None and self._is_led():
             return view.hint or None
@@ -197,20 +200,20 @@ class SharedCircuit(CircuitState):
         view = self._view
         return (view.failed, view.seen) if view is not None and self._is_led() else super().counts(now)
 
-    # ---- what comes from elsewhere ------------------------------------------------------------------------------
+    # ---- views from the store -----------------------------------------------------------------------------------
 
     def learn(self, view: CircuitView) -> None:
-        """Take over a view; called by the store, in a thread of its own."""
+        """Apply a view; the store calls this in a thread of its own."""
         before = self._view
         is_new = before is not None and view.era != before.era
         now = REAL.monotonic()
         with self._lock:
             if view.state != self.state:
-                self._change(view.state, view.said or "shared_state", now)
-            elif is_new:  # it has been elsewhere and is back: what is under way belongs to the past
+                self._change(view.state, view.reason or "shared_state", now)
+            elif is_new:  # it left this state and came back: calls under way belong to an old era
                 self._change_back()
             if view.state == "open":
-                self._open_until = now + view.left
+                self._open_until = now + view.remaining
             if view.state != "closed":
                 self.why = view.why
             self._openings, self._wait = view.openings, view.wait
@@ -228,7 +231,7 @@ class SharedCircuit(CircuitState):
         self._refresh()
 
     def _reason(self, code: str) -> Failure | None:
-        """Return the failure of this code: this process's own, if it met it, or what is known of any."""
+        """Return the failure with this code: the one this process saw last, or else one from the table of codes."""
         for known in (self.because, self._failure):
             if known is not None and known.code == code:
                 return known
@@ -240,17 +243,17 @@ class SharedCircuit(CircuitState):
     # ---- inside -------------------------------------------------------------------------------------------------
 
     def _is_led(self) -> bool:
-        """Return whether others decide, too."""
+        """Return whether the store decides for this circuit now."""
         return self._line.is_up and is_real_time()
 
     def _local_permit(self, now: float) -> int:
-        """Return the own permit of a probe that has its place elsewhere, for the case that this process goes on alone."""
+        """Return a local permit for a probe that the store admitted, in case the store becomes unreachable."""
         with self._lock:
             lease = self._lease(now) if self.state == "half_open" else None
             return self.era if lease is None else lease
 
     def _tell_of(self, permit: int, now: float, ending: Ending, code: str) -> None:
-        """Tell how a call ended, and note it here. One that was let in by this process alone is of no interest to the others."""
+        """Report a call's outcome to the store and record it locally. A call that was admitted locally is not reported."""
         if not isinstance(permit, Permit) or self.state == "disabled":
             return
         with self._lock:
@@ -266,7 +269,7 @@ class SharedCircuit(CircuitState):
 
 
 def _learner(circuit: SharedCircuit) -> Callable[[CircuitView], None]:
-    """Return what hands views to the circuit, without keeping it alive."""
+    """Return a callback that passes views to the circuit through a weak reference."""
     from weakref import ref
 
     found: Any = ref(circuit)
@@ -291,10 +294,10 @@ SHARED_CIRCUITS: Final = SharedNames[SharedCircuit, "Breaker"]("shared circuit",
 
 
 class SharedBreakerGuard(BreakerGuard):
-    """Asks the shared circuit before the call, which may have to wait for the answer, and tells it how the call ended.
+    """Asks the shared circuit before the call and reports the outcome after it.
 
-    Only what cannot be known here is waited for: a circuit that nobody has looked at for seconds, one that this process's own failures
-    may just have opened, and the place of a probe. Everything else goes by what was last heard.
+    The call waits for the store only when the last view is not enough: no view for seconds, own
+    failures that may have opened the circuit, or the permit of a probe.
     """
 
     __slots__ = ("shared",)

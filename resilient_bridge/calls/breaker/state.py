@@ -1,14 +1,16 @@
-"""One circuit: closed, open, half-open, or set by hand; who may pass, and what their outcomes change. Pure.
+"""One circuit: closed, open, half-open, or set by hand; which calls it admits, and how their outcomes change it. Pure.
 
-A caller asks for a permit (`admit`) and gives it back with how the call ended (`succeeded`, `failed`, `released`). The permit
-of a closed circuit is its era, a number that grows at every change of state, so that the outcome of a call from an older
-era is recognised and dropped. The permit of a probe is its own negative number with a lease: a probe that is lost or hangs loses
-its place when the lease ends, so nothing can keep the circuit half-open for ever.
+A caller asks for a permit (`admit`) and returns it with the outcome of the call (`succeeded`,
+`failed`, `released`). The permit of a closed circuit is its era, a number that grows at every
+change of state, so that the outcome of a call from an older era is recognised and dropped. The
+permit of a probe is a negative number of its own with a lease: a probe that is lost or hangs loses
+its permit when the lease ends, so nothing can keep the circuit half-open for ever.
 
-`is_closed` and `is_calm` are plain attributes, read without the lock: a caller that sees `is_closed` takes `era` for its permit,
-and one that sees `is_calm` needs not tell of a success. Both may be stale by one step, which the era then catches. `is_plain` and
-`is_silent` say the same of a circuit for which no call is too slow: there nobody keeps who is under way. A success that took `tell_after`
-seconds or more has to be told of.
+`is_closed` and `is_calm` are plain attributes, read without the lock: a caller that sees
+`is_closed` uses `era` as its permit, and one that sees `is_calm` need not report a success. Both
+may be stale by one step; the era catches that. `is_plain` and `is_silent` mean the same for a
+circuit without `slow_after`, which does not track the calls under way. A success that took
+`tell_after` seconds or more must be reported.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from .value import Breaker
 
     class UnderWay(Protocol):
-        """A call as a circuit keeps it: when it began (monotonic seconds), and its permit."""
+        """A running call as a circuit tracks it: when it started (monotonic seconds), and its permit."""
 
         @property
         def permit(self) -> int | None: ...
@@ -48,9 +50,10 @@ _NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a
 
 
 class CircuitState:
-    """The circuit `key`, with the numbers of its `settings`, a Breaker; times are monotonic seconds, given by the caller.
+    """The circuit `key`, with the numbers of its `settings`, a Breaker; the caller passes times, in monotonic seconds.
 
-    `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per transition, in their order.
+    `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per
+    transition, in their order.
     """
 
     is_shared: ClassVar[bool] = False
@@ -109,9 +112,9 @@ class CircuitState:
         self._window = window_for(rules_of(settings))
         # Seconds: a call that took `slow_after` counts as a failure, a success that took `tell_after` is reported at all.
         self.slow_after = self.tell_after = inf
-        # Of a circuit for which calls can be too slow: who is under way, the oldest first.
+        # Only with `slow_after`: the calls under way, the oldest first.
         self.under_way: dict[UnderWay, None] | None = None
-        self._overdue: WeakSet[UnderWay] = WeakSet()  # under way, and counted; some never end
+        self._overdue: WeakSet[UnderWay] = WeakSet()  # under way and counted already; some never end
         self._counted: int | None = 0  # the permit whose outcomes count
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None
@@ -128,18 +131,18 @@ class CircuitState:
         if self.is_closed:
             return self.era
         remaining = self._open_until - now
-        if remaining > 0:  # true whatever another thread does right now, and the usual answer in an outage
+        if remaining > 0:  # true whatever another thread does now, and the usual answer in an outage
             raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
         with self._lock:
             if self.is_closed:
                 return self.era
-            told = self.state == "open" and now >= self._open_until
-            if told:
+            is_due = self.state == "open" and now >= self._open_until
+            if is_due:
                 self._change("half_open", "reset_timeout_elapsed", now)
             permit = self._lease(now) if self.state == "half_open" else None
             if permit is None:
                 raise self._rejection(now)
-        if told:
+        if is_due:
             self._tell()
         return permit
 
@@ -166,7 +169,7 @@ class CircuitState:
         self._count(permit, now, "slow_" if seconds >= self.slow_after else "", because, critical)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
-        """The call ended in a way that says nothing (cancelled, ignored), unless it was slow: then it counts as a failure."""
+        """The call's outcome says nothing (cancelled, ignored); if the call was slow, it counts as a failure all the same."""
         if seconds >= self.slow_after:
             self._count(permit, now, "slow_", None)
         elif permit < 0:
@@ -176,12 +179,12 @@ class CircuitState:
     # ---- calls that take long, of a timed circuit ---------------------------------------------------------------
 
     def began(self, call: UnderWay) -> None:
-        """Remember a call that has been admitted, if it can be too slow."""
+        """Track an admitted call, if calls of this circuit can be too slow."""
         if self.under_way is not None:
             self.under_way[call] = None
 
     def count_overdue(self, now: float) -> None:
-        """Count the calls that take too long already, while they are still under way; each once."""
+        """Count each running call that has already taken too long, once."""
         while self.under_way:
             with self._lock:
                 try:
@@ -197,7 +200,7 @@ class CircuitState:
                 self.released(permit, now, now - oldest.started)
 
     def is_counted(self, call: UnderWay) -> bool:
-        """Return whether a call that ends has been counted as overdue, and forget it."""
+        """Return whether a call that now ends was counted as overdue before; stop tracking it."""
         if not (self.under_way or self._overdue):
             return False
         with self._lock:
@@ -211,7 +214,7 @@ class CircuitState:
     # ---- by hand ------------------------------------------------------------------------------------------------
 
     def configure(self, settings: Breaker) -> None:
-        """Go on with other numbers; the state, what the window remembers and a wait that has begun are kept."""
+        """Replace the settings; the state, the outcomes in the window and a running open time stay."""
         with self._lock:
             if settings == self.settings:
                 return
@@ -235,16 +238,16 @@ class CircuitState:
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:
-        """Return the seconds until a call may be let through, None if one may now, or nobody can say (isolated)."""
+        """Return the seconds until a call may be admitted; None if one may now, or if that is unknown (isolated)."""
         with self._lock:
             return self._hint(now)
 
     def rejects(self, moment: float) -> bool:
-        """Return whether a call at that moment will surely be rejected: it is open until later, or until somebody resets it."""
+        """Return whether a call at that moment will surely be rejected: the circuit is open for longer, or isolated."""
         return self.state == "isolated" or (self.state == "open" and moment < self._open_until)
 
     def counts(self, now: float) -> tuple[int, int]:
-        """Return how many of how many calls failed: those that opened it, while it is not closed."""
+        """Return (failed, seen) for the calls in the window; while it is not closed, for those that opened it."""
         with self._lock:
             return self._window.counts(now if self.state == "closed" else None)
 
@@ -255,20 +258,22 @@ class CircuitState:
         for permit, ends in list(leases.items()):
             if ends <= now:
                 del leases[permit]
-        if len(leases) >= self._places():
+        if len(leases) >= self._probe_limit():
             return None
         self._probe -= 1
         leases[self._probe] = now + self.settings.lease
         return self._probe
 
-    def _places(self) -> int:
-        """Return how many probes there may be now: those that have passed keep their places, so that no more than `probes` calls
-        decide about one half-open time. One is left, also when the number was lowered meanwhile.
+    def _probe_limit(self) -> int:
+        """Return how many probes may run now, at least one.
+
+        Probes that succeeded still count against `probes`, so that no more than `probes` calls
+        decide one half-open period.
         """
         return max(1, self.settings.probes - self._probes_passed)
 
     def _end_lease(self, permit: int, now: float) -> bool:
-        """Take the lease back; return whether it was still valid."""
+        """End the lease; return whether it was still valid."""
         ends = self._leases.pop(permit, None)
         return ends is not None and now < ends
 
@@ -277,7 +282,7 @@ class CircuitState:
             return max(0.0, self._open_until - now)
         if self.state == "half_open":
             ends = [end for end in self._leases.values() if end > now]
-            if len(ends) >= self._places():
+            if len(ends) >= self._probe_limit():
                 return min(min(ends) - now, _LONGEST_HINT)
         return None
 
@@ -365,27 +370,27 @@ class CircuitState:
         with self._lock:
             if state != self.state:
                 self._change(state, reason, now)
-            elif state == "closed":  # no transition, but what is still under way belongs to the past
+            elif state == "closed":  # no transition, but calls under way belong to an old era now
                 self.era += 1
                 self._window.clear()
                 self._refresh()
         self._tell()
 
     def _tell(self) -> None:
-        """Tell of the transitions so far, in order: one thread at a time, the others leave theirs to it."""
+        """Report the queued transitions in order. One thread reports at a time; it also reports those that others queue."""
         while True:
             with self._lock:
                 if self._is_telling or not self._untold:
                     return
                 self._is_telling = True
-                told, *rest = self._untold
+                transition, *rest = self._untold
                 self._untold = tuple(rest)
             try:
-                self._on_transition(self, *told)
+                self._on_transition(self, *transition)
             finally:
                 self._is_telling = False
 
 
 def _counting(settings: Breaker) -> tuple[object, ...]:
-    """Return what the window depends on."""
+    """Return the settings that the window depends on."""
     return settings.window, settings.rate, settings.minimum

@@ -1,7 +1,8 @@
-"""What a circuit remembers of the last outcomes: a row of failures, the last so many calls, or the last so many seconds. Pure.
+"""The outcomes that a circuit remembers: consecutive failures, the last N calls, or the last N seconds. Pure.
 
-Rule: constant memory, constant time. Calls that were not made yet count as good in a window of calls, so that a success
-changes nothing while no failure is in it (`is_quiet`), and needs not be told. A window of time has to know them all.
+Rule: constant memory, constant time. In a window of calls, calls not made yet count as successes,
+so that a success changes nothing while the window has no failure (`is_quiet`) and need not be
+reported. A window of time has to count every call.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ class Row:
     def is_quiet(self) -> bool:
         return self.failures == 0
 
-    def good(self, now: float) -> bool:  # noqa: ARG002 -- all windows are asked alike
+    def good(self, now: float) -> bool:  # noqa: ARG002 -- all windows have the same methods
         """Count a success; return whether another one would change nothing."""
         self.failures = 0
         return True
 
     def bad(self, now: float) -> bool:  # noqa: ARG002
-        """Count a failure; return whether that is one too many."""
+        """Count a failure; return whether the circuit must open."""
         self.failures += 1
         return self.failures >= self.limit
 
@@ -47,7 +48,7 @@ class Row:
         self.failures = 0
 
     def probe_failed(self) -> str:
-        """Go on with the row; return the reason to open again."""
+        """Count one more consecutive failure; return the reason to open again."""
         self.failures += 1
         return f"consecutive_failures_{self.failures}"
 
@@ -64,8 +65,8 @@ class Row:
 class Calls:
     """The last `size` calls, one bit each, the newest lowest: 1 is a failure.
 
-    With a `minimum` the window is not taken for full at the start: then the calls made so far are what the rate is of, and every
-    success is counted until there are `size` of them.
+    With a `minimum` the window starts empty: the rate is that of the calls made so far, and every
+    success is counted until there are `size` calls.
     """
 
     __slots__ = ("bits", "mask", "minimum", "rate", "seen", "size")
@@ -90,7 +91,7 @@ class Calls:
         return bits == 0 and self.seen == self.size
 
     def bad(self, now: float) -> bool:  # noqa: ARG002
-        """Count a failure; return whether that is one too many."""
+        """Count a failure; return whether the circuit must open."""
         self.bits = (self.bits << 1 | 1) & self.mask
         if self.seen < self.size:
             self.seen += 1
@@ -115,7 +116,7 @@ class Calls:
 
 
 class Span:
-    """The last `seconds`, in 20 buckets: a bucket leaves as a whole."""
+    """The last `seconds`, in 20 buckets, each of which expires as a whole."""
 
     __slots__ = ("_at", "_ends", "_failed", "_newest", "_seen", "_width", "failed", "least", "rate", "seen")
 
@@ -134,11 +135,11 @@ class Span:
         return False
 
     def bad(self, now: float) -> bool:
-        """Count a failure; return whether that is one too many."""
-        place = self._bucket(now)
-        self._seen[place] += 1
+        """Count a failure; return whether the circuit must open."""
+        bucket = self._bucket(now)
+        self._seen[bucket] += 1
         self.seen += 1
-        self._failed[place] += 1
+        self._failed[bucket] += 1
         self.failed += 1
         return self.seen >= self.least and self.failed >= self.rate * self.seen - _ROUNDING
 
@@ -153,7 +154,7 @@ class Span:
         return f"failure_rate_{self.failed}_of_{self.seen}"
 
     def counts(self, now: float | None) -> tuple[int, int]:
-        """Return failed and seen at `now`; None leaves the window where it stands."""
+        """Return (failed, seen) at `now`; with None, without moving the window."""
         if now is not None:
             self._bucket(now)
         return self.failed, self.seen
@@ -162,12 +163,12 @@ class Span:
         self._seen = [0] * _BUCKETS
         self._failed = [0] * _BUCKETS
         self._newest: int | None = None  # number of the newest bucket
-        self._at = 0  # its place
+        self._at = 0  # its index
         self._ends = -inf
         self.seen = self.failed = 0
 
     def remember(self, before: Span) -> None:
-        """Take over what another span knows, as far as it is recent enough."""
+        """Add the outcomes of another span, as far as they are recent enough."""
         newest = before._newest
         if newest is None:
             return
@@ -179,7 +180,7 @@ class Span:
             self.failed += before._failed[old]
 
     def _bucket(self, now: float) -> int:
-        """Let go of what is too old; return the bucket of `now`. An earlier `now` than the last counts as the last."""
+        """Expire old buckets; return the index of the bucket of `now`. A `now` earlier than the last counts as the last."""
         if now < self._ends:
             return self._at
         number = int(now // self._width)
@@ -198,9 +199,10 @@ Window: TypeAlias = Row | Calls | Span
 
 
 def window_for(rules: CircuitRules, before: Window | None = None) -> Window:
-    """Return the window that the rules ask for, with what `before` remembers, as far as it says the same.
+    """Return the window that the rules ask for, with the outcomes of `before` where they can be converted.
 
-    A window of calls keeps the newest; calls and time do not convert, and start empty.
+    A window of calls takes over the newest calls; between calls and time nothing converts, and the
+    window starts empty.
     """
     size: int | timedelta = rules.window
     if not isinstance(size, int):
@@ -222,6 +224,6 @@ def window_for(rules: CircuitRules, before: Window | None = None) -> Window:
 def _last_in_a_row(before: Any) -> int:
     if isinstance(before, Row):
         return before.failures
-    if isinstance(before, Calls):  # the ones at the end: they vanish when 1 is added
+    if isinstance(before, Calls):  # count the trailing 1 bits: adding 1 clears them
         return (before.bits ^ (before.bits + 1)).bit_length() - 1
     return 0

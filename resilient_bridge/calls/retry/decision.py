@@ -1,8 +1,9 @@
-"""Whether a failed call is repeated, and after how long: the one place where that is decided. Pure.
+"""Decides whether a failed call is retried, and after how long; no other module decides that. Pure.
 
-The questions in their order: may this failure be repeated at all, does the operation allow it, is another call left, does the
-server ask for more patience than we have, does the wait fit the deadline. Nothing here sleeps, spends or remembers: the
-budget, which is spent by asking, is asked by the caller, last.
+The checks in order: is this failure retryable, does the operation allow a retry, are attempts left,
+does the server ask for a longer wait than `max_retry_after`, does the wait fit the deadline.
+Nothing here sleeps or keeps state. The retry budget is not checked here, because checking spends
+from it: the caller does that last.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ if TYPE_CHECKING:
 
 
 _CIRCUIT_OPEN: Final = "SYS_CIRCUIT_OPEN"
-_HINT_SPREAD: Final = 0.1  # clients that were told the same second come back over a tenth of their wait
+_HINT_SPREAD: Final = 0.1  # clients with the same Retry-After come back spread over a tenth of their wait
 
 
 class Match(NamedTuple):
-    """What the policy says about a failure: is it one that is worth repeating, and by which rule."""
+    """What the policy says about a failure: whether a retry is worthwhile, and by which rule."""
 
     is_repeatable: bool
     rule: Rule | None
 
 
 class Decision(NamedTuple):
-    """Repeat after `wait` seconds, or stop for the reason given."""
+    """Retry after `wait` seconds, or stop for the reason in `stop`."""
 
     wait: float
     stop: Stopped | None = None
 
 
 class Matcher:
-    """What a Retry says about failures, sorted once: the walk through it is on the way of every repeat.
+    """The conditions of a Retry, sorted once by kind, because every retry goes through them.
 
-    `theirs` are tenacity's conditions, which are asked with tenacity's state; `most` is how many calls there can be in all: the largest
-    cap, None when one of tenacity's stops decides.
+    `theirs` are tenacity's conditions, which take tenacity's state. `most` is the largest number of
+    calls that any cap allows; None when a tenacity stop decides.
     """
 
     __slots__ = ("classes", "general", "most", "particular", "retry", "rules", "theirs")
@@ -75,12 +76,12 @@ class Matcher:
             self.most = max([retry.attempts, *caps])
 
     def match(self, failure: Failure, *, is_asked_for: bool = False) -> Match:
-        """Find whether a failure is worth repeating. `is_asked_for`: a condition of the user's on the result or on tenacity's state said so.
+        """Return whether a retry of this failure is worthwhile, and by which rule; permission is `evidence.permission_for`.
 
-        Worth is no permission: that is `evidence.permission_for`.
+        `is_asked_for`: a user condition on the result or on tenacity's state asked for the retry.
         """
         if failure.code == _CIRCUIT_OPEN:
-            # Failing fast is what an open circuit is for: only who names it waits for it, not `on=Exception`.
+            # An open circuit is meant to fail fast: only a policy that names it retries it, not `on=Exception`.
             rules = {what: rule for what, rule in self.retry.rules.items() if _names_circuit(what)}
             named = [what for what in self.retry.on if _names_circuit(what)]
             rule = most_specific(rules, failure)
@@ -88,18 +89,18 @@ class Matcher:
         rule = None if self.rules is None else most_specific(self.rules, failure)
         if rule is not None or is_asked_for or (self.classes and matches(self.classes, failure)):
             return Match(True, rule)
-        # A category or a kind holds what no repeat can help, too; a number, a code or a predicate was written for this failure.
+        # A category or kind also covers failures that no retry can help; a status, code or predicate is specific.
         is_general = failure.retryable and (failure.kind in self.general or failure.category in self.general)
         return Match(is_general or (bool(self.particular) and matches(self.particular, failure)), None)
 
 
 def match(retry: Retry, failure: Failure) -> Match:
-    """Find whether a failure is worth repeating, and by which rule."""
+    """Return whether a retry of a failure is worthwhile, and by which rule."""
     return Matcher(retry).match(failure)
 
 
 def sits_out_circuits(retry: Retry) -> bool:
-    """Return whether the policy repeats calls that an open circuit rejected: only if it names them."""
+    """Return whether the policy retries calls that an open circuit rejected, which it does only if it names them."""
     return any(_names_circuit(what) for what in (*retry.on, *retry.rules))
 
 
@@ -108,7 +109,7 @@ def _names_circuit(what: object) -> bool:
 
 
 def asks_result(retry: Retry) -> bool:
-    """Return whether a plain value may be one to repeat: by `on_result`, or by a condition of tenacity's."""
+    """Return whether a returned value may cause a retry: by `on_result`, or by a tenacity condition."""
     return retry.on_result is not None or any(is_tenacity(what, "retry_base") for what in retry.on)
 
 
@@ -126,10 +127,16 @@ def decide(
     remaining: float | None,
     world: HasRandom,
 ) -> Decision:
-    """Return the decision about the call that has just ended in `failure`.
+    """Return the decision about the call that has just failed with `failure`.
 
-    `may_repeat`: there is a permission or a proof. `counts`: calls that ended so far, this one included, by the `rule_key` of the rule that
-    counts them. `cap` and `elsewhere`: see `is_used_up`. `recurred`: how many calls before it ended in the same code. `drawn`: what the schedule says. `remaining`: seconds to the deadline.
+    Args:
+        may_repeat: Whether there is a permission, or a proof that the call did not run.
+        counts: Calls that have failed so far, this one included, by the `rule_key` of the rule that counts them.
+        cap: See `is_used_up`.
+        elsewhere: See `is_used_up`.
+        recurred: How many earlier calls failed with the same code.
+        drawn: The wait that the schedule gives.
+        remaining: Seconds to the deadline.
     """
     if not found.is_repeatable:
         return Decision(0.0, "not_retryable")
@@ -141,9 +148,9 @@ def decide(
     if failure.retry_after is not None:
         if failure.retry_after > retry.max_retry_after:
             return Decision(0.0, "retry_after")
-        told = _server_wait(retry, failure.retry_after, world.rng)
-        # A rule's own schedule is for a server that says nothing (V2: "header or 60 s"); the general one is as patient as ever.
-        wait = told if found.rule is not None and found.rule.backoff is not None else max(wait, told)
+        advised = _server_wait(retry, failure.retry_after, world.rng)
+        # A rule's own schedule applies only without a Retry-After (V2: "header or 60 s"); the general one is a minimum.
+        wait = advised if found.rule is not None and found.rule.backoff is not None else max(wait, advised)
     if remaining is not None and wait >= remaining:
         return Decision(0.0, "deadline")
     return Decision(wait)
@@ -159,10 +166,11 @@ def is_used_up(
     cap: int | None = None,
     elsewhere: int = 0,
 ) -> bool:
-    """Return whether no further call is left; the arguments are those of `decide`.
+    """Return whether the attempts are used up; the arguments are those of `decide`.
 
-    `cap`: the largest `attempts` of the policies around this one, which takes the place of a smaller one here. `elsewhere`: calls of the same
-    operation that failed before, inside the same attempt of the outermost policy.
+    `cap`: the largest `attempts` of the policies around this one, which replaces a smaller one
+    here. `elsewhere`: calls of the same operation that failed before, inside the same attempt of
+    the outermost policy.
     """
     counted_by = counter(found.rule)
     limit = matcher.retry.attempts if counted_by is None else counted_by.attempts
@@ -178,23 +186,23 @@ def is_used_up(
         return True
     if most is not None and sum(counts.values()) >= most:
         return True
-    allowed = number_in(failure, "max_retries")  # out of memory: once more, whoever counts (R11)
+    allowed = number_in(failure, "max_retries")  # out of memory: one retry, whatever the policy allows (R11)
     return allowed is not None and recurred >= allowed
 
 
 def counter(rule: Rule | None) -> Rule | None:
-    """Return the rule that counts a failure: one that gives no number leaves the counting to `Retry.attempts`."""
+    """Return the rule that counts a failure; None if `Retry.attempts` counts it, because the rule has no number."""
     return rule if rule is not None and rule.attempts is not None else None
 
 
 def rule_key(rule: Rule | None) -> int | None:
-    """Return where a rule keeps its accounts: rules that are equal are two all the same. None: those of the Retry."""
+    """Return the key under which a rule's attempts are counted (by identity, so equal rules count separately); None for the Retry's own."""
     return None if rule is None else id(rule)
 
 
-def _server_wait(retry: Retry, told: float, rng: random.Random) -> float:
-    """Return the wait for a Retry-After: never earlier than told, never above `max_retry_after`, and in between spread out where the
-    schedule is spread out.
-    """
+def _server_wait(retry: Retry, retry_after: float, rng: random.Random) -> float:
+    """Return the wait for a Retry-After: at least that long, at most `max_retry_after`, with jitter if the schedule has jitter."""
     is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
-    return told if is_exact else min(told + rng.random() * told * _HINT_SPREAD, retry.max_retry_after)
+    if is_exact:
+        return retry_after
+    return min(retry_after + rng.random() * retry_after * _HINT_SPREAD, retry.max_retry_after)

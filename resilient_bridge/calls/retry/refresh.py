@@ -1,8 +1,9 @@
-"""A rule's `before`: what runs before a failure is repeated, such as asking for a new token after a 401.
+"""A rule's `before`: the function that runs before a retry, such as a token refresh after a 401.
 
-Rule: one at a time. Of many calls that fail together one refreshes; the others wait for it and go on with what it brought. It is
-part of the call: inside its deadline, and what it raises ends it. It runs at the edge of the attempt, so that a refresh
-that meets the failure it is there for does not refresh itself.
+Rule: one refresh at a time. Of many calls that fail together, one refreshes; the others wait for it
+and use its result. The refresh is part of the call: it runs within the call's deadline, and an
+error that it raises ends the call. It runs in a frame of its own, marked with the rule, so that a
+refresh that meets the same failure does not refresh itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Refresh:
-    """The step of a call that repeats by a rule with a `before`."""
+    """The step before a retry whose rule has a `before`."""
 
     __slots__ = ("attempt", "before", "retrying")
 
@@ -33,46 +34,46 @@ class Refresh:
 
     async def suspend(self) -> None:
         """Refresh, unless another call has."""
-        gate = _gate(self.retrying)
-        done_before = gate.done
-        async with gate.of_loop():
-            if gate.is_fresh(self.attempt, done_before):
+        lock = _refresh_lock(self.retrying)
+        done_before = lock.done
+        async with lock.of_loop():
+            if lock.is_fresh(self.attempt, done_before):
                 return
-            token = CURRENT.set(_edge(self.retrying, self.attempt))
+            token = CURRENT.set(_refresh_frame(self.retrying, self.attempt))
             try:
-                said: Any = self.before()
-                if isawaitable(said):
-                    await said
+                result: Any = self.before()
+                if isawaitable(result):
+                    await result
             finally:
                 leave_context(token)
-            gate.refreshed(self.attempt)
+            lock.refreshed(self.attempt)
 
     def block(self) -> None:
         """Refresh, unless another call has; an async `before` cannot be waited for here."""
-        gate = _gate(self.retrying)
-        done_before = gate.done
-        with gate.of_threads:
-            if gate.is_fresh(self.attempt, done_before):
+        lock = _refresh_lock(self.retrying)
+        done_before = lock.done
+        with lock.of_threads:
+            if lock.is_fresh(self.attempt, done_before):
                 return
-            token = CURRENT.set(_edge(self.retrying, self.attempt))
+            token = CURRENT.set(_refresh_frame(self.retrying, self.attempt))
             try:
-                said: Any = self.before()
-                if isawaitable(said):
-                    close = getattr(said, "close", None)
+                result: Any = self.before()
+                if isawaitable(result):
+                    close = getattr(result, "close", None)
                     if close is not None:
                         close()
                     wanted = "a sync function: the function it helps is sync"
                     raise config_error("Rule.before", wanted, self.before)
             finally:
                 leave_context(token)
-            gate.refreshed(self.attempt)
+            lock.refreshed(self.attempt)
 
 
-def _gate(retrying: Retrying) -> RefreshLock:
+def _refresh_lock(retrying: Retrying) -> RefreshLock:
     return retrying.plan.gate(retrying.rule)
 
 
-def _edge(retrying: Retrying, attempt: CallFrame) -> CallFrame:
-    edge = new_frame(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
-    edge.before_of = retrying.rule
-    return edge
+def _refresh_frame(retrying: Retrying, attempt: CallFrame) -> CallFrame:
+    frame = new_frame(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
+    frame.before_of = retrying.rule
+    return frame

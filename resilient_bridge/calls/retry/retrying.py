@@ -1,8 +1,8 @@
-"""The repeats of one call, from its first failure on: asks what to do, has tenacity carry it out, keeps the books.
+"""The retries of one call, from its first failure on: decides, lets tenacity carry it out, and keeps the counts.
 
-Rule: nothing of this exists while calls succeed. The first attempt is bare; when it fails, one fresh tenacity controller is
-primed with that outcome and our clock, and its hooks return what `decision` decided. The budget is spent in its stop
-hook, last, because asking spends.
+Rule: nothing of this exists while calls succeed. The first attempt runs without it; when that
+fails, a new tenacity controller is started with that outcome and our clock, and its hooks return
+what `decision` decided. The budget is asked last, in the stop hook, because asking spends from it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WHY: Final[dict[str, str]] = {
 
 
 class Retrying:
-    """What is known about a call that has failed at least once."""
+    """The state of a call that has failed at least once."""
 
     __slots__ = (
         "around",
@@ -84,26 +84,26 @@ class Retrying:
         self.requests = 0
         self.counts: dict[int | None, int] = {}  # by `rule_key`
         self.history: list[Failure] = []
-        # By schedule (None: the general one): how often it has been asked, and what it said last.
+        # By schedule (None: the general one): how often a wait was drawn from it, and the last wait.
         self.drawn: dict[int | None, tuple[int, float | None]] = {}
-        self.current: CallFrame | None = None  # the one that has not ended, from the second on
+        self.current: CallFrame | None = None  # the attempt under way, from the second on
         self.rule: Rule | None = None
         self.before: Callable[[], Awaitable[None] | None] | None = None
-        self.ending: BaseException | None = None  # what the call ends in
-        # The last error of a call, not of a layer that let none be made, and how many failures that was.
+        self.ending: BaseException | None = None  # the error that the call raises in the end
+        # The last error of an attempt that was made, not of a layer that rejected it, and the number of failures by then.
         self.own: tuple[Exception, int] | None = None
         self.decision = Decision(0.0)
         self.around = () if first.outer is ROOT else retries_around(first)
         self.cap = largest_cap(retry, self.around) if self.around else None
         self.controller, self.state = _primed(self, first)
-        first.run = self  # for a deadline that ends the call from outside
+        first.run = self  # used when the deadline ends the call from outside
 
     def failed(self, attempt: CallFrame, error: Exception, failure: Failure) -> bool:
-        """An attempt has ended in `error`. Return whether it is repeated; otherwise `ending` is raised."""
+        """Handle an attempt that raised `error`; return whether it is retried. If not, `ending` is to be raised."""
         self.state.set_exception((type(error), error, error.__traceback__))
         try:
             stop = self._step(attempt, failure)
-        except Exception as wrong:  # a condition, a schedule or a limit of the user's: his own error is still the one to be raised
+        except Exception as wrong:  # from a user's condition, schedule or limit: the call's own error is still the one to be raised
             if not add_note(error, "not repeated: the policy raised", wrong):
                 raise
             self.ending = error
@@ -111,7 +111,7 @@ class Retrying:
         if not (attempt.is_rejected and issubclass(type(error), RejectedError)):
             self.own = error, len(self.history)
         elif stop is not None and self.own is not None:
-            # What has been called did fail, and that is the caller's to see; the layer's word only ended it.
+            # The caller gets the error of the last attempt that ran; the layer's rejection only ended the retries.
             stop = "rejected"
         if stop is None:
             return True
@@ -125,13 +125,13 @@ class Retrying:
         return False
 
     def answered(self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool) -> bool:
-        """An attempt has returned what stands for a failure. Return whether it is repeated; otherwise the result is returned as it is."""
+        """Handle an attempt whose result stands for a failure; return whether it is retried. If not, the result is returned unchanged."""
         self.state.set_result(result)
         stop = self._step(attempt, failure, is_asked_for=is_asked_for)
         if stop is None:
             return True
         inside = attempt.inside
-        if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has told it
+        if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has reported it
             self._tell(stop)
         self._report_inside()
         return False
@@ -147,7 +147,7 @@ class Retrying:
         return following
 
     def recovered(self, attempt: CallFrame) -> None:
-        """The last attempt worked."""
+        """Report that the last attempt succeeded."""
         for outer in self.around:
             inside = inside_of(outer)
             inside.most = max(inside.most, self.calls)
@@ -160,19 +160,19 @@ class Retrying:
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
-    def _step(  # noqa: PLR0915 -- the books are kept here, in one piece
+    def _step(  # noqa: PLR0915 -- all counts are updated here
         self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
     ) -> Stopped | None:
-        """Decide about the attempt that has just ended; None means that it is repeated."""
+        """Decide what follows the attempt that has just ended: return why the call stops, None if it is retried."""
         world, retry = attempt.world, self.retry
         self.current = None
-        if attempt.failure is not None:  # who keeps the attempt must not keep the error that keeps it
+        if attempt.failure is not None:  # break the cycle between the attempt and its error
             attempt.failure = changed(attempt.failure, cause=None)
         if not attempt.is_rejected:
             self.calls += 1
         report(self.first, self.calls)
         if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
-            # A Retry-After that named a moment, by nobody's clock but ours.
+            # A Retry-After with a date, counted by our own clock.
             failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
         if failure.retry_after is not None:
             self.plan.pause.heard(world, failure, retry)
@@ -194,7 +194,7 @@ class Retrying:
         key = rule_key(self.rule if self.rule is not None and self.rule.backoff is not None else None)
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
-        # The levels are those of `telemetry.log`: an event that nobody hears is not made.
+        # The levels are those of `telemetry.log`: without a listener no event is created.
         if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.DEBUG):
             scheduled = events.RetryScheduled(
                 name=self.plan.name,
@@ -231,13 +231,13 @@ class Retrying:
                 return Decision(0.0, "not_idempotent")
             next_at = attempt.world.monotonic() + decision.wait
             if any(circuit.rejects(next_at) for circuit in self.plan.circuits):
-                return Decision(0.0, "rejected")  # waiting for a rejection helps nobody
+                return Decision(0.0, "rejected")  # the retry would be rejected
         return decision
 
     def _drawn(self, attempt: CallFrame, failure: Failure) -> float:
-        """Return what the schedule says: one of ours, one of tenacity's, or a function of the attempt that has just failed.
+        """Draw the wait from the schedule: a Backoff, a tenacity wait, or a function of the attempt that has just failed.
 
-        Every schedule goes its own way: that of a rule by the failures of this rule alone.
+        Each schedule has its own count: that of a rule counts the failures of this rule alone.
         """
         rule = self.rule if self.rule is not None and self.rule.backoff is not None else None
         backoff: Any = self.retry.backoff if rule is None else rule.backoff
@@ -252,12 +252,12 @@ class Retrying:
         return wait
 
     def _failed_elsewhere(self) -> int:
-        # calls of this operation that failed for good, in the same attempt of the outermost policy
+        # calls of this operation that finally failed in the same attempt of the outermost policy
         outermost = self.around[-1].inside if self.around else None
         return 0 if outermost is None else outermost.failed.get(id(self.plan), 0)
 
     def _report_inside(self) -> None:
-        """Tell the policies around this one how many calls failed here."""
+        """Report to the outer policies how many calls failed here."""
         key = id(self.plan)
         for outer in self.around:
             inside = inside_of(outer)
@@ -265,7 +265,7 @@ class Retrying:
             inside.most = max(inside.most, failed)
 
     def _recurses(self) -> bool:
-        """Return whether the rule's `before` is what this call is part of: a refresh must not refresh itself."""
+        """Return whether this call is made by the rule's own `before`: a refresh must not refresh itself."""
         around: CallFrame | None = self.first.outer
         while around is not None:
             if around.before_of is not None and around.before_of is self.rule:
@@ -274,7 +274,7 @@ class Retrying:
         return False
 
     def _comes_too_late(self, attempt: CallFrame, wait: float) -> bool:
-        """Return whether the permission to repeat has ended when the next attempt begins, and one before it may have run."""
+        """Return whether the permission to retry expires before the next attempt starts, and an earlier one may have run."""
         until = attempt.may_repeat_until
         if until is None or attempt.world.monotonic() + wait <= until:
             return False
@@ -299,10 +299,8 @@ class Retrying:
 
     def _may_spend(self, budget: BudgetState) -> bool:
         if is_limited(self.history[-1]):
-            return True  # a limiter answered: the service is up, and one pause is for all
-        token = (
-            self.first.token
-        )  # what a shared budget has been asked for already, because asking it takes time
+            return True  # a rate limiter answered: the service is up, and all calls share one pause
+        token = self.first.token  # asked of a shared budget beforehand, because the answer takes time
         if token is None:
             return budget.spend(self.first.world.monotonic())
         self.first.token = None
@@ -311,7 +309,7 @@ class Retrying:
     # ---- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The call is over. What is left of it goes at once: controller, state and errors hold each other."""
+        """End the call; break the reference cycle of controller, state and errors so that they are freed at once."""
         self.first.run = None
         self.state.outcome = None
         self.history = []
@@ -319,7 +317,7 @@ class Retrying:
         del self.controller, self.state
 
     def cut_off(self, error: BaseException, now: float) -> None:
-        """The deadline has ended the call, in an attempt or in what comes before one: `error` says so."""
+        """Record that the deadline ended the call with `error`, in an attempt or before one."""
         if self.current is not None and self.current.is_called:
             self.calls += 1
         report(self.first, self.calls)
@@ -332,12 +330,12 @@ class Retrying:
     def _gave_up(
         self, error: BaseException, stop: Stopped, attempt: CallFrame, now: float | None = None
     ) -> None:
-        """Leave with the error what its readers want to know: the attempts before it, and why there is no further one."""
+        """Attach to the error the attempts before it and the reason why no further one was made."""
         seconds = (attempt.world.monotonic() if now is None else now) - self.first.started
         ran = self.history[-1].executed
         inner = record_inside(attempt, error)
         if inner is not None and inner.stopped and self.calls == 1:
-            # A policy inside has repeated it, and its account says more than "1 call" would.
+            # A policy inside has retried the call; its record says more than "1 call" would.
             keep(self.first, attempt, error, inner._replace(executed=ran, requests=self.requests))
             return
         before = record_of(error)
@@ -360,20 +358,20 @@ class Retrying:
         self._tell(stop)
 
     def _tell(self, stop: Stopped) -> None:
-        told = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
+        failure = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
         seconds = self.first.world.monotonic() - self.first.started
-        emit(events.GaveUp(name=self.plan.name, failure=told, seconds=seconds))
+        emit(events.GaveUp(name=self.plan.name, failure=failure, seconds=seconds))
 
     def _note(self, stop: Stopped, seconds: float) -> str:
         if stop == "not_idempotent" and self.calls == 1:
             sent = f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
             return f"not repeated: it may have run{sent}; {self.plan.allowed_by} allows it"
         if stop == "not_retryable" and self.calls == 1:
-            return ""  # an ordinary error: a policy has nothing to add
+            return ""  # an ordinary error: there is nothing to add
         why = _WHY.get(stop, stop)
-        told = self.history[-1].retry_after
-        if stop == "retry_after" and told is not None:
-            why = f"the server asks for {told:g} s, more than max_retry_after={self.retry.max_retry_after:g}"
+        retry_after = self.history[-1].retry_after
+        if stop == "retry_after" and retry_after is not None:
+            why = f"the server asks for {retry_after:g} s, more than max_retry_after={self.retry.max_retry_after:g}"
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return f"gave up after {calls} in {seconds:.1f} s: {why}"
 

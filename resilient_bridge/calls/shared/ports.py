@@ -1,8 +1,9 @@
-"""What `Policy.state` has to be able to do: keep circuits and retry budgets where several processes find them.
+"""The interface of `Policy.state`: circuits and retry budgets that several processes share.
 
-Stores implement it; whoever protects calls uses nothing else of a store. Rule: nothing here waits, and nothing here fails. What needs
-an answer from elsewhere is a `Question`, whose asker waits in its own way, and no longer than the `patience` of the store; a line that
-`is_up` no more is not asked, and the process goes on alone until it is up again.
+Stores implement it, and calls use nothing else of a store. Rule: no method blocks and none fails. A
+request that needs an answer returns a `Question`; the caller waits for it in its own way, no longer
+than the store's `patience`. While a line is not `is_up`, it is not asked, and the process decides
+alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Ending: TypeAlias = Literal["succeeded", "failed", "slow", "critical", "released"]
-"""How a call ended, for its circuit; `released` says nothing and gives back the place of a probe."""
+"""How a call ended, for its circuit; `released` says nothing and returns the permit of a probe."""
 
 State: TypeAlias = Literal["closed", "open", "half_open", "isolated", "disabled"]
 """The state of a circuit."""
@@ -36,17 +37,17 @@ class CircuitRules(Protocol):
 
     @property
     def window(self) -> int | timedelta:
-        """The last calls that count, or those of this time."""
+        """The window: the last N calls, or the calls of this last time span."""
         ...
 
     @property
     def minimum(self) -> int | None:
-        """How many calls say enough; None where nobody has said it."""
+        """How many calls there must be before the rate counts; None if not set."""
         ...
 
     @property
     def least(self) -> int:
-        """How many calls say enough: `minimum`, or what stands for it."""
+        """How many calls there must be before the rate counts: `minimum`, or its default."""
         ...
 
     @property
@@ -56,17 +57,17 @@ class CircuitRules(Protocol):
 
     @property
     def open_for(self) -> Backoff:
-        """How long it stays open, the first time and the next ones."""
+        """How long it stays open, the first time and at each further opening."""
         ...
 
     @property
     def probes(self) -> int:
-        """How many calls may try then, and have to succeed."""
+        """How many probes a half-open circuit admits; all have to succeed."""
         ...
 
     @property
     def lease(self) -> float:
-        """Seconds after which a probe that has not ended loses its place."""
+        """Seconds after which a probe that has not ended loses its permit."""
         ...
 
 
@@ -75,12 +76,12 @@ class BudgetRules(Protocol):
 
     @property
     def ratio(self) -> float:
-        """Repeats for each call."""
+        """Retries earned by each call."""
         ...
 
     @property
     def floor(self) -> float:
-        """Repeats a second that are always allowed."""
+        """Retries per second that are always allowed."""
         ...
 
 
@@ -88,54 +89,55 @@ class CircuitView(NamedTuple):
     """A shared circuit as it was a moment ago. Seconds are counted from then."""
 
     state: State
-    era: int  # grows at every change of state, whoever made it; 0: nothing has ever happened
-    said: str  # the reason of the last change
+    era: int  # grows at every change of state, by any process; 0: it has never changed
+    reason: str  # the reason of the last change
     why: str  # the reason of the last opening or isolation
-    because: str  # the code of the failure that opened it, empty where none did
-    left: float  # seconds that it stays open
+    because: str  # the code of the failure that opened it, empty if none did
+    remaining: float  # seconds that it stays open
     failed: int
     seen: int
     margin: int  # failures that it takes at least to open it
     is_quiet: bool  # a success would change nothing
     openings: int  # in a row
     wait: float | None  # seconds of the last opening
-    free: int  # probes that may be let through now
-    hint: float  # seconds until the next place of a probe may be free
+    free: int  # probes that may be admitted now
+    hint: float  # seconds until the next probe may be admitted
 
 
 class CircuitAnswer(NamedTuple):
-    """The circuit, and the place of a probe that the asker has got with the answer (0: none)."""
+    """The circuit, and the number of the probe that the answer admits (0: none)."""
 
     view: CircuitView
     probe: int
 
 
 class Question(Protocol[T_co]):
-    """Something that a store was asked. Whoever asked ends it with `take` or `cancel`, once."""
+    """A request to a store. The caller ends it once, with `take` or `cancel`."""
 
     @property
     def patience(self) -> float:
-        """Seconds that the asker waits at most."""
+        """The longest that the caller waits, in seconds."""
         ...
 
     def when_answered(self, wake: Callable[[], object], /) -> None:
-        """Call `wake` once it is answered, in whatever thread that is; now, if it is."""
+        """Call `wake` when the answer arrives, in any thread; at once if it is there already."""
         ...
 
     def take(self, *, is_late: bool) -> T_co | None:
-        """Return the answer; None if there is none, or none yet: it is not waited for any longer.
+        """Return the answer, or None if there is none yet; the question is over either way.
 
-        `is_late`: the asker has waited for all of its patience; nobody else needs to, until the store answers again.
+        `is_late`: the caller has waited for its whole patience; no other caller needs to, until the
+        store answers again.
         """
         ...
 
     def cancel(self) -> None:
-        """Nobody wants the answer: what it grants goes back."""
+        """Drop the question: what its answer grants is returned to the store."""
         ...
 
 
 class CircuitLine(Protocol):
-    """The line to one shared circuit. Every view of it is handed to `learn`, in their order, before a question is answered with it."""
+    """The line to one shared circuit. Every view is passed to `learn`, in order, before a question is answered with it."""
 
     @property
     def is_up(self) -> bool:
@@ -144,12 +146,12 @@ class CircuitLine(Protocol):
 
     @property
     def is_watched(self) -> bool:
-        """Whether views come by themselves, several a second: as long as the circuit is in use, and a little longer."""
+        """Whether the store pushes views, several per second: while the circuit is in use, and a little longer."""
         ...
 
     @property
     def unanswered(self) -> int:
-        """How many failures were told that no view knows of yet; a huge number if one of them decides by itself."""
+        """How many reported failures no view includes yet; a huge number if one of them alone can open the circuit (critical, or a probe's)."""
         ...
 
     def configure(self, rules: CircuitRules, /) -> None:
@@ -161,15 +163,15 @@ class CircuitLine(Protocol):
         ...
 
     def tell(self, era: int, probe: int, ending: Ending, code: str, /) -> None:
-        """Tell how a call ended that was let in in this era, as this probe (0: as none)."""
+        """Report how a call ended that was admitted in this era, as this probe (0: not a probe)."""
         ...
 
     def ask(self) -> Question[CircuitAnswer]:
-        """Ask for the circuit as it is now, and for the place of a probe if one is needed."""
+        """Ask for the circuit as it is now, and for the permit of a probe if one is needed."""
         ...
 
     def put(self, state: Literal["closed", "isolated", "disabled"], /) -> Question[CircuitAnswer]:
-        """Set it by hand. A store that is away does it when it is back."""
+        """Set the state by hand. If the store is unreachable, it is set when the store is back."""
         ...
 
 
@@ -190,11 +192,11 @@ class BudgetLine(Protocol):
         ...
 
     def ask(self) -> Question[bool]:
-        """Ask for one more repeat."""
+        """Ask for one more retry."""
         ...
 
     def give_back(self) -> None:
-        """Return a repeat that was not made."""
+        """Return a retry that was not made."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The line of a RedisState to one circuit: how its calls ended, who asks for a probe, and what it was set to by hand.
 
-Rule: endings go in the order in which they came, those that wait together in one row. A setting by hand outlives an outage of the
-store; endings do not.
+Rule: endings go in the order in which they came, those that wait together in one row. A setting by
+hand outlives an outage of the store; endings do not.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class RedisCircuit(Line):
         self._sent = self.unanswered
         wanted = 0 if self._putting is not None else len(self._asked)
         arguments = [*_numbers(self._rules, self._openings), str(wanted), self._putting or ""]
-        for era, probe, endings, code in rows:
-            arguments += (str(era), str(probe), "".join(endings), code[0])
+        for era, probe, outcomes, code in rows:
+            arguments += (str(era), str(probe), "".join(outcomes), code[0])
         return CIRCUIT, f"circuit:{self.key}", arguments
 
     def lost(self) -> Sequence[Asked]:
@@ -188,10 +188,10 @@ def _view(reply: list[Any]) -> tuple[CircuitView, list[int]]:
     view = CircuitView(
         state=cast("State", parts[0]),
         era=int(parts[1]),
-        said=parts[2],
+        reason=parts[2],
         why=parts[3],
         because=parts[4],
-        left=int(parts[5]) / 1_000,
+        remaining=int(parts[5]) / 1_000,
         failed=int(parts[6]),
         seen=int(parts[7]),
         margin=int(parts[8]),

@@ -1,4 +1,4 @@
-"""Waiting for one's turn: the queue of a bulkhead and the pace of a rate limit, in tasks and in threads."""
+"""Waiting calls: the queue of a bulkhead and the pace of a rate limit, in tasks and in threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.calls.forms import Server, at_once, both, everywhere, settle
 
 
 class RefreshLock:
-    """A function that lets the test say when a call ends; `inside` lists who is in it."""
+    """A function whose calls end when the test says so; `inside` lists the running calls."""
 
     def __init__(self):
         self.inside = []
@@ -43,7 +43,7 @@ async def started(get, *names):
 
 
 async def test_so_many_at_once_and_so_many_in_line():
-    """Two at work, one waits, the next is refused at once; whoever waited gets the place that becomes free."""
+    """Two run, one waits, the next is rejected at once; the waiting call gets the next free permit."""
     gate = RefreshLock()
     get = rb.Policy(rb.Bulkhead(2, queue=1))(gate)
     a, b, c = await started(get, "a", "b", "c")
@@ -60,7 +60,7 @@ async def test_so_many_at_once_and_so_many_in_line():
 
 
 async def test_first_come_first_served():
-    """Ten in line are let in in their order, and nobody who comes later overtakes them."""
+    """Ten waiting calls are admitted in order, and no later call overtakes them."""
     gate = RefreshLock()
     get = rb.Policy(rb.Bulkhead(1, queue=20))(gate)
     names = [str(number) for number in range(10)]
@@ -75,7 +75,7 @@ async def test_first_come_first_served():
 
 
 async def test_who_leaves_the_queue_makes_room_in_it():
-    """A cancelled one does not hold the place of another that wants to wait."""
+    """A cancelled call frees its position in the queue for another."""
     gate = RefreshLock()
     get = rb.Policy(rb.Bulkhead(1, queue=1))(gate)
     (a,) = await started(get, "a")
@@ -100,7 +100,7 @@ async def test_who_leaves_the_queue_makes_room_in_it():
     ids=["max_wait", "deadline"],
 )
 async def test_patience_ends_in_the_time_of_the_policies(layers, error):
-    """After `max_wait`, or at the deadline, a waiting call is refused; the next in line is not disturbed."""
+    """After `max_wait`, or at the deadline, a waiting call is rejected; the next one is not affected."""
     gate = RefreshLock()
     with rb.testing.virtual_time() as clock:
         key = f"patience {len(layers)}"
@@ -125,7 +125,7 @@ async def test_patience_ends_in_the_time_of_the_policies(layers, error):
 @pytest.mark.real
 @both
 def test_patience_ends_in_real_time(form):
-    """20 ms in line, sync and async, then BulkheadFullError that says how long it has waited."""
+    """After 20 ms in the queue, sync and async, it raises BulkheadFullError with the time waited."""
     hold = threading.Event()
     policy = rb.Policy(rb.Bulkhead(1, queue=1, max_wait=0.02))
     inside = threading.Event()
@@ -145,7 +145,7 @@ def test_patience_ends_in_real_time(form):
 
 
 def test_threads_share_the_places():
-    """20 threads, 3 places: never four at once, and everyone is served."""
+    """20 threads, 3 permits: never four at once, and every thread is served."""
     at_work, most, lock, done = 0, 0, threading.Lock(), []
 
     @rb.Policy(rb.Bulkhead(3, queue=20))
@@ -169,7 +169,7 @@ def test_threads_share_the_places():
 
 @both
 def test_a_pace(form):
-    """Five at once, then one each fifth of a second; who may wait long enough waits for its turn, and is told in `slept`."""
+    """Five at once, then one each fifth of a second; a call that may wait long enough waits, as `slept` shows."""
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.RateLimit(5, per=1, max_wait=10))(form.of(Server().get))
         for _ in range(8):
@@ -178,8 +178,8 @@ def test_a_pace(form):
 
 
 @everywhere
-def test_who_may_not_wait_is_told_when(form):
-    """ThrottledError with the seconds until its turn; it took none."""
+def test_a_caller_that_may_not_wait_gets_retry_after(form):
+    """It raises ThrottledError with the seconds until the next token, and takes none."""
     with form.world() as clock:
         get = rb.Policy(rb.RateLimit(1, per=60))(form.of(Server().get))
         form.run(get)
@@ -194,7 +194,7 @@ def test_who_may_not_wait_is_told_when(form):
 
 @both
 def test_a_turn_after_the_deadline_is_refused_at_once(form):
-    """5 s left, a turn in 60: no wait is begun that could not end in time."""
+    """With 5 s to the deadline and the next token in 60 s there is no wait."""
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Deadline(5), rb.RateLimit(1, per=60, max_wait=3600))(form.of(Server().get))
         form.run(get)
@@ -205,7 +205,7 @@ def test_a_turn_after_the_deadline_is_refused_at_once(form):
 
 @both
 def test_a_throttled_attempt_is_repeated_after_its_time(form):
-    """A Retry around the limit obeys its `retry_after` like a server's."""
+    """A Retry around the rate limit waits for its `retry_after`, like a server's."""
     server = Server()
     with rb.testing.virtual_time() as clock:
         get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)), rb.RateLimit(1, per=60))(
@@ -217,7 +217,7 @@ def test_a_throttled_attempt_is_repeated_after_its_time(form):
 
 @everywhere
 def test_a_circuit_does_not_hear_of_them(form):
-    """Neither a full bulkhead nor a used-up limit says anything about the other side."""
+    """Neither a full bulkhead nor a used-up rate limit counts as a failure of the server."""
     with form.world():
         policy = rb.Policy(at_once(on=()), rb.Breaker.consecutive(1), rb.RateLimit(1, per=3600))
         get = policy(form.of(Server().get), idempotent=True)

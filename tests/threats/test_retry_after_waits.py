@@ -1,6 +1,6 @@
-"""Row 26: what a refused upgrade says about waiting. A number we can read is a lower bound; anything else is no number.
+"""Row 26: the Retry-After of a refused upgrade. A valid number is a lower bound of the wait; anything else is ignored.
 
-Rule: nothing here may reach a timer as NaN or infinity, because that stops the timers of the whole loop.
+Rule: no value may reach a timer as NaN or infinity, because that stops all timers of the loop.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ TEN_YEARS = "315360000"
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("told", ["20", "0", "1.0", "20.5", "120", "\t42 "])
+@pytest.mark.parametrize("header", ["20", "0", "1.0", "20.5", "120", "\t42 "])
 @simulated
-async def test_row_26_retry_after_is_a_lower_bound(server, status, told):
-    """Seconds in Retry-After, with a fraction or without, are waited at least, whatever the schedule says; more is allowed, less is not."""
+async def test_row_26_retry_after_is_a_lower_bound(server, status, header):
+    """The wait is at least the seconds in Retry-After, with or without a fraction, whatever the schedule says."""
     async with Watch(server.url) as watch:
         await watch.ready()
-        server.behave(reject_upgrade=status, retry_after=told)
+        server.behave(reject_upgrade=status, retry_after=header)
         await server.cut("abort")
         await watch.until(lambda: len(server.attempt_times) >= 4, 600)
         refused = server.attempt_times[1:4]
-        bound = float(told)
+        bound = float(header)
         for before, after in itertools.pairwise(refused):
             assert after - before >= bound
         (waits,) = {tuple(watch.waits[1:3])}
@@ -47,7 +47,7 @@ async def test_row_26_retry_after_is_a_lower_bound(server, status, told):
 @pytest.mark.parametrize("form", ["imf", "rfc850", "asctime"])
 @simulated
 async def test_row_26_retry_after_as_a_date(server, form):
-    """The three HTTP dates are read against the server's own clock, however wrong ours is, and in any time zone."""
+    """The three HTTP date forms are read by the server's own clock, however wrong ours is, and in any time zone."""
     loop = asyncio.get_running_loop()
     loop.wall_offset = 1e8
     async with Watch(server.url) as watch:
@@ -67,18 +67,18 @@ async def test_row_26_retry_after_as_a_date(server, form):
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("told", GARBAGE, ids=lambda text: repr(text)[:24])
+@pytest.mark.parametrize("header", GARBAGE, ids=lambda text: repr(text)[:24])
 @simulated
-async def test_row_26_garbage_is_no_number(server, status, told):
-    """Everything else is ignored: the schedule waits as it would have, and every wait is a finite number."""
+async def test_row_26_garbage_is_no_number(server, status, header):
+    """Any other value is ignored: the schedule decides, and every wait is a finite number."""
     async with Watch(server.url) as watch:
         await watch.ready()
-        server.behave(reject_upgrade=status, retry_after=told)
+        server.behave(reject_upgrade=status, retry_after=header)
         await server.cut("abort")
         await watch.until(lambda: len(watch.waits) >= 4, 300)
         assert all(1 <= wait <= 30 for wait in watch.waits)
         if status == 429:
-            assert min(watch.waits[1:]) >= 5  # no hint: still more patience than after a plain loss
+            assert min(watch.waits[1:]) >= 5  # without a hint it still waits longer than after a plain loss
         codes = {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)[1:]}
         assert codes == {status}
         server.behave(reject_upgrade=None, retry_after=None)
@@ -87,7 +87,7 @@ async def test_row_26_garbage_is_no_number(server, status, told):
 
 @simulated
 async def test_row_26_the_millisecond_form(server):
-    """`retry-after-ms` wins over Retry-After, in a refused upgrade as anywhere."""
+    """`retry-after-ms` beats Retry-After, in a refused upgrade as anywhere."""
     listener = server._listener
     reject = listener._reject
 
@@ -105,15 +105,15 @@ async def test_row_26_the_millisecond_form(server):
         assert watch.waits[1] == 45.5
 
 
-@pytest.mark.parametrize("told", [TEN_YEARS, "9" * 30, "Fri, 01 Jan 2100 00:00:00 GMT"])
+@pytest.mark.parametrize("header", [TEN_YEARS, "9" * 30, "Fri, 01 Jan 2100 00:00:00 GMT"])
 @simulated
-async def test_row_26_ten_years(server, told):
-    """A server that asks for ten years is not waited for: the client gives up, typed, and says what was asked."""
+async def test_row_26_ten_years(server, header):
+    """If a server asks for ten years, the client gives up with a typed error that has the requested wait."""
     async with Watch(server.url) as watch:
         await watch.ready()
         receipt = await watch.client.send("note", {"n": 1})
         await receipt.confirmed(10)
-        server.behave(reject_upgrade=503, retry_after=told)
+        server.behave(reject_upgrade=503, retry_after=header)
         await server.cut("abort")
         await watch.until(lambda: watch.client.state == "FAILED", 60)
         with pytest.raises(rb.BridgeError) as caught:
@@ -127,12 +127,12 @@ async def test_row_26_ten_years(server, told):
 @pytest.mark.parametrize("longest", [60, 3_600])
 @simulated
 async def test_row_26_the_longest_wait_is_the_users(server, longest):
-    """`max_retry_after` decides what is too long: up to it the client waits as told, above it it gives up."""
+    """Up to `max_retry_after` the client waits for the Retry-After, above it gives up."""
     policy = rb.presets.default.evolve(reconnect=rb.Reconnect(max_retry_after=longest))
-    for told, state in ((longest, "READY"), (longest + 1, "FAILED")):
+    for header, state in ((longest, "READY"), (longest + 1, "FAILED")):
         async with Watch(server.url, policy=policy) as watch:
             await watch.ready()
-            server.behave(reject_upgrade=429, retry_after=str(told))
+            server.behave(reject_upgrade=429, retry_after=str(header))
             await server.cut("abort")
             await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED", 60)
             server.behave(reject_upgrade=None, retry_after=None)
@@ -141,7 +141,7 @@ async def test_row_26_the_longest_wait_is_the_users(server, longest):
 
 @simulated
 async def test_row_26_a_user_may_cut_the_wait_short(server):
-    """`reconnect_now()` tries at once, in the middle of a wait the server asked for."""
+    """`reconnect_now()` tries at once, also during a wait that the server asked for."""
     async with Watch(server.url) as watch:
         await watch.ready()
         server.behave(reject_upgrade=503, retry_after="3600")
@@ -154,7 +154,7 @@ async def test_row_26_a_user_may_cut_the_wait_short(server):
 
 @simulated
 async def test_row_26_other_timers_keep_running(server):
-    """With NaN offered as Retry-After, unrelated sleeps of the same loop all end on time."""
+    """With a Retry-After of NaN, other sleeps of the same loop all end on time."""
     server.behave(reject_upgrade=429, retry_after="nan")
     async with Watch(server.url):
         loop = asyncio.get_running_loop()

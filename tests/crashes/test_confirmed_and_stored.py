@@ -1,6 +1,6 @@
-"""What `confirmed()` has said is in the file: a process that dies right after it does not send again.
+"""A result of `confirmed()` is in the file: a process that dies right after it does not send again.
 
-A death is what the disk holds at that moment, copied.
+A death is a copy of the files at that moment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from resilient_bridge.stores import SQLiteStore
 
 
 async def _watch(receipt, directory, name):
-    """Look at a receipt in every turn; when it is confirmed, ask it, and copy the file at once."""
+    """Read a receipt in every iteration of the loop; when it is confirmed, await it, and copy the file at once."""
     while receipt.state != "confirmed":
         await asyncio.sleep(0)
     await receipt.confirmed()
@@ -26,8 +26,8 @@ async def _watch(receipt, directory, name):
 @pytest.mark.real
 @pytest.mark.requirement("V9")
 @pytest.mark.parametrize("watchers", [1, 2, 5])
-async def test_who_asks_in_the_turn_of_the_answer_is_told_what_is_kept(tmp_path, watchers):
-    """Before the reader's step of the loop, and after it: no copy of the file has it pending."""
+async def test_a_receipt_confirmed_in_this_iteration_is_stored(tmp_path, watchers):
+    """Before and after the reader's step of the loop no copy of the file has the message pending."""
 
     tmp_path.chmod(0o700)
     async with rb.testing.BridgeServer() as server:

@@ -1,6 +1,6 @@
-"""What AI providers say, in their own words: answers, streams and errors of OpenAI, Anthropic and Google.
+"""Scripted answers, streams and errors in the formats of OpenAI, Anthropic and Google.
 
-Rule: a Turn says what happens, in no provider's words; a dialect says it as that provider does. No socket here.
+Rule: a Turn says what happens, independent of the provider; a dialect encodes it in the provider's format. No socket here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Failing = Literal[
 
 @attrs.frozen(kw_only=True)
 class Turn:
-    """The answer to one request: `failing` and no `ending` is a refusal by status, an `ending` comes amid a stream."""
+    """The answer to one request: `failing` without `ending` is an error status, an `ending` comes within a stream."""
 
     text: str = "one two three"
     failing: Failing | None = None
@@ -29,7 +29,7 @@ class Turn:
     after: int = 0
 
     @classmethod
-    def said(cls, text: str = "one two three") -> Turn:
+    def answered(cls, text: str = "one two three") -> Turn:
         """Answer with that text; streamed, each word is an item."""
         return cls(text=text)
 
@@ -54,27 +54,27 @@ class Turn:
 
     @classmethod
     def failed(cls, failing: Failing = "overloaded", *, after: int = 0) -> Turn:
-        """Begin a stream with status 200, and report an error in it after so many items; after 0, as its first event."""
+        """Start a stream with status 200, and report an error in it after `after` items; after 0, as its first event."""
         return cls(failing=failing, ending="error", after=after)
 
     @classmethod
     def cut(cls, *, after: int = 0, reset: bool = False) -> Turn:
-        """End the connection after so many items of a stream: by a plain close, or a reset."""
+        """End the connection after `after` items of a stream: by a plain close, or a reset."""
         return cls(ending="reset" if reset else "cut", after=after)
 
     @classmethod
     def ended_early(cls, *, after: int) -> Turn:
-        """Say so many items of a stream, and then end it as if that were all: no `[DONE]`, no reason, no last event."""
+        """Send `after` items of a stream and end it cleanly, but without `[DONE]`, finish reason or last event."""
         return cls(ending="polite", after=after)
 
     @classmethod
     def stalled(cls, *, after: int = 0) -> Turn:
-        """Say so many items of a stream, and nothing more until the client leaves."""
+        """Send `after` items of a stream, and then nothing until the client disconnects."""
         return cls(ending="stall", after=after)
 
 
 class Dialect(Protocol):
-    """How one provider says a Turn."""
+    """Encodes a Turn in the format of one provider."""
 
     def refusal(self, turn: Turn) -> tuple[int, Any]:
         """Status and body."""
@@ -216,8 +216,8 @@ class Google:
         if turn.failing == "quota":
             violation = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}
             details.append({"@type": f"{google}.QuotaFailure", "violations": [violation]})
-        if (told := dict(turn.headers).get("retry-after")) is not None:
-            details.append({"@type": f"{google}.RetryInfo", "retryDelay": f"{told}s"})
+        if (seconds := dict(turn.headers).get("retry-after")) is not None:
+            details.append({"@type": f"{google}.RetryInfo", "retryDelay": f"{seconds}s"})
         return status, {
             "error": {"code": turn.status or status, "message": message, "status": name, "details": details}
         }

@@ -1,4 +1,4 @@
-"""A circuit: how long it stays open, what a rejected caller is told, what is done by hand, and what survives a change."""
+"""A circuit: how long it stays open, what a rejection says, manual changes, and what survives new settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_open_time_grows_until_it_closes():
 
 
 def test_the_open_time_is_spread():
-    """By default within 1/2..1, 1..2, 2..4 s: clients that lost the same server do not probe it together."""
+    """By default within 1/2..1, 1..2, 2..4 s, so that clients of the same server do not probe it together."""
     runs = []
     for seed in range(50):
         circuit = Circuit(Breaker(window=3), seed)
@@ -85,7 +85,7 @@ def test_a_rejection_says_why_and_for_how_long():
 
 
 def test_a_rejection_is_the_public_class():
-    """By isinstance, by name, through copy and pickle; an SDK's own errors it is not."""
+    """By isinstance, by name, through copy and pickle; it is not one of an SDK's own errors."""
     error = rejection(opened(), 0.0)
     error.add_note("seen")
     for same in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
@@ -115,17 +115,17 @@ def test_every_rejection_is_a_fresh_one():
 
 @pytest.mark.requirement("G2")
 def test_a_reset_closes_it():
-    """From any state, with an empty window, and the reason says that a hand did it."""
+    """From any state, with an empty window and the reason `manual_reset`."""
     circuit = Circuit(Breaker.consecutive(3, open_for=10))
     circuit.fail(3, because=Failure.of("CONN_RESET"))
     circuit.reset(1.0)
-    assert circuit.told[-1] == ("open", "closed", "manual_reset", 1.0)
+    assert circuit.transitions[-1] == ("open", "closed", "manual_reset", 1.0)
     assert circuit.counts(1.0) == (0, 3)
     assert (circuit.is_closed, circuit.is_calm, circuit.because) == (True, True, None)
 
 
 def test_a_reset_of_a_closed_circuit_forgets_without_a_transition():
-    """What it counted is gone, what is still under way does not count, and nothing is told."""
+    """The counts are cleared, calls under way do not count, and no transition is reported."""
     circuit = Circuit(Breaker.consecutive(2))
     old = circuit.admit(0.0)
     circuit.fail()
@@ -133,11 +133,11 @@ def test_a_reset_of_a_closed_circuit_forgets_without_a_transition():
     circuit.failed(old, 0.0, 0.0)
     assert circuit.counts(0.0) == (0, 2)
     assert circuit.is_calm
-    assert circuit.told == []
+    assert circuit.transitions == []
 
 
 def test_an_isolated_circuit_lets_nothing_through():
-    """For as long as nobody resets it; the error says that waiting does not help."""
+    """Until a reset; the error says that waiting does not help."""
     circuit = Circuit(Breaker())
     circuit.isolate(0.0)
     circuit.isolate(0.0)
@@ -155,7 +155,7 @@ def test_an_isolated_circuit_lets_nothing_through():
 
 @pytest.mark.parametrize("verb", ["reset", "isolate", "disable"])
 def test_what_opened_it_is_forgotten_with_the_opening(verb):
-    """Kept while half-open; gone once a hand has set the circuit."""
+    """The cause stays while half-open, and is cleared when the circuit is set by hand."""
     circuit = Circuit(Breaker.consecutive(1, open_for=10))
     circuit.fail(because=Failure.of("CONN_RESET"))
     circuit.admit(10.0)
@@ -165,7 +165,7 @@ def test_what_opened_it_is_forgotten_with_the_opening(verb):
 
 
 def test_a_disabled_circuit_lets_everything_through_and_counts_nothing():
-    """Closed to look at for who is in a hurry, and calm, whatever fails."""
+    """`is_closed` and `is_calm` are true, whatever fails."""
     circuit = opened()
     circuit.disable(1.0)
     assert (circuit.state, circuit.is_closed, circuit.is_calm) == ("disabled", True, True)
@@ -182,18 +182,18 @@ def test_a_disabled_circuit_lets_everything_through_and_counts_nothing():
 
 
 def test_a_changed_breaker_keeps_an_open_circuit_open():
-    """State, reason and the wait that has begun stay; the next one is by the new numbers."""
+    """State, reason and the current open time stay; the next open time uses the new settings."""
     circuit = opened()
     circuit.configure(Breaker.consecutive(7, open_for=99, probes=2))
     assert circuit.retry_after(1.0) == 9
     assert circuit.admit(10.0) != circuit.admit(10.0)
     circuit.fail(now=200)
     assert circuit.retry_after(200.0) == 99
-    assert len(circuit.told) == 3
+    assert len(circuit.transitions) == 3
 
 
 def test_a_changed_window_of_calls_keeps_the_newest():
-    """3 failures, then 3 successes: the last 4 hold one failure; grown again, what was let go does not come back."""
+    """3 failures, then 3 successes: the last 4 hold one failure; a larger window does not bring back dropped outcomes."""
     circuit = Circuit(Breaker(window=6))
     circuit.fail(3)
     circuit.succeed(3)
@@ -204,7 +204,7 @@ def test_a_changed_window_of_calls_keeps_the_newest():
 
 
 def test_a_window_of_calls_becomes_a_row_and_back():
-    """The row is what failed last without a success; a window that comes from a row holds that row."""
+    """The consecutive failures are the last ones without a success; a window of calls starts with them."""
     circuit = Circuit(Breaker(window=50))
     circuit.fail(2)
     circuit.succeed(1)
@@ -219,7 +219,7 @@ def test_a_window_of_calls_becomes_a_row_and_back():
 
 
 def test_a_changed_span_of_time_keeps_what_is_recent_enough():
-    """From 20 s to 10 s: what is older than 10 s goes; to 40 s: it does not come back, the rest stays."""
+    """From 20 s to 10 s: older outcomes are dropped; then to 40 s: they do not come back, the others stay."""
     circuit = Circuit(Breaker(window=timedelta(seconds=20)))
     circuit.fail(2, now=100.5)
     circuit.succeed(3, now=112.5)
@@ -233,7 +233,7 @@ def test_a_changed_span_of_time_keeps_what_is_recent_enough():
 
 
 def test_a_longer_span_keeps_all_that_the_shorter_held():
-    """Each of 20 s has one failure: all of them go on to count in 40 s, and each leaves in its time."""
+    """20 s with one failure each: all of them count in a window of 40 s, and each expires in its time."""
     circuit = Circuit(Breaker(rate=1, window=timedelta(seconds=20)))
     for second in range(100, 120):
         circuit.fail(second < 109, now=second + 0.5)
@@ -257,7 +257,7 @@ def test_between_calls_and_time_nothing_converts():
 
 
 def test_other_numbers_count_at_once():
-    """`slow_after` and `probes` hold for the next outcome, without another window."""
+    """New `slow_after` and `probes` apply to the next outcome; the window stays."""
     circuit = Circuit(Breaker.consecutive(2))
     circuit.fail()
     circuit.configure(Breaker.consecutive(2, slow_after=1))
@@ -269,7 +269,7 @@ def test_other_numbers_count_at_once():
 
 
 def test_a_listener_may_use_the_circuit():
-    """It is called outside the lock: it may look, and even reset; what that causes is told after it, in order."""
+    """It is called outside the lock: it may read and even reset the circuit; that transition is reported after it."""
     parts = []
 
     def listen(circuit: CircuitState, previous: str, state: str, reason: str, now: float) -> None:
@@ -284,7 +284,7 @@ def test_a_listener_may_use_the_circuit():
 
 
 def test_a_failing_listener_does_not_silence_the_circuit():
-    """Its error comes out, the state has changed all the same, and the next transition is told."""
+    """Its error is raised, the state has changed all the same, and the next transition is reported."""
     parts = []
 
     def listen(*transition: object) -> None:
@@ -302,7 +302,7 @@ def test_a_failing_listener_does_not_silence_the_circuit():
 
 @pytest.fixture
 def often_switching():
-    """Threads that take turns every few microseconds."""
+    """Make the interpreter switch threads every few microseconds."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -318,7 +318,7 @@ def test_no_outcome_is_lost_between_threads(often_switching):
             circuit.fail()
 
     in_threads(call, 8)
-    assert circuit.told == [("closed", "open", "consecutive_failures_3200", 0.0)]
+    assert circuit.transitions == [("closed", "open", "consecutive_failures_3200", 0.0)]
 
 
 def test_threads_see_one_row_of_transitions(often_switching):
@@ -340,8 +340,8 @@ def test_threads_see_one_row_of_transitions(often_switching):
                 circuit.succeeded(permit, now, 0.0)
 
     in_threads(call, 8)
-    states = ["closed", *[state for _, state, _, _ in circuit.told]]
-    assert [previous for previous, _, _, _ in circuit.told] == states[:-1]
+    states = ["closed", *[state for _, state, _, _ in circuit.transitions]]
+    assert [previous for previous, _, _, _ in circuit.transitions] == states[:-1]
     assert circuit.state == states[-1]
-    assert circuit.era == len(circuit.told)
-    assert len(circuit.told) > 50
+    assert circuit.era == len(circuit.transitions)
+    assert len(circuit.transitions) > 50
