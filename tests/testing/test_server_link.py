@@ -92,7 +92,7 @@ async def test_background_work_ends_with_the_bridge():
     assert asyncio.all_tasks() == before
 
 
-async def test_a_slow_replay_holds_what_was_said_meanwhile():
+async def test_a_slow_replay_holds_what_was_pushed_meanwhile():
     """It is answered after the delay, of what is in the buffer then: nothing that came before it is missing in it."""
     async with BridgeServer(slow=0.05, push_buffer=False) as server, peer(server.url) as client:
         await client.join("s")
