@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 import shutil
 import sys
 from typing import Any, Final, cast
@@ -129,7 +130,7 @@ def _text(server: dict[str, Any], page: Page) -> str:
     width = (
         min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns) if sys.stdout.isatty() else _COLUMNS
     )
-    head = server["command"][0] if "command" in server else redact(server["url"])
+    head = redact(shlex.join(server["command"]) if "command" in server else server["url"])
     parts = [head, "", table_of(page.rows, width)]
     if page.data.get("starts"):
         parts += ["", table_of([Row("behind the sidecar", _promise(page))], width)]

@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import Final
 
 from ..adapters.sidecar.serving import run_sidecar
 from ..errors import ConfigError, StoreError
 from .mcp_options import sidecar_of
 from .printing import complain
+from .terminal import is_terminal
+
+
+_BY_HAND: Final = "resilient-bridge mcp: waiting for an MCP client on stdin; --print-config prints the entry for one. Ctrl-C ends it"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -28,6 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
             if getattr(arguments, name):
                 return complain("mcp", f"--{name.replace('_', '-')} needs --http")
         stderr = None if arguments.quiet else sys.stderr.fileno()
+        if is_terminal(sys.stdin) and not arguments.quiet:
+            print(_BY_HAND, file=sys.stderr)
         asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
     except (ConfigError, StoreError) as error:  # a field, or the file of --events or --token-file
         return complain("mcp", error.failure.message)

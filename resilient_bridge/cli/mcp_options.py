@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 EPILOG: Final = """Put it in front of a server in your MCP client's configuration: after `--` the command that starts the server, or its URL.
-What may run twice is never repeated unless you say so; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
+What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
 _EVERY: Final = "*"
 _IN_FILE: Final = (

@@ -266,6 +266,23 @@ def test_doctor_has_a_status_line_on_a_terminal(command, wanted, tmp_path):
     assert not any("looking at" in line for line in _seen(text))
 
 
+@pytest.mark.real
+def test_mcp_says_on_a_terminal_what_it_waits_for():
+    """Somebody who starts it by hand sees nothing else, because nobody speaks."""
+    ours, theirs = pty.openpty()
+    try:
+        command = [*PROGRAM, "mcp", "--", "cat"]
+        process = subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert process.stderr.readline().startswith(
+            b"resilient-bridge mcp: waiting for an MCP client on stdin;"
+        )
+        process.terminate()
+        process.communicate(timeout=30)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 # ---- the exit code of pipe -------------------------------------------------------------------------------------------
 
 

@@ -29,11 +29,12 @@ _DESCRIPTION: Final = (
 def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:
     """Return how the server is at this moment."""
     current = state.current
-    phase = str(current.phase) if current is not None else "away"
+    is_unused = current is None and not state.clients and state.last_loss is None  # no client has come yet
+    phase = str(current.phase) if current is not None else "not started" if is_unused else "away"
     is_ready = current is not None and current.phase is Phase.READY
     refused_for = restarts.open_for(now)
     is_coming = current is not None and current.phase is not Phase.UNREACHABLE and not restarts.is_failing
-    status = "ok" if is_ready else "degraded" if is_coming and refused_for is None else "down"
+    status = "ok" if is_ready or is_unused else "degraded" if is_coming and refused_for is None else "down"
     found: dict[str, Any] = {
         "status": status,
         "server": phase,

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -186,6 +187,8 @@ def _reason(loss: Exception | None) -> str:
                 return f"ended by {signal.Signals(-code).name}"
             except ValueError:
                 return f"ended by signal {-code}"
+        with suppress(ValueError):  # how a shell in between says it
+            return f"exit code {code} ({signal.Signals(code - 128).name})"
         return f"exit code {code}"
     if isinstance(loss, EOFError):
         return "exit code 0" if "exit code 0" in str(loss) else "it closed its output"

@@ -43,6 +43,12 @@ def test_the_status_says_how_it_is():
     assert found["last_loss"] == "connection refused"
 
 
+def test_a_server_that_no_client_has_wanted_is_not_down():
+    """It is started for the first client, and nothing is wrong before that."""
+    found = Harness().relay.status(0.0)
+    assert (found["status"], found["server"]) == ("ok", "not started")
+
+
 def test_the_status_is_down_until_the_server_is_back():
     """Degraded while it starts for the first time, and at once after it ended; down from its first failed start on, also while it is tried."""
     harness, client = ready()
