@@ -5,7 +5,6 @@ Rule: a failure holds no secret and no line break, whoever built it; what follow
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ import attrs
 
 from ..world import current_world
 from .codes import CODES, code_info
+from .errnos import errno_name
 from .redaction import Unread, as_details, as_line, as_lines, class_name, redact_value, set_text
 from .rpc import read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
@@ -225,8 +225,8 @@ class Failure(Unread):
         if self.retry_after is not None:
             data["retryAfter"] = self.retry_after
         for name, key in (("sessionId", "session_id"), ("providerId", "provider_id")):
-            if isinstance(told := self.details.get(key), str):
-                data[name] = told
+            if isinstance(detail := self.details.get(key), str):
+                data[name] = detail
         return {"code": MCP_CODES[self.category], "message": self.message, "data": data}
 
     @classmethod
@@ -247,13 +247,13 @@ class Failure(Unread):
     def _subject(self) -> str:
         """Return the number or name that tells this case from others of its code."""
         for key in ("http_status", "close_code", "reason", "rpc_code"):
-            told = self.details.get(key)
-            if isinstance(told, (int, str)):
-                return str(told)
+            detail = self.details.get(key)
+            if isinstance(detail, (int, str)):
+                return str(detail)
         if isinstance(ended := self.details.get("exit_code"), int):
             return f"exit code {ended}"
         number = self.details.get("errno")
-        return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
+        return (errno_name(number) or f"errno {number}") if isinstance(number, int) else ""
 
 
 _REFUSED_REPEAT: Final = "not_idempotent"

@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
+from ..errors.errnos import errno_of
+
 
 T = TypeVar("T")
 # An address that this machine has no route for says nothing about the server.
@@ -25,10 +27,10 @@ _ROUTELESS: Final = frozenset(
 def interleaved(infos: Iterable[tuple[Any, ...]]) -> list[str]:
     """Return the hosts of a `getaddrinfo()` answer, each once, the families taking turns."""
     families: dict[int, list[str]] = {}
-    for family, *_, place in infos:
+    for family, *_, address in infos:
         hosts = families.setdefault(family, [])
-        if place[0] not in hosts:
-            hosts.append(place[0])
+        if address[0] not in hosts:
+            hosts.append(address[0])
     return [host for host in chain.from_iterable(zip_longest(*families.values())) if host is not None]
 
 
@@ -61,7 +63,7 @@ async def first_connected(
                 if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
                     raise error
                 failures.append(error)
-        raise next((error for error in failures if error.errno not in _ROUTELESS), failures[0])
+        raise next((error for error in failures if errno_of(error) not in _ROUTELESS), failures[0])
     finally:
         for task in started:
             if task is not winner:

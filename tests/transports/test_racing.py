@@ -16,6 +16,8 @@ from resilient_bridge.transports.racing import first_connected, interleaved
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 ROUTELESS = OSError(errno.ENETUNREACH, "no route")
+ROUTELESS_ON_WINDOWS = OSError(errno.EINVAL, "no route")
+ROUTELESS_ON_WINDOWS.winerror = 1231  # ERROR_NETWORK_UNREACHABLE, for which Python has no errno
 
 
 class Attempts:
@@ -41,7 +43,7 @@ class Attempts:
         return await first_connected(self, delay, self.discarded.append)
 
 
-async def left_behind(before):
+async def still_there(before):
     """The tasks that are still there after the loop has had two turns."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -55,7 +57,7 @@ async def test_a_black_hole_delays_the_next_address_only():
     async with asyncio.timeout(1):
         assert await attempts.race() == "good"
     assert attempts.started == ["hole", "good"]
-    assert await left_behind(before) == set()
+    assert await still_there(before) == set()
 
 
 async def test_a_failure_starts_the_next_address_at_once():
@@ -65,7 +67,9 @@ async def test_a_failure_starts_the_next_address_at_once():
         assert await attempts.race(delay=60) == "good"
 
 
-@pytest.mark.parametrize("order", [(ROUTELESS, REFUSED), (REFUSED, ROUTELESS)])
+@pytest.mark.parametrize(
+    "order", [(ROUTELESS, REFUSED), (REFUSED, ROUTELESS), (ROUTELESS_ON_WINDOWS, REFUSED)]
+)
 async def test_of_several_failures_the_telling_one_is_raised(order):
     """That this machine has no IPv6 says nothing: the refusal is what the caller is told, the same object."""
     with pytest.raises(ConnectionRefusedError) as caught:
@@ -106,7 +110,7 @@ async def test_who_wins_too_late_is_discarded():
 async def test_a_cancelled_race_takes_everything_down():
     """Cancelled in any turn of the loop, no result is lost: each attempt was cancelled or its result discarded."""
     before = asyncio.all_tasks()
-    for turns in range(8):
+    for steps in range(8):
         finished = []
 
         async def attempt(finished=finished):
@@ -117,17 +121,17 @@ async def test_a_cancelled_race_takes_everything_down():
 
         discarded = []
         race = asyncio.create_task(first_connected([attempt, attempt], 60, discarded.append))
-        for _ in range(turns):
+        for _ in range(steps):
             await asyncio.sleep(0)
         race.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             discarded.append(await race)
-        assert await left_behind(before) == set()
+        assert await still_there(before) == set()
         assert discarded == finished
     gc.collect()
 
 
-def test_families_take_turns_and_repeat_nothing():
+def test_families_alternate_and_repeat_nothing():
     """IPv6 and IPv4 alternate in the resolver's order, each address once."""
     infos = [
         (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 80, 0, 0)),
