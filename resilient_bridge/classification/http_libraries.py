@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import attrs
 
 from ..errors import Executed, Kind, text_of
+from ..errors.errnos import errno_of
 from .finding import Finding, Rules
 from .statuses import status_finding
 from .texts import text_finding
@@ -242,7 +243,7 @@ def proof_of(error: BaseException, root: BaseException) -> str:
     """Return the row of the table of proofs that an error of one request is, empty for none; `root` is what stands below it."""
     try:
         chain = _classes_below(error, root)
-        number = getattr(root, "errno", None)
+        number = errno_of(root)
     except Exception:  # noqa: BLE001 (a class may hide what it has)
         return ""
     if ("socket", "gaierror") in chain:

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from ..errors import Category
+from ..errors.errnos import errno_of, errno_of_windows
 from .finding import Finding, Reader, Rules
 from .hints import hints
 
@@ -81,15 +82,15 @@ _DNS_SETTING = Finding(
     message="address family or port not usable",
     proof="not_resolved",
 )
-_SEVERAL = re.compile(r"\[Errno (\d{1,6})\]")
+_SEVERAL = re.compile(r"\[(Errno|WinError) (\d{1,6})\]")
 
 
 def by_errno(fallback: Finding | None = None) -> Reader:
     """Return the rule of an OSError class: its errno decides, without one the fallback of the class."""
 
     def read(error: OSError) -> Finding | None:
-        number = error.errno
-        if not isinstance(number, int):
+        number = errno_of(error)
+        if number is None:
             return _several_addresses(error) or (fallback and _in_its_words(error, fallback))
         finding = ERRNOS.get(number, fallback)
         return finding and attrs.evolve(
@@ -119,14 +120,17 @@ def _several_addresses(error: OSError) -> Finding | None:
     # anyio tries every address of a host, and raises its own from what they said.
     cause: Any = error.__cause__
     causes: Iterable[object] = getattr(cause, "exceptions", (cause,))  # several, if it is a group
-    numbers = [one.errno for one in causes if isinstance(one, OSError) and one.errno]
+    numbers = [number for one in causes if isinstance(one, OSError) and (number := errno_of(one))]
     if numbers:
         return _least_hopeful(numbers)
     # asyncio joins what they said: "Multiple exceptions: [Errno 111] …, [Errno 101] …"
     text = error.args[0] if error.args else None
     if not isinstance(text, str) or not text.startswith("Multiple exceptions: "):
         return None
-    numbers = [int(number) for number in _SEVERAL.findall(text[:4096])]
+    numbers = [
+        errno_of_windows(int(number)) if kind == "WinError" else int(number)
+        for kind, number in _SEVERAL.findall(text[:4096])
+    ]
     return _least_hopeful(numbers)
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Final, NoReturn
 
 from .commands import parser
-from .printing import complain, discard_output
+from .printing import complain, discard_output, is_unread
 
 
 __all__ = ["main"]
@@ -28,8 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit:  # --help was printed: flushed here, where a pipe nobody reads is no traceback
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
-            return _unread()
+        except OSError as error:
+            if is_unread(error):
+                return _unread()
+            raise
         raise
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
@@ -41,8 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _USAGE
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # nobody reads on: `… | head`
-        return _unread()
+    except OSError as error:
+        if is_unread(error):  # `… | head`
+            return _unread()
+        raise
 
 
 def _parsed(words: list[str]) -> argparse.Namespace:

@@ -10,6 +10,7 @@ from typing import Any, Final, TextIO
 
 from .. import events
 from ..errors import Failure
+from .printing import is_unread
 from .status_line import StatusLine
 from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 
@@ -93,7 +94,9 @@ class Story:
             return
         try:
             print(text, end="", file=self._out, flush=True)
-        except BrokenPipeError:
+        except OSError as error:
+            if not is_unread(error):
+                raise
             self._out = None
             if self._on_unread is not None:
                 self._on_unread()

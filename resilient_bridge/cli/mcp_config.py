@@ -111,13 +111,13 @@ def _whole(option: str) -> str:
 
 def _seen_from(cwd: str | None, program: str) -> str:
     """Return a program as we can find it: a relative path is meant as the child will see it."""
-    is_relative = os.sep in program and not Path(program).is_absolute()
+    is_relative = Path(program).name != program and not Path(program).is_absolute()
     return str(Path(cwd) / program) if is_relative and cwd is not None else program
 
 
 def _why_not(program: str, cwd: str | None) -> str:
     """Return why a program cannot be started, in the words that the sidecar has for it."""
-    if os.sep not in program:
+    if Path(program).name == program:
         return f"command not found: {program}, looked for in {os.environ.get('PATH', 'no PATH')}"
     if (Path(cwd or ".") / program).is_file():
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -26,6 +27,12 @@ def show(command: str, text: str, *, is_data: bool = False) -> int:
         discard_output()
         return complain(command, f"cannot write the output: {words_of(error)}")
     return 0
+
+
+def is_unread(error: OSError) -> bool:
+    """Whether it says that nobody reads our output any more, which is an invalid argument to Windows: that of a write, which names no file."""
+    is_windows_word = sys.platform == "win32" and error.errno == errno.EINVAL
+    return isinstance(error, BrokenPipeError) or (is_windows_word and error.filename is None)
 
 
 def discard_output() -> None:

@@ -6,7 +6,6 @@ comes from the table.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ import attrs
 
 from ..world import current_world
 from .codes import CODES, code_info
+from .errnos import errno_name
 from .redaction import Unread, as_details, as_line, as_lines, class_name, redact_value, set_text
 from .rpc import read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
@@ -259,7 +259,7 @@ class Failure(Unread):
         if isinstance(ended := self.details.get("exit_code"), int):
             return f"exit code {ended}"
         number = self.details.get("errno")
-        return errno.errorcode.get(number, f"errno {number}") if isinstance(number, int) else ""
+        return (errno_name(number) or f"errno {number}") if isinstance(number, int) else ""
 
 
 _REFUSED_REPEAT: Final = "not_idempotent"

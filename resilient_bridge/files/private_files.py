@@ -149,8 +149,11 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
             raise
-        if error.errno in _STRANGE:
-            raise config_error(field, _FILE, f"{path}, {_STRANGE[error.errno]}") from error
+        # Windows says of a directory that it is refused.
+        is_directory = isinstance(error, PermissionError) and path.is_dir()
+        strange = "a directory" if is_directory else _STRANGE.get(error.errno or 0)
+        if strange:
+            raise config_error(field, _FILE, f"{path}, {strange}") from error
         raise unavailable(path, "be opened", error) from error
     try:
         with typed_errors(path, "be opened"):

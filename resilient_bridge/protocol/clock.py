@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 
@@ -29,15 +29,21 @@ class Now(NamedTuple):
     @property
     def at(self) -> datetime:
         """The wall clock as an aware datetime in UTC."""
-        return datetime.fromtimestamp(_printable(self.wall), UTC)
+        return _date(self.wall)
 
 
 _YEAR_9999: Final = 253_402_300_799.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _printable(wall: float) -> float:
     """A wall clock that is wildly wrong still has to be printed: kept within the years that a date can have."""
     return min(max(wall, 0.0), _YEAR_9999)
+
+
+def _date(wall: float) -> datetime:
+    """The date of a wall clock, by sums: `datetime.fromtimestamp` asks the system, and Windows ends at the year 3000."""
+    return _EPOCH + timedelta(seconds=_printable(wall))
 
 
 class Identifiers:
@@ -77,6 +83,6 @@ class Stamps:
             second = int(wall)
             if second != self._second:
                 self._second = second
-                self._date = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+                self._date = _date(second).strftime("%Y-%m-%dT%H:%M:%S")
             self._text = f"{self._date}.{int((wall - second) * 1000):03d}Z"
         return self._text

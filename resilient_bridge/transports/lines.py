@@ -17,9 +17,9 @@ class Lines:
         self._partial = bytearray()
         self._is_skipping = False
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes | bytearray) -> list[bytes]:
         """Return the lines that are whole now, without their line ends (`\\n` or `\\r\\n`)."""
-        *ends, rest = data.split(b"\n")
+        *ends, rest = bytes(data).split(b"\n")  # the loop of Windows hands over a bytearray
         lines = [line for end in ends if (line := self._finished(end)) is not None]
         self._keep(rest)
         return lines

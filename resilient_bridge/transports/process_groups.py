@@ -16,6 +16,8 @@ from typing import Any, Final
 
 
 if sys.platform == "win32":
+    import ctypes
+
     OWN_GROUP: Final[dict[str, Any]] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     """Arguments of Popen: a group of its own, so that it can be ended as one, and Ctrl-C is for us alone."""
     _SECONDS: Final = 5.0  # which `taskkill` has
@@ -25,9 +27,11 @@ if sys.platform == "win32":
         return str(Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe"))
 
     def ask_to_end(leader: int) -> None:
-        """Ctrl-Break to the group of a child that is not reaped yet. A program without a handler for it ends; one without a console hears nothing."""
-        with suppress(OSError):
-            os.kill(leader, signal.CTRL_BREAK_EVENT)
+        """Ctrl-Break to the group of a child that is not reaped yet. A program without a handler for it ends; one without a console hears nothing.
+
+        Not by `os.kill`: where this process has no console, that ends the child at once, and raises SystemError.
+        """
+        ctypes.windll.kernel32.GenerateConsoleCtrlEvent(int(signal.CTRL_BREAK_EVENT), leader)
 
     def take_away(leader: int) -> None:
         """End a child that is not reaped yet, and the tree below it. Waits for `taskkill`, which takes some tenths of a second."""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
+from ..errors.errnos import errno_of
+
 
 T = TypeVar("T")
 # An address without a route from this machine says nothing about the server.
@@ -62,7 +64,7 @@ async def first_connected(
                 if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
                     raise error
                 failures.append(error)
-        raise next((error for error in failures if error.errno not in _ROUTELESS), failures[0])
+        raise next((error for error in failures if errno_of(error) not in _ROUTELESS), failures[0])
     finally:
         for task in started:
             if task is not winner:

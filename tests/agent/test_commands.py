@@ -19,6 +19,7 @@ import resilient_bridge as rb
 from resilient_bridge.agent.tools.shell_commands import CommandResult
 from resilient_bridge.agent.tools.toolbox import Toolbox
 from tests.calls.forms import at_once
+from tests.peers.processes import open_files
 
 
 pytestmark = pytest.mark.real
@@ -28,14 +29,11 @@ pytestmark = pytest.mark.real
 async def leaving_nothing():
     """No descriptor, no task and no child is left behind."""
 
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
     def children() -> set[str]:
         """Dead ones too, until they are reaped; the suite has one that forks MCP servers."""
         return {
             pid
-            for task in Path("/proc/self/task").iterdir()
+            for task in Path("/proc/self/task").glob("*")
             for pid in (task / "children").read_text().split()
         }
 
@@ -43,10 +41,10 @@ async def leaving_nothing():
     await asyncio.create_subprocess_exec("true", start_new_session=True)  # the loop's own watcher of children
     await asyncio.sleep(0.1)
     gc.collect()
-    before, tasks, others = descriptors(), asyncio.all_tasks(), children()
+    before, tasks, others = open_files(), asyncio.all_tasks(), children()
     yield
     assert not asyncio.all_tasks() - tasks
-    assert descriptors() == before
+    assert open_files() == before
     assert children() <= others
 
 

@@ -100,6 +100,42 @@ def test_the_resolver_itself(ask, row):
     assert _row(classify(caught.value)) == row
 
 
+def _as_windows_says(kind, number):
+    """An error of its default event loop: its own number, and EINVAL, because Python knows no errno for that."""
+    error = kind(errno.EINVAL, "x")
+    error.winerror = number
+    return error
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "name"),
+    [
+        (ConnectionResetError, 64, "ECONNRESET"),
+        (OSError, 121, "ETIMEDOUT"),
+        (ConnectionRefusedError, 1225, "ECONNREFUSED"),
+        (OSError, 1231, "ENETUNREACH"),
+        (OSError, 1232, "EHOSTUNREACH"),
+        (ConnectionAbortedError, 1236, "ECONNABORTED"),
+    ],
+)
+def test_a_number_of_windows_is_its_errno(kind, number, name):
+    """What its loop says of a connection is no setting that is wrong: it passes, as elsewhere, and has the same name."""
+    failure = classify(_as_windows_says(kind, number))
+    assert _row(failure) == next(row for row, names in ROWS.items() if name in names.split())
+    assert failure.details["errno"] == getattr(errno, name)
+    assert name in str(failure)
+    assert classify(_raised_from(_as_windows_says(kind, number))).code == failure.code
+    text = f"Multiple exceptions: [WinError {number}] x, [WinError {number}] y"
+    assert classify(OSError(text)).code == failure.code
+
+
+def test_an_errno_of_windows_has_its_common_name(monkeypatch):
+    """Windows calls it WSAECONNREFUSED: whoever reads, a model above all, knows the other."""
+    monkeypatch.setitem(errno.errorcode, errno.ECONNREFUSED, "WSAECONNREFUSED")
+    failure = classify(ConnectionRefusedError(errno.ECONNREFUSED, "x"))
+    assert str(failure) == "connection refused (TRANSPORT, ECONNREFUSED)"
+
+
 def test_a_host_name_that_cannot_be_encoded_is_a_setting():
     """As 3.13 says it; a text that UTF-8 cannot write stays what it is."""
     too_long = UnicodeEncodeError("idna", "a" * 64, 0, 64, "label too long")
@@ -161,7 +197,7 @@ async def test_a_host_with_several_addresses(monkeypatch):
 
 def test_the_least_hopeful_of_several_addresses_decides():
     """One address that needs a person outweighs one that may come back."""
-    text = "Multiple exceptions: [Errno 111] refused, [Errno 13] denied"
+    text = f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] refused, [Errno {errno.EACCES}] denied"
     assert _row(classify(OSError(text))) == "SYS_CONFIG_INVALID CONFIG no"
     assert (
         _row(classify(OSError("Multiple exceptions: none with a number"))) == "SYS_INTERNAL_ERROR INTERNAL no"
@@ -186,12 +222,19 @@ def _raised_from(cause):
         return error
 
 
+def _refused():
+    return ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed")
+
+
 @pytest.mark.parametrize(
     ("cause", "code"),
     [
-        (ConnectionRefusedError(111, "Connect call failed"), "CONN_REFUSED"),
-        (ExceptionGroup("several", [ConnectionRefusedError(111, "a"), OSError(101, "b")]), "CONN_REFUSED"),
-        (ExceptionGroup("several", [OSError(101, "b"), PermissionError(13, "c")]), "SYS_CONFIG_INVALID"),
+        (_refused(), "CONN_REFUSED"),
+        (ExceptionGroup("several", [_refused(), OSError(errno.ENETUNREACH, "b")]), "CONN_REFUSED"),
+        (
+            ExceptionGroup("several", [OSError(errno.ENETUNREACH, "b"), PermissionError(13, "c")]),
+            "SYS_CONFIG_INVALID",
+        ),
         (ValueError("something else"), "SYS_INTERNAL_ERROR"),
     ],
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import resilient_bridge
 from resilient_bridge import cli
+from resilient_bridge.cli import printing
 
 
 def _exit(*argv):
@@ -132,3 +136,19 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "resilient_bridge", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("resilient-bridge ")
+
+
+class _Unread(io.StringIO):
+    def flush(self):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.real
+def test_windows_has_other_words_for_a_reader_that_has_gone(monkeypatch):
+    """There a write to a pipe without a reader is an invalid argument; elsewhere such an error is not expected."""
+    monkeypatch.setattr(sys, "stdout", _Unread())
+    monkeypatch.setattr(printing, "sys", SimpleNamespace(platform="win32", stdout=sys.stdout))
+    assert cli.main(["demo", "--duration", "60"]) == 141
+    monkeypatch.setattr(printing, "sys", SimpleNamespace(platform="linux", stdout=sys.stdout))
+    with pytest.raises(OSError, match="Invalid argument"):
+        cli.main(["demo", "--duration", "60"])

@@ -1,4 +1,7 @@
-"""The branches for Windows, run on Linux by a stand-in: what Windows lacks is taken away. It proves the branches, and not Windows."""
+"""The branches for Windows: on Linux under a stand-in, which takes away what Windows lacks, and as they are where this runs on Windows.
+
+The stand-in proves the branches, and not Windows.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ import pytest
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(sys.platform != "linux", reason="stands in for Windows with what Linux has"),
+    pytest.mark.skipif(
+        sys.platform not in {"linux", "win32"}, reason="stands in for Windows with what Linux has"
+    ),
 ]
 
 _PROGRAM = Path(__file__).with_name("windows_program.py")

@@ -1,4 +1,4 @@
-"""`python windows_program.py FOLDER`: the package under the stand-in for Windows, one line of JSON for each part: its name and "" or what went wrong.
+"""`python -m tests.platforms.windows_program FOLDER`: the package on Windows, or under the stand-in for it: a line of JSON for each part, its name and "" or what went wrong.
 
 Rule: each part is what a user would see; a part that fails does not hide the others.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 import threading
@@ -17,14 +16,21 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 
-from tests.platforms.windows_stand_in import become_windows
+from tests.peers.processes import is_alive
 
 
-HOLDER = """
-import fcntl, os, sys
-handle = os.open(sys.argv[1] + ".owner", os.O_RDWR | os.O_CREAT, 0o600)
-fcntl.lockf(handle, fcntl.LOCK_EX, 1, 1 << 30)
-os.write(handle, f"{os.getpid()}\\n".encode())
+IS_WINDOWS = sys.platform == "win32"
+LOCKS, LOCK = (
+    ("msvcrt", "msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)")
+    if IS_WINDOWS
+    else ("fcntl", "fcntl.lockf(handle, fcntl.LOCK_EX, 1, 1 << 30)")
+)
+HOLDER = f"""
+import {LOCKS}, os, sys
+handle = os.open(sys.argv[1] + ".owner", os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+os.write(handle, b"%d\\n" % os.getpid())
+os.lseek(handle, 1 << 30, os.SEEK_SET)
+{LOCK}
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -73,7 +79,7 @@ async def part_a_store_of_another_process_is_refused(folder):
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    assert await holder.stdout.readline() == b"held\n"
+    assert (await holder.stdout.readline()).rstrip() == b"held"
     try:
         Owner(path).take()
     except StoreError as error:
@@ -168,16 +174,18 @@ async def part_a_child_that_is_deaf_is_taken_away(folder):
     async with rb.stdio(sys.executable, "-c", DEAF, close_timeout=0.3)() as peer:
         await asyncio.sleep(0)
         pid = peer.pid
-    killed = (folder / "killed").read_text().split()
-    assert killed[:4] == ["/T", "/F", "/PID", str(pid)], killed
-    assert not Path(f"/proc/{pid}").exists()
+    if not IS_WINDOWS:
+        killed = (folder / "killed").read_text().split()
+        assert killed[:4] == ["/T", "/F", "/PID", str(pid)], killed
+    assert not is_alive(pid)
 
 
 async def part_a_command_is_ended_at_its_timeout(folder):
     import resilient_bridge as rb
 
     toolbox = rb.Toolbox()
-    nap = toolbox.command(lambda: ["sleep", "60"], name="nap", timeout=0.3)
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    nap = toolbox.command(lambda: command, name="nap", timeout=0.3)
     try:
         await nap()
     except rb.errors.AttemptTimeoutError:
@@ -193,8 +201,9 @@ async def part_a_daemon_is_started_and_stopped(folder):
     daemon = rb.agent.Daemon(sys.executable, "-c", DAEMON, str(port), health=f"http://127.0.0.1:{port}/")
     await daemon.ensure()
     pid = daemon.pid
+    assert is_alive(pid)
     await daemon.stop()
-    assert not Path(f"/proc/{pid}").exists()
+    assert not is_alive(pid)
 
 
 async def part_a_daemon_that_fails_says_why(folder):
@@ -222,7 +231,7 @@ async def part_signals_reach_a_command(_):
     for number in (signal.SIGINT, signal.SIGBREAK, signal.SIGTERM):
         called = asyncio.Event()
         with on_signals(called.set):
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
             await asyncio.wait_for(called.wait(), 5)
     assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGBREAK)]
 
@@ -240,7 +249,10 @@ def part_fixes_are_suggested(folder):
 
 
 async def main(folder: Path) -> None:
-    become_windows(folder)
+    if not IS_WINDOWS:
+        from tests.platforms.windows_stand_in import become_windows
+
+        become_windows(folder)
     chosen = set(sys.argv[2:])
     for name, part in list(globals().items()):
         if not name.startswith("part_") or (chosen and name not in chosen):

@@ -8,6 +8,7 @@ taskkill). Rule: a stand-in, and no proof of Windows: its locks are advisory, it
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import signal
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import websockets.asyncio.server
 
@@ -105,8 +106,27 @@ def _processes(folder):
     subprocess.CREATE_NEW_PROCESS_GROUP = 0  # the Popen of Linux takes no other
     subprocess.Popen.kill = lambda self: self.send_signal(kill)
     signal.CTRL_BREAK_EVENT, signal.SIGBREAK = signal.SIGINT, signal.SIGUSR1
+    _consoles()
     for name in NO_SIGNALS:
         delattr(signal, name)
+
+
+def _consoles():
+    """This process has a console; `os.kill` is that of one that has none, where CPython ends the child at once and then raises."""
+    plain_kill = os.kill
+
+    def kill(number, event):
+        plain_kill(number, event)
+        if event == signal.CTRL_BREAK_EVENT:
+            raise SystemError("<built-in function kill> returned a result with an exception set")
+
+    def send(event, group):
+        assert event == signal.CTRL_BREAK_EVENT
+        plain_kill(group, event)
+        return 1
+
+    os.kill = kill
+    ctypes.windll = SimpleNamespace(kernel32=SimpleNamespace(GenerateConsoleCtrlEvent=send))
 
 
 def _loops():

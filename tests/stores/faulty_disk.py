@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 
 from resilient_bridge.files import file_changes, private_files
 from resilient_bridge.stores import session_log
+from tests.peers.processes import open_files
 
 
+__all__ = [
+    "CODES",
+    "KINDS",
+    "MODULES",
+    "CrashError",
+    "FaultyDisk",
+    "failing",
+    "files_in",
+    "insert",
+    "open_files",
+]
 MODULES = (private_files, file_changes, session_log)
 KINDS = frozenset(
     "open read write fsync replace unlink mkdir stat fstat lstat lseek ftruncate fchmod listdir close".split()
@@ -67,11 +78,6 @@ def insert(monkeypatch, disk):
     for module in MODULES:
         monkeypatch.setattr(module, "disk", disk)
     return disk
-
-
-def open_files():
-    """How many descriptors this process has."""
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def files_in(directory):

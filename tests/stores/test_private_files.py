@@ -13,7 +13,8 @@ import pytest
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.files import private_files
 from resilient_bridge.files.private_files import open_private, path_of, prepare_directory, read_private
-from tests.stores.faulty_disk import FaultyDisk, failing, insert, open_files
+from tests.peers.processes import open_files
+from tests.stores.faulty_disk import FaultyDisk, failing, insert
 
 
 WRITE = os.O_RDWR | os.O_CREAT
@@ -246,10 +247,25 @@ def test_what_is_no_plain_file_is_refused_and_not_touched(directory, make, flags
     """Threat 38: a link is not followed, a pipe not waited for, a file with two names not changed; the error names the path."""
     path, target = directory / "x", directory / "target"
     make(path, target)
-    with pytest.raises(ConfigError, match=r"SessionLog\.path: wanted a regular file of ours .*/given/x, "):
+    with pytest.raises(
+        ConfigError, match=r"SessionLog\.path: wanted a regular file of ours .*given[\\/]+x, "
+    ):
         open_private(path, flags, "SessionLog.path")
     assert not target.exists() or target.read_text() == "theirs"
     assert make is not _dangling or not target.exists()
+
+
+def test_a_directory_that_the_system_only_refuses_is_one(directory, monkeypatch):
+    """Windows says no more than that: a wrong path is a wrong setting there too, and no store that may come back."""
+
+    def refused(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(private_files, "disk", SimpleNamespace(open=refused))
+    with pytest.raises(ConfigError, match="a directory"):
+        open_private(directory, os.O_RDONLY, "f")
+    with pytest.raises(StoreError, match="permission denied"):
+        open_private(directory / "x", os.O_RDONLY | os.O_CREAT, "f")
 
 
 def test_a_link_is_refused_where_the_system_has_no_flag_for_that(directory, monkeypatch):

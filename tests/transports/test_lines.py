@@ -18,6 +18,15 @@ def test_lines_are_whole_however_they_were_cut(cut):
     assert (lines.end(), lines.skipped) == ([], 0)
 
 
+def test_lines_are_bytes_whatever_they_came_in():
+    """The loop of Windows hands over what it reads from a pipe as a bytearray, which is no key, and equal to no text."""
+    lines = Lines(100)
+    found = [*lines.feed(bytearray(b"one\r\ntw")), *lines.feed(bytearray(b"o\nthree"))]
+    assert [type(line) for line in found] == [bytes, bytes]
+    assert found == [b"one", b"two"]
+    assert lines.end() == [b"three"]
+
+
 @pytest.mark.parametrize("cut", [1, 4, 1000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_a_line_that_is_too_long_takes_no_other_with_it(cut, end):

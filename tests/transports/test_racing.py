@@ -16,6 +16,8 @@ from resilient_bridge.transports.racing import first_connected, interleaved
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
 ROUTELESS = OSError(errno.ENETUNREACH, "no route")
+ROUTELESS_ON_WINDOWS = OSError(errno.EINVAL, "no route")
+ROUTELESS_ON_WINDOWS.winerror = 1231  # ERROR_NETWORK_UNREACHABLE, for which Python has no errno
 
 
 class Attempts:
@@ -65,7 +67,9 @@ async def test_a_failure_starts_the_next_address_at_once():
         assert await attempts.race(delay=60) == "good"
 
 
-@pytest.mark.parametrize("order", [(ROUTELESS, REFUSED), (REFUSED, ROUTELESS)])
+@pytest.mark.parametrize(
+    "order", [(ROUTELESS, REFUSED), (REFUSED, ROUTELESS), (ROUTELESS_ON_WINDOWS, REFUSED)]
+)
 async def test_of_several_failures_the_telling_one_is_raised(order):
     """A missing IPv6 route says nothing about the server: the refusal is raised, as the same object."""
     with pytest.raises(ConnectionRefusedError) as caught:

@@ -165,9 +165,8 @@ class ChildUpstream:
         if isinstance(error, FileNotFoundError) and self._cwd is not None and not Path(self._cwd).is_dir():
             reason = f"the folder {self._cwd} does not exist"
         elif isinstance(error, FileNotFoundError):
-            searched = (
-                "" if os.sep in program else f", looked for in {(self._env or os.environ).get('PATH', '')}"
-            )
+            is_a_path = Path(program).name != program
+            searched = "" if is_a_path else f", looked for in {(self._env or os.environ).get('PATH', '')}"
             reason = f"command not found: {program}{searched}"
         elif isinstance(error, PermissionError):
             reason = f"not allowed to run {program}"

@@ -6,7 +6,6 @@ to check. What cannot be told for certain is no clue.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any, Final, cast
 import attrs
 
 from ...errors import Failure, is_sensitive
+from ...errors.errnos import errno_name, errno_of
 from .near_misses import status_of
 from .suggestion_context import SuggestionContext, is_directory
 from .suggestion_texts import (
@@ -77,14 +77,14 @@ def clue_of(failure: Failure, context: SuggestionContext) -> Clue:
         clue = _of_error(error)
     else:
         number = failure.details.get("errno")
-        symbol = errno.errorcode.get(number, "") if isinstance(number, int) else ""
+        symbol = errno_name(number) if isinstance(number, int) else ""
         clue = _of_texts(failure, symbol) or Clue(symbol=symbol or _of_exit(failure))
     if clue.symbol == "ENOENT" and len(clue.paths) == 1 and _is_called(clue.paths[0], context):
         clue = attrs.evolve(clue, is_program=True)
     if clue.symbol == "ENOSPC" and any(map(is_about_watches, texts_of(failure))):
         return attrs.evolve(clue, symbol=NO_WATCHES)
     clue = _with_the_end_that_counts(clue, context) if clue.paths else _from_arguments(clue, context)
-    if clue.is_program and clue.symbol == "ENOENT" and not any(os.sep in path for path in clue.paths):
+    if clue.is_program and clue.symbol == "ENOENT" and all(Path(path).name == path for path in clue.paths):
         clue = attrs.evolve(clue, symbol=NO_COMMAND)
     return clue
 
@@ -98,7 +98,7 @@ def os_error(failure: Failure) -> OSError | None:
 
 
 def _os_error(failure: Failure) -> OSError | None:
-    told = failure.details.get("errno")
+    reported = failure.details.get("errno")
     waiting: list[BaseException | None] = [failure.cause]
     for _ in range(_MOST_ERRORS):
         if not waiting:
@@ -106,7 +106,11 @@ def _os_error(failure: Failure) -> OSError | None:
         error = waiting.pop()
         if error is None:
             continue
-        if isinstance(error, OSError) and isinstance(error.errno, int) and told in {None, error.errno}:
+        if (
+            isinstance(error, OSError)
+            and (number := errno_of(error)) is not None
+            and reported in {None, number}
+        ):
             return error
         below = error.__cause__
         waiting.append(below if below is not None or error.__suppress_context__ else error.__context__)
@@ -118,20 +122,20 @@ def _os_error(failure: Failure) -> OSError | None:
 def _of_error(error: OSError) -> Clue:
     received = (cast("object", error.filename), cast("object", error.filename2))
     paths = tuple(os.fsdecode(path) for path in received if isinstance(path, str | bytes) and path)
-    symbol = errno.errorcode.get(error.errno or 0, "")
+    symbol = errno_name(errno_of(error) or 0)
     frame = _innermost(error)
     if frame is None or frame.f_code.co_name not in _STARTS_PROGRAM:
         return Clue(symbol=symbol, paths=paths)
-    place: object = frame.f_locals.get("cwd")
-    if not paths or not isinstance(place, str | bytes | os.PathLike):
+    folder: object = frame.f_locals.get("cwd")
+    if not paths or not isinstance(folder, str | bytes | os.PathLike):
         return Clue(symbol=symbol, paths=paths, is_program=True)
-    begin = os.fsdecode(cast("str", place))
-    if place == error.filename:
+    begin = os.fsdecode(cast("str", folder))
+    if folder == error.filename:
         # A missing working directory is refused by the same call; the slash says what was meant.
         return Clue(symbol=symbol, paths=(begin.rstrip(os.sep) + os.sep,))
     # A program with a slash in its name is looked for where it was to run.
-    told = tuple(str(Path(begin) / path) if os.sep in path else path for path in paths)
-    return Clue(symbol=symbol, paths=told, is_program=True)
+    shown = tuple(str(Path(begin) / path) if Path(path).name != path else path for path in paths)
+    return Clue(symbol=symbol, paths=shown, is_program=True)
 
 
 def _with_the_end_that_counts(clue: Clue, context: SuggestionContext) -> Clue:
@@ -168,11 +172,11 @@ def _of_texts(failure: Failure, symbol: str) -> Clue | None:
         program = program_in(line)
         if program and symbol in {"", "ENOENT"}:
             return Clue(symbol=NO_COMMAND, paths=(program,), is_program=True)
-        said = symbol_in(line)
-        if not said or (symbol and said != symbol):
+        stated = symbol_in(line)
+        if not stated or (symbol and stated != symbol):
             continue
-        clue = Clue(symbol=said, is_program=is_program)
-        if paths := paths_in(said, line):
+        clue = Clue(symbol=stated, is_program=is_program)
+        if paths := paths_in(stated, line):
             return attrs.evolve(clue, paths=paths)
         named = named or clue
     return named and attrs.evolve(named, paths=fields_in(lines)[:2])

@@ -67,7 +67,7 @@ def _not_executable(there: str, context: SuggestionContext) -> Iterator[Fix]:
 
 def _program_at(name: str) -> str | None:
     # A shell names a program as it was called; one that cannot be run is passed over by the search, and not found.
-    if os.sep in name:
+    if Path(name).name != name:
         return None
     for directory in os.get_exec_path():
         path = str(Path(directory) / name)
