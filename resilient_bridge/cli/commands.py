@@ -98,7 +98,10 @@ def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright:
         commands, "demo", "see it survive: an embedded bridge, a broken line, and a ledger of every message"
     )
     demo.add_argument(
-        "--seed", type=int, default=0, help="which faults come when, and what is sent (default: %(default)s)"
+        "--seed",
+        type=int,
+        default=0,
+        help="which faults come when, and the pauses between messages (default: %(default)s)",
     )
     demo.add_argument(
         "--duration",

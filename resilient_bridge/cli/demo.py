@@ -1,213 +1,300 @@
 """`resilient-bridge demo`: an embedded bridge, a proxy that breaks the line, and the real client, over real sockets.
-
-Rule: the audience sees what the client itself reports, and the ledger is kept by what the bridge did, so that the
-demo cannot flatter: if a promise broke, it says which and exits with 1.
-"""
+Rule: what is shown the client itself reports, and the ledger is kept by what the bridge did; a promise that broke is named."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import functools
 import json
 import random
 import sys
-from collections.abc import Coroutine, Sequence
+from argparse import Namespace
+from asyncio.subprocess import PIPE
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
-from urllib.parse import urlsplit
 
-from ..client import BridgeClient
-from ..errors import BridgeError
-from ..protocol import Gap
-from ..telemetry import listen
-from ..telemetry.events import Disconnected, Event
+from .. import Backoff, BridgeClient, BridgeError, BridgePolicy, events, listen
+from ..protocol.policies import Heartbeat, Outbox, Reconnect, Replay
 from ..telemetry.log import muted
-from ..testing.ledger import Ledger
-from ..testing.proxy import FaultProxy
-from ..testing.server import BridgeServer
+from ..testing import BridgeServer, Fault, FaultProxy, Ledger
+from ..transports.process_groups import OWN_GROUP
 from ..transports.signals import on_signals
-from .demo_faults import FAULT_TABLE
-from .demo_pace import PATIENCE, QUICK
-from .demo_story import Story, ledger_lines
-from .demo_traffic import Traffic
-from .options import FAULTS
-from .terminal import columns, fitted
+from ..world import REAL
+from .options import FAULTS, KILLS
+from .pipe_events import line_of
+from .status_line import StatusLine
+from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 
 
-_SECONDS_PER_FAULT: Final = 2.0
+COMMAND: Final = (sys.executable, "-m", "resilient_bridge", "pipe", "--drain", "10")
+_OF_THE_LINE: Final = {"half-open": Fault.black_hole(), "reset": Fault.abort(after=137), "fin": Fault.fin()}
+_PATIENCE: Final = 15.0  # seconds for one loss, one re-join, and the end: far more than each takes
+_QUICK: Final = BridgePolicy(  # what we recommend, at the pace of a demo
+    reconnect=Reconnect(backoff=Backoff.decorrelated(0.2, cap=1), connect_burst=999, connects_per_minute=999),
+    heartbeat=Heartbeat(every=1, timeout=1, probe_timeout=1),
+    outbox=Outbox(overflow="block"),
+    replay=Replay(timeout=2),
+)
+_COLOURS: Final = {"FAULT": 33, "KILL": 33, "RECOVERED": 32, "GAP": 35, "UNKNOWN": 36, "FAILED": 31}
+_LEDGER: Final = """
+ledger
+  to the bridge    sent {sent}, confirmed {confirmed}, outcome unknown {unknown}, not delivered {not_delivered}, refused {dead}
+  from the bridge  pushed {pushed}, received {received}, missing under a gap that was reported {covered}
+  re-joins         {reconnects}: RECOVERED {verdicts[RECOVERED]}, GAP {verdicts[GAP]}, UNKNOWN {verdicts[UNKNOWN]}
+  lost {lost}   duplicated {duplicated}   reordered {reordered}   unexpected {unexpected}   sent again {resent}   kills {kills}
+"""
+_EVENTS: Final = {"state": "StateChanged", "joined": "Joined", "verdict": "Resumed"}
+_MESSAGE: Final = {"maybe_duplicate": False, "redelivered": False, "replayed": False}
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Play the demo; 0 if every promise was kept, 1 if one broke, with the ledger either way."""
-    if arguments.crash is not None:
-        from .demo_crash import run_crashes
-
-        return run_crashes(arguments)
-    plan = _plan(arguments.faults, arguments.duration, random.Random(arguments.seed))
-    out = sys.stderr if arguments.json else sys.stdout
-    totals = asyncio.run(_perform(arguments, plan, out))
-    totals |= {"seed": arguments.seed, "faults": plan}
-    print(fitted("\n".join(ledger_lines(totals)), columns(out)), file=out, flush=True)
+    story = Story(sys.stderr if arguments.json else sys.stdout)
+    totals = asyncio.run(_play(arguments, story))
+    whole = "kept: nothing was lost, repeated or reordered without saying so"
+    broken = "\n  ".join(["\nBROKEN", *totals["broken"]])
+    story.show(_LEDGER.format(**totals) + (broken if totals["broken"] else whole))
     if arguments.json:
         print(json.dumps(totals), flush=True)
     return 1 if totals["broken"] else 0
 
 
-def _plan(faults: int | tuple[str, ...] | None, duration: float, rng: random.Random) -> list[str]:
-    if isinstance(faults, tuple):
-        return list(faults)
-    count = max(1, round(duration / _SECONDS_PER_FAULT) - 1) if faults is None else faults
-    plan: list[str] = []
-    while len(plan) < count:
-        plan += rng.sample(FAULTS, len(FAULTS))
-    return plan[:count]
+async def _play(arguments: Namespace, story: Story) -> dict[str, Any]:
+    async with BridgeServer() as server, FaultProxy(*server.address) as proxy:
+        demo = (Demo if arguments.crash is None else Crashes)(arguments, server, proxy, story)
+        with on_signals(story.stopped.set), muted(), story.status:
+            return await demo.play()
 
 
-async def _perform(arguments: argparse.Namespace, plan: Sequence[str], out: TextIO) -> dict[str, Any]:
-    async with BridgeServer() as server:
-        where = urlsplit(server.url)
-        async with FaultProxy(str(where.hostname), int(where.port or 0)) as proxy:
-            demo = Demo(server, proxy, seed=arguments.seed, rate=arguments.rate, out=out)
-            demo.introduce(plan)
-            await demo.play(plan, arguments.duration)
-    return demo.totals()
+async def until(fact: Callable[[], bool], seconds: float) -> bool:
+    """Wait until it is so, or the time is up; returns whether it is so."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not fact():  # noqa: ASYNC110 -- facts of several sides, and none tells of all
+                await asyncio.sleep(0.01)
+    return fact()
+
+
+class Story:
+    """Writes timed lines to `out`; `stopped` is set once nobody reads them. `progress` stands below, on a terminal."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.stopped, self.progress = asyncio.Event(), ""
+        self._out, self._began, self._phases = out, REAL.monotonic(), list[str]()
+        self._put = partial(print, end="", file=out, flush=True)
+        width = columns(out) if can_be_cleared(out) else None
+        self.status = StatusLine(self._put, lambda: self._timed("demo", self.progress), lambda: width)
+
+    def _timed(self, who: str, text: str) -> str:
+        return f"{REAL.monotonic() - self._began:6.2f} s  {who:<7} {text}"
+
+    def show(self, text: str) -> None:
+        """Print it as it is; a verdict, or a fault, has a colour on a terminal."""
+        text = fitted(text, columns(self._out), hanging=19)
+        for mark, colour in _COLOURS.items() if is_coloured(self._out) else ():
+            text = text.replace(f" {mark}", f" \x1b[{colour}m{mark}\x1b[0m", 1)
+        self._put(f"{CLEAR if self.status.is_drawn else ''}{text}\n")
+
+    def line(self, who: str, text: str) -> None:
+        """Print it with its time."""
+        with suppress(BrokenPipeError):
+            self.show(self._timed(who, text))
+            return
+        self.stopped.set()
+
+    def tell(self, who: str, report: str, outbox: str = "") -> None:
+        """Print what a client reports, in the words of `pipe`; phases share a line."""
+        kind, _, text = report.partition(": ")
+        if kind == "state":
+            self._phases.append(text.partition(" ")[0])
+            if self._phases[-1] not in {"READY", "BACKOFF", "FAILED", "CLOSED"}:
+                return
+            report, self._phases = " > ".join(self._phases) + outbox, []
+        self.line(who, report)
 
 
 class Demo:
-    """One run, and the stage of its faults: they break the line or the bridge, and never touch the client."""
+    """One run. Faults strike the line or the bridge, and never touch the client."""
 
-    def __init__(
-        self, server: BridgeServer, proxy: FaultProxy, *, seed: int, rate: float, out: TextIO
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        self.server = server
-        self.proxy = proxy
-        self._client = BridgeClient(proxy.url("/ws"), policy=QUICK, on_gap=self._on_gap)
-        self._ledger = Ledger(lambda: server.server_id)
-        self._traffic = Traffic(server, self._client, self._ledger, seed=seed, rate=rate)
-        self._stopped = asyncio.Event()
-        self._story = Story(out, loop.time, self._outbox, self._stopped.set)
-        self._lives = [(0, server.server_id)]  # which of the applied messages is the first of each life
-        self._losses = 0
-        self._losses_before = 0
-        self._errors: list[str] = []
-        self._setting = f"{rate:g} messages a second each way, seed {seed}"
+    def __init__(self, arguments: Namespace, server: BridgeServer, proxy: FaultProxy, story: Story) -> None:
+        self.server, self.proxy, self.story, self.arguments = server, proxy, story, arguments
+        self.ledger, self.rng, self.crashes = Ledger(), random.Random(arguments.seed), list[str]()
+        self.n = self.seen = self.losses = 0
+        names, seconds = (FAULTS, 2) if arguments.crash is None else (KILLS, 1.5)
+        plan: Any = arguments.crash or arguments.faults
+        plan = max(1, round(arguments.duration / seconds) - 1) if plan is None else plan
+        if isinstance(plan, int):
+            plan = [name for _ in range(plan) for name in self.rng.sample(list(names), len(names))][:plan]
+        self.plan: list[str] = list(plan)
 
-    def introduce(self, plan: Sequence[str]) -> None:
-        """Say what will be seen."""
-        title = self._story.title
-        title(f"An embedded bridge, a proxy that breaks the line, a client: {self._setting}.")
-        title("FAULT: what is done to the line or the bridge. client: what the client itself reports.")
-        title(f"To come: {', '.join(plan) or 'no fault at all'}.")
-        title("")
-
-    async def play(self, plan: Sequence[str], duration: float) -> None:
-        """Let messages flow and faults strike; afterwards the client is closed and everything is booked."""
-        traffic = self._traffic
-        status = self._story.status(lambda: f"received {traffic.delivered} of {traffic.pushed}")
-        with on_signals(self._stopped.set), listen(self._on_event), muted(), status:
-            async with self._client:
-                reader = asyncio.create_task(self._guarded(self._traffic.read()))
-                await self._guarded(self._play(plan, duration))
-            await reader
-        for index, message in enumerate(self.server.received):
-            life = next(name for first, name in reversed(self._lives) if first <= index)
-            self._ledger.applied(message["payload"]["n"], life)
-
-    def totals(self) -> dict[str, Any]:
-        """The ledger's totals; errors that ended a part of the demo are broken promises too."""
-        totals = self._ledger.totals()
-        totals["broken"] += self._errors
-        return totals
-
-    async def _guarded(self, part: Coroutine[Any, Any, None]) -> None:
+    async def play(self) -> dict[str, Any]:
+        """Let messages flow and faults strike, and return the totals of the ledger."""
+        broken, seed = list[str](), self.arguments.seed
+        self.story.show(f"A bridge, a proxy and a client, seed {seed}. To come: {', '.join(self.plan)}.\n")
         try:
-            await part
-        except BridgeError as error:
-            self._errors.append(f"ended early: {error.failure}")
+            with listen(self._on_event):
+                await self._live()
+        except (BridgeError, TimeoutError) as error:
+            broken.append(f"ended early: {error}")
+        for message in self.server.received:
+            self.ledger.applied(message["payload"]["n"])
+        resent = sum(one["type"] == "tool_result" for one in self.server.frames) - len(self.server.received)
+        totals: dict[str, Any] = self.ledger.totals()
+        totals |= {"seed": seed, "faults": self.plan, "crashes": self.crashes, "kills": len(self.crashes)}
+        return totals | {"broken": [*totals["broken"], *broken], "resent": resent}
 
-    async def _play(self, plan: Sequence[str], duration: float) -> None:
-        await self._client.wait_ready(PATIENCE)
-        traffic, direction = self._traffic, asyncio.create_task(self._direct(plan, duration))
-        flows = [asyncio.create_task(self._guarded(flow)) for flow in (traffic.push(), traffic.send())]
-        stop = asyncio.create_task(self._stopped.wait())
+    async def _live(self) -> None:
+        url = self.proxy.url("/ws")
+        self.client = BridgeClient(url, policy=_QUICK, on_gap=lambda _: self.ledger.marked())
+        async with self.client:
+            reader = asyncio.create_task(self._read())
+            await self._direct()
+        await reader
+
+    async def _direct(self) -> None:
+        await self._ready()
+        began, quiet, stopped = REAL.monotonic(), asyncio.Event(), self.story.stopped
+        flow = asyncio.create_task(self._flow(quiet))
         try:
-            await asyncio.wait([direction, stop], return_when=asyncio.FIRST_COMPLETED)
-            direction.cancel()
-            traffic.stop()
-            await self._settle()
+            for number, name in enumerate([*self.plan, ""], 1):
+                instant = began + self.arguments.duration * number / (len(self.plan) + 1)
+                if await until(stopped.is_set, instant - REAL.monotonic()) or not name:
+                    break
+                await self._ready()
+                await self._strike(name)
+            self.story.line("demo", "no more faults and messages; waiting for what is on its way")
         finally:
-            for task in (direction, stop, *flows):
-                task.cancel()
-            await asyncio.wait([direction, stop, *flows])
-        for task in (direction, *flows):
-            if not task.cancelled():
-                task.result()
+            self.proxy.heal()
+            quiet.set()
+            await asyncio.wait_for(flow, _PATIENCE)
+        await self._ready()
+        await self._exchange()  # once this one is here, all before it are, or a gap was reported
+        await until(lambda: self.seen >= self.n, _PATIENCE)
 
-    async def _direct(self, plan: Sequence[str], duration: float) -> None:
-        loop = asyncio.get_running_loop()
-        began, slot = loop.time(), duration / (len(plan) + 1)
-        for number, name in enumerate(plan, 1):
-            await asyncio.sleep(began + number * slot - loop.time())
-            await self.rejoined()
-            await self._traffic.caught_up(1.0)  # so that each fault is judged by itself
-            fault = FAULT_TABLE[name]
-            self._story.line("FAULT", fault.what, f"{name}:")
-            self._losses_before = self._losses
-            await fault.strike(self)
-        await asyncio.sleep(began + duration - loop.time())
+    async def _flow(self, quiet: asyncio.Event) -> None:
+        while not quiet.is_set():
+            await self._exchange()
+            await until(quiet.is_set, self.rng.uniform(0.5, 1.5) / self.arguments.rate)
 
-    async def _settle(self) -> None:
-        self._story.line("demo", "no more faults and messages; waiting for what is on its way")
+    async def _exchange(self) -> None:
+        self.n += 1
+        self.ledger.pushed(self.n)
+        await self._send(self.n)
+        await self.server.push("stream_chunk" if self.n % 4 == 0 else "tool_call", {"n": self.n})
+
+    async def _ready(self) -> None:
+        await self.client.wait_ready(_PATIENCE)
+
+    async def _send(self, n: int) -> None:
+        self.ledger.sent(n, await self.client.send("tool_result", {"n": n}))
+
+    async def _read(self) -> None:
+        async for message in self.client:
+            self.ledger.delivered(message)
+            self.seen = message.payload["n"]
+
+    def _on_event(self, event: events.Event) -> None:
+        self.ledger.saw(event)
+        self.losses += isinstance(event, events.Disconnected)
+        health = self.client.health()
+        outbox = f"; outbox: {health.queued} to send, {health.unconfirmed} sent and not confirmed"
+        self.story.progress = f"{health.state}; received {self.seen} of {self.n}{outbox}"
+        if report := line_of(event):
+            self.story.tell("client", report, outbox)
+
+    async def _strike(self, name: str) -> None:
+        losses, n, server = self.losses, self.n, self.server
+        await until(lambda: self.seen > n + 1, 1.0)  # one of two has an id, and can be found again
+        self.story.line("FAULT", f"{name}: {FAULTS[name]}")
+        if name == "broken-buffer":
+            server.behave(replay="verbatim_seed", replay_bytes=64)
+        if name.startswith("restart"):
+            await server.restart(lose_sessions=name == "restart-lost", down=0.5)
+            self.client.reconnect_now()
+        else:
+            if name not in _OF_THE_LINE:
+                self.proxy.refuse(0.8)
+            self.proxy.apply(_OF_THE_LINE.get(name, Fault.abort()))
+        await until(lambda: self.losses > losses, _PATIENCE)
+        if name in {"expire", "truncate"}:
+            await until(self.story.stopped.is_set, 0.4)  # in which it misses some
+            server.expire_sessions() if name == "expire" else await server.truncate_replay(2)
+        await self._ready()
+        await server.truncate_replay(None)
+        server.behave(replay="correct", replay_bytes=100 * 1024)
+
+
+class Crashes(Demo):
+    """The client is `pipe` with a store: one process after the other, each killed but the last. Receipts say what one accepted."""
+
+    async def _live(self) -> None:
+        self.receipt: Any = Namespace(state="queued")  # of all: the last exit code says it
+        self.server.behave(replay_bytes=1 << 24)  # so that nothing may be missing, at any rate
+        with TemporaryDirectory(prefix="resilient-bridge-demo-") as directory:
+            self.files = ("--store", Path(directory, "bridge.db"), "--receipts", Path(directory, "receipts"))
+            await self._start()
+            try:
+                await self._direct()
+                self.process.stdin.close()
+                await until(lambda: self.process.returncode is not None, _PATIENCE)
+            finally:
+                await self._kill()
+        self.receipt.state = "queued" if self.process.returncode else "confirmed"
+
+    async def _start(self) -> None:
+        self.is_ready = False
+        options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP  # no Ctrl-C
+        command = (*COMMAND, self.proxy.url("/ws"), *self.files)
+        self.process: Any = await asyncio.create_subprocess_exec(*command, **options)
+        self.outputs = asyncio.gather(self._hear(self.process.stdout), self._hear(self.process.stderr))
+        receipts = self.files[-1].read_bytes().count(b"\n") if self.files[-1].exists() else 0
+        for n in range(receipts + 1, self.n + 1):  # what it may not have accepted
+            await self._send(n)
+
+    async def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await asyncio.gather(self.process.wait(), self.outputs)
+
+    async def _ready(self) -> None:
+        await until(lambda: self.is_ready or self.process.returncode is not None, _PATIENCE)
+        if not self.is_ready or self.process.returncode is not None:
+            raise TimeoutError(f"a process that is READY expected, got exit code {self.process.returncode}")
+
+    async def _strike(self, name: str) -> None:
+        await until(self.story.stopped.is_set, self.rng.uniform(0.1, 0.5))
+        if name != "busy":
+            self.proxy.apply(Fault.abort() if name == "offline" else Fault.black_hole())
+            self.proxy.refuse()
+            await until(self.story.stopped.is_set, 0.5)  # in which messages pile up
+        await self._kill()
+        self.crashes.append(name)
+        self.story.line("KILL", f"{name}: process {self.process.pid} is killed {KILLS[name]}")
         self.proxy.heal()
-        traffic = self._traffic
-        for _ in range(5):
-            # one more message over a sound line: when it is here, all before it are, or a gap was reported
-            await self.rejoined()
-            last = await traffic.push_one()
-            if await traffic.moments.until(functools.partial(traffic.has_delivered, last), 2.0):
-                return
+        await self._start()
 
-    # ---- what the client reports
-    def _on_event(self, event: Event) -> None:
-        self._ledger.saw(event)
-        self._losses += isinstance(event, Disconnected)
-        self._traffic.moments.tell()
-        self._story.tell(event)
+    async def _send(self, n: int) -> None:
+        self.ledger.sent(n, self.receipt)
+        line = {"type": "tool_result", "payload": {"n": n}, "idempotency_key": str(n)}
+        if self.process.returncode is None:
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
 
-    def _on_gap(self, gap: Gap) -> None:
-        self._ledger.marked()
-        self._story.line(
-            "app", f"is told of the gap ({gap.reason}), in its place in the stream, and can reload"
-        )
-
-    def _outbox(self) -> tuple[int, int]:
-        health = self._client.health()
-        return health.queued, health.unconfirmed
-
-    # ---- what faults may ask for
-    def say(self, text: str) -> None:
-        """Behind the scenes."""
-        self._story.line("bridge", text)
-
-    def reconnect_now(self) -> None:
-        """Cut the client's wait short."""
-        self._client.reconnect_now()
-
-    def note_life(self) -> None:
-        """What the bridge applies from here on is applied in another life."""
-        self._lives.append((len(self.server.received), self.server.server_id))
-
-    async def missed(self, count: int, seconds: float) -> None:
-        """Wait until so many more messages were pushed, or the time is up."""
-        traffic = self._traffic
-        until = traffic.pushed + count
-        await traffic.moments.until(lambda: traffic.pushed >= until, seconds)
-
-    async def lost(self) -> None:
-        """Wait until the client has noticed the loss that this fault causes."""
-        await self._traffic.moments.until(lambda: self._losses > self._losses_before, PATIENCE)
-
-    async def rejoined(self) -> None:
-        """Wait until the client is READY again. Raises AttemptTimeoutError if that takes much too long."""
-        await self._client.wait_ready(PATIENCE)
+    async def _hear(self, output: Any) -> None:
+        async for data in output:
+            kind, _, text = data.decode().rstrip("\n").partition(": ")
+            word = text.partition(" ")[0]
+            if data.startswith(b"{"):
+                if data.endswith(b"\n"):  # what the kill cut off was not printed
+                    message: Any = Namespace(**(_MESSAGE | json.loads(data)))
+                    self.ledger.delivered(message)
+                    self.seen = message.payload["n"]
+                continue
+            self.ledger.saw(type(_EVENTS.get(str(kind), ""), (), {"state": word, "verdict": word})())
+            self.is_ready |= word == "READY"
+            if kind == "gap":
+                self.ledger.marked()
+            if kind not in {"earlier", "drain"}:
+                self.story.tell(f"life {len(self.crashes) + 1}", f"{kind}: {text}")

@@ -7,24 +7,31 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 
 from .terminal import columns, fitted
 
 
-FAULTS: Final = (
-    "cut",
-    "half-open",
-    "reset",
-    "fin",
-    "restart",
-    "restart-lost",
-    "expire",
-    "truncate",
-    "broken-buffer",
-)
+FAULTS: Final[Mapping[str, str]] = {
+    "cut": "the connection is reset (RST), and for 0.8 s nothing answers there",
+    "half-open": "the line swallows every byte in silence: only the heartbeat can notice",
+    "reset": "137 bytes from now the connection is reset, in the middle of a message",
+    "fin": "the stream just ends, without a close frame",
+    "restart": "the bridge restarts; it remembers its sessions",
+    "restart-lost": "the bridge restarts, and has forgotten everything: a new session, without what was missed",
+    "expire": "the connection is cut, and the session ends, as it does after 5 minutes: a new one, without what was missed",
+    "truncate": "the connection is cut, and the bridge keeps 2 messages for a replay, which do not reach back far enough",
+    "broken-buffer": "the connection is cut, and the replay buffer is as broken as in the specification: its empty answer proves nothing",
+}
+"""The faults of the demo by name, and what each does."""
+KILLS: Final[Mapping[str, str]] = {
+    "busy": "in the middle of its work",
+    "offline": "while the line is cut, and what it accepts has to wait",
+    "unheard": "while the line swallows what it sends, and it does not know",
+}
+"""When `demo --crash` kills the client."""
 SHELLS: Final = ("bash", "zsh", "fish")
 PRESETS: Final = ("default", "recursor", "ccsetup", "stdiobus", "gasoline", "openviber")
 _LONGEST: Final = 86_400.0
