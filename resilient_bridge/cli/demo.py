@@ -32,7 +32,7 @@ from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 COMMAND: Final = (sys.executable, "-m", "resilient_bridge", "pipe", "--drain", "10")
 _OF_THE_LINE: Final = {"half-open": Fault.black_hole(), "reset": Fault.abort(after=137), "fin": Fault.fin()}
 _PATIENCE: Final = 15.0  # seconds for one loss, one re-join, and the end: far more than each takes
-_QUICK: Final = BridgePolicy(  # what we recommend, at the pace of a demo
+_PACE: Final = BridgePolicy(  # what we recommend, at the pace of a demo
     reconnect=Reconnect(backoff=Backoff.decorrelated(0.2, cap=1), connect_burst=999, connects_per_minute=999),
     heartbeat=Heartbeat(every=1, timeout=1, probe_timeout=1),
     outbox=Outbox(overflow="block"),
@@ -69,8 +69,7 @@ async def _play(arguments: Namespace, story: Story) -> dict[str, Any]:
             return await demo.play()
 
 
-async def until(fact: Callable[[], bool], seconds: float) -> bool:
-    """Wait until it is so, or the time is up; returns whether it is so."""
+async def _until(fact: Callable[[], bool], seconds: float) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while not fact():  # noqa: ASYNC110 -- facts of several sides, and none tells of all
@@ -82,11 +81,12 @@ class Story:
     """Writes timed lines to `out`; `stopped` is set once nobody reads them. `progress` stands below, on a terminal."""
 
     def __init__(self, out: TextIO) -> None:
-        self.stopped, self.progress = asyncio.Event(), ""
+        self.stopped, self.state = asyncio.Event(), ""
+        self.progress: Callable[[], str] = str
         self._out, self._began, self._phases = out, REAL.monotonic(), list[str]()
         self._put = partial(print, end="", file=out, flush=True)
-        width = columns(out) if can_be_cleared(out) else None
-        self.status = StatusLine(self._put, lambda: self._timed("demo", self.progress), lambda: width)
+        width = lambda: columns(out) if can_be_cleared(out) else None  # noqa: E731 -- it fits a line
+        self.status = StatusLine(self._put, lambda: self._timed(self.state, self.progress()), width)
 
     def _timed(self, who: str, text: str) -> str:
         return f"{REAL.monotonic() - self._began:6.2f} s  {who:<7} {text}"
@@ -109,8 +109,9 @@ class Story:
         """Print what a client reports, in the words of `pipe`; phases share a line."""
         kind, _, text = report.partition(": ")
         if kind == "state":
-            self._phases.append(text.partition(" ")[0])
-            if self._phases[-1] not in {"READY", "BACKOFF", "FAILED", "CLOSED"}:
+            self.state = text.partition(" ")[0]
+            self._phases.append(self.state)
+            if self.state not in {"READY", "BACKOFF", "FAILED", "CLOSED"}:
                 return
             report, self._phases = " > ".join(self._phases) + outbox, []
         self.line(who, report)
@@ -123,6 +124,7 @@ class Demo:
         self.server, self.proxy, self.story, self.arguments = server, proxy, story, arguments
         self.ledger, self.rng, self.crashes = Ledger(), random.Random(arguments.seed), list[str]()
         self.n = self.seen = self.losses = 0
+        story.progress = lambda: f"received {self.seen} of {self.n}"
         names, seconds = (FAULTS, 2) if arguments.crash is None else (KILLS, 1.5)
         plan: Any = arguments.crash or arguments.faults
         plan = max(1, round(arguments.duration / seconds) - 1) if plan is None else plan
@@ -147,8 +149,7 @@ class Demo:
         return totals | {"broken": [*totals["broken"], *broken], "resent": resent}
 
     async def _live(self) -> None:
-        url = self.proxy.url("/ws")
-        self.client = BridgeClient(url, policy=_QUICK, on_gap=lambda _: self.ledger.marked())
+        self.client = BridgeClient(self.proxy.url("/ws"), policy=_PACE, on_gap=lambda _: self.ledger.marked())
         async with self.client:
             reader = asyncio.create_task(self._read())
             await self._direct()
@@ -161,7 +162,7 @@ class Demo:
         try:
             for number, name in enumerate([*self.plan, ""], 1):
                 instant = began + self.arguments.duration * number / (len(self.plan) + 1)
-                if await until(stopped.is_set, instant - REAL.monotonic()) or not name:
+                if await _until(stopped.is_set, instant - REAL.monotonic()) or not name:
                     break
                 await self._ready()
                 await self._strike(name)
@@ -172,12 +173,12 @@ class Demo:
             await asyncio.wait_for(flow, _PATIENCE)
         await self._ready()
         await self._exchange()  # once this one is here, all before it are, or a gap was reported
-        await until(lambda: self.seen >= self.n, _PATIENCE)
+        await _until(lambda: self.seen >= self.n, _PATIENCE)
 
     async def _flow(self, quiet: asyncio.Event) -> None:
         while not quiet.is_set():
             await self._exchange()
-            await until(quiet.is_set, self.rng.uniform(0.5, 1.5) / self.arguments.rate)
+            await _until(quiet.is_set, self.rng.uniform(0.5, 1.5) / self.arguments.rate)
 
     async def _exchange(self) -> None:
         self.n += 1
@@ -201,13 +202,12 @@ class Demo:
         self.losses += isinstance(event, events.Disconnected)
         health = self.client.health()
         outbox = f"; outbox: {health.queued} to send, {health.unconfirmed} sent and not confirmed"
-        self.story.progress = f"{health.state}; received {self.seen} of {self.n}{outbox}"
         if report := line_of(event):
             self.story.tell("client", report, outbox)
 
     async def _strike(self, name: str) -> None:
         losses, n, server = self.losses, self.n, self.server
-        await until(lambda: self.seen > n + 1, 1.0)  # one of two has an id, and can be found again
+        await _until(lambda: self.seen > n + 1, 1.0)  # one of two has an id, and can be found again
         self.story.line("FAULT", f"{name}: {FAULTS[name]}")
         if name == "broken-buffer":
             server.behave(replay="verbatim_seed", replay_bytes=64)
@@ -218,9 +218,9 @@ class Demo:
             if name not in _OF_THE_LINE:
                 self.proxy.refuse(0.8)
             self.proxy.apply(_OF_THE_LINE.get(name, Fault.abort()))
-        await until(lambda: self.losses > losses, _PATIENCE)
+        await _until(lambda: self.losses > losses, _PATIENCE)
         if name in {"expire", "truncate"}:
-            await until(self.story.stopped.is_set, 0.4)  # in which it misses some
+            await _until(self.story.stopped.is_set, 0.4)  # in which it misses some
             server.expire_sessions() if name == "expire" else await server.truncate_replay(2)
         await self._ready()
         await server.truncate_replay(None)
@@ -239,13 +239,13 @@ class Crashes(Demo):
             try:
                 await self._direct()
                 self.process.stdin.close()
-                await until(lambda: self.process.returncode is not None, _PATIENCE)
+                await _until(lambda: self.process.returncode is not None, _PATIENCE)
             finally:
                 await self._kill()
         self.receipt.state = "queued" if self.process.returncode else "confirmed"
 
     async def _start(self) -> None:
-        self.is_ready = False
+        self.is_ready, self.story.state = False, "starting"
         options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP  # no Ctrl-C
         command = (*COMMAND, self.proxy.url("/ws"), *self.files)
         self.process: Any = await asyncio.create_subprocess_exec(*command, **options)
@@ -260,16 +260,16 @@ class Crashes(Demo):
         await asyncio.gather(self.process.wait(), self.outputs)
 
     async def _ready(self) -> None:
-        await until(lambda: self.is_ready or self.process.returncode is not None, _PATIENCE)
+        await _until(lambda: self.is_ready or self.process.returncode is not None, _PATIENCE)
         if not self.is_ready or self.process.returncode is not None:
             raise TimeoutError(f"a process that is READY expected, got exit code {self.process.returncode}")
 
     async def _strike(self, name: str) -> None:
-        await until(self.story.stopped.is_set, self.rng.uniform(0.1, 0.5))
+        await _until(self.story.stopped.is_set, self.rng.uniform(0.1, 0.5))
         if name != "busy":
             self.proxy.apply(Fault.abort() if name == "offline" else Fault.black_hole())
             self.proxy.refuse()
-            await until(self.story.stopped.is_set, 0.5)  # in which messages pile up
+            await _until(self.story.stopped.is_set, 0.5)  # in which messages pile up
         await self._kill()
         self.crashes.append(name)
         self.story.line("KILL", f"{name}: process {self.process.pid} is killed {KILLS[name]}")

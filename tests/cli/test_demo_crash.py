@@ -201,6 +201,17 @@ def test_a_process_that_ends_by_itself_is_a_broken_promise(capsys, monkeypatch):
 
 
 @pytest.mark.real
+def test_what_the_last_process_does_not_confirm_is_a_broken_promise(capsys, monkeypatch):
+    """Only its exit code 0 says that everything was confirmed; with another one nothing was."""
+    code = "import sys; from resilient_bridge.cli import main; main(['pipe', *sys.argv[1:]]); sys.exit(3)"
+    monkeypatch.setattr(demo, "COMMAND", (sys.executable, "-c", code))
+    assert main(["demo", "--crash", "1", "--duration", "0.5", "--json"]) == 1
+    totals = json.loads(capsys.readouterr().out)
+    assert totals["confirmed"] == 0
+    assert [line.partition(":")[0] for line in totals["broken"]] == ["untold"]
+
+
+@pytest.mark.real
 def test_an_interrupt_ends_it_early_with_the_ledger(tmp_path):
     """Ctrl-C stops the kills: the last process ends in order, the ledger is printed, no process and no file is left."""
     with started(tmp_path, "--duration", "60", "--json") as child:

@@ -215,7 +215,8 @@ def test_the_demo_has_a_status_line_and_colour_on_a_terminal():
     """Below the lines one that says how far it is, gone at the end; every line fits; colour unless NO_COLOR."""
     text = Terminal("demo", "--duration", "1", "--faults", "cut", width=60).read()
     assert text.count("\x1b[K") > 5
-    assert "received " in text
+    counts = [int(n) for n in re.findall(r"READY   received (\d+) of \d+", text)]
+    assert counts[-1] > counts[0]  # it is drawn anew, not only after an event
     assert "\x1b[32mRECOVERED" in text
     assert max(map(len, _seen(text))) <= 60, max(_seen(text), key=len)
 
