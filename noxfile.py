@@ -192,6 +192,56 @@ def python314(session: nox.Session) -> None:
     session.run("node", "tests/platforms/pyodide_314.mjs", str(folder), external=True)
 
 
+WINDOWS_SAMPLE = [
+    *("tests/values", "tests/errors", "tests/classification", "tests/protocol", "tests/calls", "tests/world"),
+    *("tests/platforms/test_windows_stand_in.py", "tests/journeys", "tests/transports/test_lines.py"),
+    *(f"tests/transports/test_{name}.py" for name in ("loopback", "origin", "racing", "tls", "websocket")),
+    *(
+        f"tests/stores/test_{name}.py"
+        for name in ("file_changes", "session_log", "sqlite_mending", "sqlite_store")
+    ),
+    *(f"tests/stores/test_{name}.py" for name in ("state_file", "state_recovery", "store_port_client")),
+    *(
+        f"tests/agent/test_{name}.py"
+        for name in ("asynchronous_commands", "commands_table", "health_probe", "toolbox")
+    ),
+    *(
+        f"tests/cli/test_{name}.py"
+        for name in ("backoff", "check", "demo", "doctor_mcp", "main", "pipe", "serve")
+    ),
+]
+
+
+@nox.session
+def windows(session: nox.Session) -> None:
+    """A sample of the tests on CPython for Windows, under Wine, which is not Windows: built outside of the repository, 1.2 GB. CI does not wait for it."""
+    # Folders of earlier runs may be in use by what those have started; Wine then refuses to remove them.
+    plugin = (
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.platforms.windows_skips",
+        "-W",
+        "ignore::pytest.PytestWarning",
+    )
+    session.run(
+        *(
+            "python",
+            "-m",
+            "tests.platforms.windows_python",
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "0",
+            "--timeout",
+            "90",
+        ),
+        *(*plugin, "-m", "not crash and not campaign and not server and not simulation"),
+        *(session.posargs or WINDOWS_SAMPLE),
+    )
+
+
 def _interpreters(least: tuple[int, int]) -> list[str]:
     """The newest Python of each later minor version, in PATH or of pyenv."""
     places = [*os.environ["PATH"].split(os.pathsep), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
