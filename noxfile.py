@@ -219,7 +219,15 @@ WINDOWS_SAMPLE = [
 @nox.session
 def windows(session: nox.Session) -> None:
     """A sample of the tests on CPython for Windows, under Wine, which is not Windows: built outside of the repository, 1.2 GB. CI does not wait for it."""
-    plugin = ("-p", "no:cacheprovider", "-p", "tests.platforms.windows_skips")
+    # Folders of earlier runs may be in use by what those have started; Wine then refuses to remove them.
+    plugin = (
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.platforms.windows_skips",
+        "-W",
+        "ignore::pytest.PytestWarning",
+    )
     session.run(
         *(
             "python",

