@@ -227,7 +227,9 @@ class CircuitAgainstModel(RuleBasedStateMachine):
             elif model.in_a_row():
                 model.row = model.trailing()
             else:
-                model.history = model.history[-breaker.window :]
+                model.history = model.history[
+                    -min(before.window, breaker.window) :
+                ]  # older ones are forgotten
         model.breaker = breaker
         self.circuit.configure(breaker)
         return None

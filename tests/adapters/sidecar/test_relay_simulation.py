@@ -25,7 +25,7 @@ from tests.samples import IS_ALL
 FIRST = int(os.environ.get("SIMULATION_FIRST_SEED", "1"))
 QUICK = 40
 RUNS = 5_000 if IS_ALL else 300
-POWER = 150  # runs in which each break is to be seen
+POWER = 300  # runs in which each break is to be seen
 
 
 def _runs(count: int) -> Counter[str]:
