@@ -114,7 +114,7 @@ _PROMISES = {
     "X9": "metrics and traces by the field's conventions, structured logs, alert thresholds in the process and as rules; a successful call is counted and timed; nobody listening costs nothing",
     "X10": "an incident can be looked at: one self-contained page from a session log",
     "X11": "documentation as a site: search, pages by task, an API reference, migration from other libraries",
-    "X12": "Linux, macOS and Windows; CPython 3.11 to 3.14; the lowest declared version of each dependency (Linux on 3.11 to 3.13 and the floors are tested, 3.14 by imports and calls; on macOS and Windows nothing was run)",
+    "X12": "Linux, macOS and Windows; CPython 3.11 to 3.14; the lowest declared version of each dependency (Linux on 3.11 to 3.13 and the floors are tested, 3.14 by imports and calls, CPython for Windows by a sample under Wine; on Windows itself and on macOS nothing was run)",
     "X13": "a seed repeats everything: times, waits, ids, order, in every kind of virtual world",
 }
 
