@@ -33,10 +33,10 @@ async def status_of(library, client, key):
 
 @LIBRARIES
 @VERSIONS
-async def test_a03_posts_over_connections_that_end_run_never_more_often_than_told(
+async def test_a03_posts_over_connections_that_end_run_never_more_often_than_reported(
     tmp_path, library, is_http2
 ):
-    """A GOAWAY, or a close after five requests, amid large answers: no POST runs twice, none that ran is told "not run"; every GET is answered.
+    """A GOAWAY, or a close after five requests, amid large answers: no POST runs twice, none that ran is reported "not run"; every GET is answered.
 
     A body that is cut when its answer has begun is the caller's, as without us.
     """
@@ -49,7 +49,9 @@ async def test_a03_posts_over_connections_that_end_run_never_more_often_than_tol
             60, lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x"))
         )
         gets = await in_parallel(60, lambda key: status_of(library, client, f"g{key}"))
-    wrong = {key: (told, far.ran[key]) for key, told in posts.items() if far.ran[key] not in TRUE[told]}
+    wrong = {
+        key: (reported, far.ran[key]) for key, reported in posts.items() if far.ran[key] not in TRUE[reported]
+    }
     assert not wrong
     assert set(gets.values()) == {200}
 
@@ -102,7 +104,7 @@ async def test_a04_a_link_over_http2_lives_on(tmp_path):
                 return "done"
 
             came = await in_parallel(80, call)
-        told = Counter(came.values())
-    assert told["done"] + told["unknown"] == 80
+        reported = Counter(came.values())
+    assert reported["done"] + reported["unknown"] == 80
     assert server.ledger.repeated == []
     assert {key for key, word in came.items() if word == "done"} <= set(server.ledger.keys)
