@@ -16,7 +16,7 @@ USAGE: Final = 2
 
 
 def show(command: str, text: str, *, is_data: bool = False) -> int:
-    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written. What programs read, JSON or `is_data`, is never broken."""
+    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written; raises OSError if nobody reads it. What programs read, JSON or `is_data`, is never broken."""
     if not is_data and not text.startswith("{"):
         text = fitted(text, columns(sys.stdout))
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -24,6 +24,8 @@ def show(command: str, text: str, *, is_data: bool = False) -> int:
         # Flushed here: at exit a failure would be a traceback.
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
+        if is_unread(error):
+            raise  # `… | head`: main ends without a word
         discard_output()
         return complain(command, f"cannot write the output: {words_of(error)}")
     return 0

@@ -351,3 +351,21 @@ def test_ctrl_c_ends_the_serving_in_order(way, monkeypatch, capfd):
     assert closed == ["in order"]
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert "serving at" in capfd.readouterr().err
+
+
+def test_every_problem_of_a_file_of_settings_is_printed(tmp_path, capsys):
+    """A line for each problem, with its path, and nothing is started."""
+    path = tmp_path / "bridge.toml"
+    path.write_text(
+        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nrepeat = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
+    )
+    assert cli.main(["mcp", "--config", str(path)]) == 2
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "resilient-bridge mcp: Configuration errors:"
+    assert [line.split(":")[0].strip(" -") for line in lines] == [
+        "mcp.patience",
+        "mcp.timeout",
+        "mcp.repeat",
+        "mcp.tmeouts",
+        "mcp.concurrency['a']",
+    ]
