@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shlex
 import shutil
 import sys
 from typing import Any, Final, cast
@@ -130,7 +129,8 @@ def _text(server: dict[str, Any], page: Page) -> str:
     width = (
         min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns) if sys.stdout.isatty() else _COLUMNS
     )
-    head = redact(shlex.join(server["command"]) if "command" in server else server["url"])
+    program, *rest = server.get("command", ()) or [redact(server["url"])]
+    head = f"{program}, with {len(rest)} arguments" if rest else program  # which may be secrets
     parts = [head, "", table_of(page.rows, width)]
     if page.data.get("starts"):
         parts += ["", table_of([Row("behind the sidecar", _promise(page))], width)]

@@ -2,7 +2,7 @@
 
 Windows has numbers of its own beside the errnos. Its default event loop raises them, and Python calls every one that it does
 not know EINVAL: a refused connection then looks like a wrong setting. Rule: no other module reads `OSError.errno` of an error that may
-come from a socket, or `errno.errorcode`.
+come from a socket.
 """
 
 from __future__ import annotations

@@ -149,8 +149,8 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
             raise
-        # Windows says of a directory that it is refused.
-        is_directory = isinstance(error, PermissionError) and path.is_dir()
+        # Windows says of a directory that it is refused. `Path.is_dir` may itself be refused.
+        is_directory = isinstance(error, PermissionError) and os.path.isdir(path)  # noqa: PTH112
         strange = "a directory" if is_directory else _STRANGE.get(error.errno or 0)
         if strange:
             raise config_error(field, _FILE, f"{path}, {strange}") from error

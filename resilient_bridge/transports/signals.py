@@ -1,4 +1,4 @@
-"""Signals that ask a process to end. Rule: what they call runs in the loop, whichever loop that is, and the old handlers come back."""
+"""Signals that ask a process to end. Rule: what they call runs in the loop, whichever loop that is, and afterwards the handlers are those that were there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
         return
     loop = asyncio.get_running_loop()
     chosen = numbers or (signal.SIGINT, *TERM)
-    before: dict[int, Any] = {}
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in chosen}
+    is_ours: set[int] = set()  # set by us, and not by the loop
 
     def later(_: int, __: object) -> None:
         loop.call_soon_threadsafe(call)
@@ -41,11 +42,12 @@ def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
             try:
                 loop.add_signal_handler(number, call)
             except NotImplementedError:  # the loops of Windows
-                before[number] = signal.signal(number, later)
+                signal.signal(number, later)
+                is_ours.add(number)
         yield
     finally:
         for number in chosen:
-            if number in before:
-                signal.signal(number, before[number])
-            else:
+            if number not in is_ours:
                 loop.remove_signal_handler(number)
+            if before[number] is not None:  # None: one that Python did not set
+                signal.signal(number, before[number])

@@ -52,6 +52,14 @@ def test_a_sound_server(capsys):
     assert found["unknown_method"] == -32601
 
 
+def test_the_page_shows_no_argument_of_the_command(capsys):
+    """It is made to be pasted, and an argument may be a secret in any form: the program, and how many there are."""
+    command = [sys.executable, "-c", "", "--token=correct horse", "-p", "it's s3cret"]
+    cli.main(["doctor", "--mcp", "--", *command])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"{sys.executable}, with 5 arguments"
+
+
 def test_a_server_with_faults(capsys, tmp_path):
     """Noise on stdout and a ping that is not answered are problems: exit code 3, each named."""
     script = tmp_path / "w.py"

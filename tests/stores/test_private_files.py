@@ -329,3 +329,16 @@ def test_a_large_file_is_read_whole(directory):
     path = directory / "x"
     path.write_bytes(os.urandom(3_000_000))
     assert read_private(path) == path.read_bytes()
+
+
+def test_a_path_below_a_folder_that_may_not_be_searched_is_a_store_that_cannot_be_had(directory, monkeypatch):
+    """To ask what is there would be refused as well: that is no error of its own."""
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    insert(monkeypatch, FaultyDisk(open=refuse))
+    monkeypatch.setattr(type(directory), "is_dir", refuse)
+    with pytest.raises(StoreError) as caught:
+        open_private(directory / "below", WRITE)
+    assert caught.value.failure.code == "SYS_STORE_UNAVAILABLE"

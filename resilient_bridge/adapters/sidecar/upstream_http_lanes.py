@@ -36,38 +36,66 @@ class Lanes:
         self._verify, self._proxy = verify, None if proxy is None else httpx.Proxy(proxy)
         self._free: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
         self._all: set[httpx.AsyncHTTPTransport] = set()
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self._keep(self._made())
 
     async def send(self, request: httpx.Request) -> httpx.Response:
-        """Return the answer with its body unread; until it is closed, its connection is its own. Raises what httpx raises."""
+        """Return the answer with its body unread; until it is closed, its connection is its own. Raises what httpx raises, and after
+        `close` httpx.ConnectError.
+        """
+        self._refuse_closed(request)
         lane = self._free.pop()[0] if self._free else self._made()
         try:
             response = await lane.handle_async_request(request)
+            self._refuse_closed(request)
         except BaseException:
-            self._keep(lane)
+            await self._drop(
+                lane
+            )  # what it was doing is not known: it may hold a connection that nobody would use or close
             raise
         response.request = request
         response.stream = _Body(response.stream, lane, self)
         return response
 
-    async def give_back(self, lane: httpx.AsyncHTTPTransport) -> None:
-        """Let the next request have a connection, and close those that no request had for long."""
-        self._keep(lane)
-        oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
-        while self._free and (self._free[0][1] < oldest or len(self._free) > _MOST_IDLE):
-            unused = self._free.popleft()[0]
-            self._all.discard(unused)
-            with suppress(Exception):
-                await unused.aclose()
+    async def give_back(self, lane: httpx.AsyncHTTPTransport, *, is_usable: bool) -> None:
+        """Let the next request have a connection, or close it."""
+        if not is_usable or lane not in self._all or len(self._free) >= _MOST_IDLE:
+            await self._drop(lane)
+        else:
+            self._keep(lane)
 
     async def close(self) -> None:
         """Close every connection, within about a second."""
-        lanes, self._all = self._all, set()
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._free.clear()
-        with suppress(Exception):
+        with suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                for lane in lanes:
-                    await lane.aclose()
+                for lane in [*self._all]:
+                    await self._drop(lane)
+
+    def _refuse_closed(self, request: httpx.Request) -> None:
+        if self._is_closed:
+            raise httpx.ConnectError("the connection is closed", request=request)
+
+    async def _drop(self, lane: httpx.AsyncHTTPTransport) -> None:
+        self._all.discard(lane)
+        with suppress(Exception):
+            await lane.aclose()
+
+    def _expire(self) -> None:
+        """Close the connections that no request had for long: their servers close them, too."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        while self._free and self._free[0][1] <= loop.time() - _IDLE_SECONDS:
+            task = loop.create_task(self._drop(self._free.popleft()[0]), name="resilient_bridge mcp idle")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        if self._free:
+            self._timer = loop.call_at(self._free[0][1] + _IDLE_SECONDS, self._expire)
 
     def _made(self) -> httpx.AsyncHTTPTransport:
         lane = httpx.AsyncHTTPTransport(
@@ -80,8 +108,10 @@ class Lanes:
         return lane
 
     def _keep(self, lane: httpx.AsyncHTTPTransport) -> None:
-        if lane in self._all:
-            self._free.append((lane, asyncio.get_running_loop().time()))
+        loop = asyncio.get_running_loop()
+        self._free.append((lane, loop.time()))
+        if self._timer is None:
+            self._timer = loop.call_later(_IDLE_SECONDS, self._expire)
 
 
 class _Body(httpx.AsyncByteStream):
@@ -100,7 +130,9 @@ class _Body(httpx.AsyncByteStream):
         if self._is_closed:
             return
         self._is_closed = True
+        is_usable = False
         try:
             await self._stream.aclose()
+            is_usable = True
         finally:
-            await self._lanes.give_back(self._lane)
+            await self._lanes.give_back(self._lane, is_usable=is_usable)

@@ -164,6 +164,7 @@ def _usable(
         raise _refused(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
     if target.userinfo:
         login = f"{target.username}:{target.password}".encode()
+        own = {name: value for name, value in own.items() if name.lower() != "authorization"}
         own["authorization"] = f"Basic {base64.b64encode(login).decode()}"
     return target, own
 
@@ -174,7 +175,7 @@ def proxy_to(target: httpx.URL) -> str | None:
         return None
     proxies = getproxies()
     named = proxies.get(target.scheme) or proxies.get("all")
-    if named is None or proxy_bypass(target.netloc.decode("ascii")):
+    if named is None or proxy_bypass(target.netloc.decode("ascii")) or proxy_bypass(target.host):
         return None
     return named if "://" in named else f"http://{named}"
 

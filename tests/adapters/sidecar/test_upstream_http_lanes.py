@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import httpx
 import pytest
@@ -61,22 +62,64 @@ async def test_each_request_under_way_has_a_connection_which_the_next_uses_again
 
 
 async def test_connections_that_no_request_had_for_long_are_closed(monkeypatch):
-    """By the next request; so are those above the bound, and all of them at the end."""
+    """After some seconds; those above the bound at once, and all of them at the end."""
     server = Meeting(8)
+    monkeypatch.setattr(upstream_http_lanes, "_MOST_IDLE", 3)
+    monkeypatch.setattr(upstream_http_lanes, "_IDLE_SECONDS", 0.3)
     async with server.serving() as url:
         async with connected(url) as (upstream, heard):
             await server.round(upstream, heard, 1)
-            monkeypatch.setattr(upstream_http_lanes, "_MOST_IDLE", 3)
-            await server.round(upstream, heard, 101)
-            await until(lambda: server.still_open() == 3, "three connections")
-            monkeypatch.setattr(upstream_http_lanes, "_IDLE_SECONDS", -1)
-            server.size = 1
-            await server.round(upstream, heard, 201)
+            await until(lambda: server.still_open() <= 3, "three connections")
             await until(lambda: server.still_open() == 0, "no connection")
             monkeypatch.undo()
-            await server.round(upstream, heard, 301)
-            await until(lambda: server.still_open() == 1, "one connection")
+            await server.round(upstream, heard, 101)
+            assert server.still_open() == 8
         await until(lambda: server.still_open() == 0, "no connection")
+
+
+async def test_a_request_that_is_given_up_leaves_no_connection():
+    """Nobody knows what was on its way: its connection is closed, and not kept beside the next one."""
+    server = Meeting(50)
+    async with server.serving() as url, connected(url) as (upstream, _):
+        for number in range(40):
+            upstream.send(call(number))
+            await until(lambda: server.came > number, "the call")  # noqa: B023 -- asked now
+            upstream.cancel(number)
+        await until(lambda: server.still_open() == 0, "no connection")
+
+
+async def test_after_the_end_nothing_is_sent(monkeypatch):
+    """Not by a request that comes late, and one connection that cannot be closed keeps no other."""
+    server = Meeting(4)
+    async with server.serving() as url:
+        lanes = upstream_http_lanes.Lanes(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), None)
+        body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'
+        answers = [lanes.send(httpx.Request("POST", url, content=body)) for _ in range(4)]
+        for answer in await asyncio.gather(*answers):
+            await answer.aread()
+        stubborn = next(iter(lanes._all))
+        close = stubborn.aclose
+
+        async def fail():
+            await close()
+            raise OSError
+
+        monkeypatch.setattr(stubborn, "aclose", fail)
+        await lanes.close()
+        await until(lambda: server.still_open() == 0, "no connection")
+        with pytest.raises(httpx.ConnectError):
+            await lanes.send(httpx.Request("POST", url, content=body))
+        assert server.came == 4
+
+
+async def test_a_login_in_the_url_is_the_one_authorization():
+    """A header of that name gives way, whatever its case."""
+    server = Scripted()
+    async with server.serving() as url:
+        headers = {"Authorization": "Bearer topsecret-1"}
+        async with connected(url.replace("//", "//ann:pw@"), headers=headers) as (upstream, heard):
+            await opened(upstream, heard)
+    assert {tuple(sent.getall("Authorization")) for _, sent in server.posts} == {("Basic YW5uOnB3",)}
 
 
 async def test_a_cookie_comes_back_with_the_requests_after_it():
@@ -121,6 +164,7 @@ async def test_requests_go_through_the_proxy_of_the_environment(monkeypatch):
         ({"https_proxy": "http://p:1", "no_proxy": "*"}, "https://host/mcp", None),
         ({"https_proxy": "http://p:1", "no_proxy": "host:8443"}, "https://host:8443/mcp", None),
         ({"all_proxy": "http://p:1"}, "http://127.0.0.1:7/mcp", None),
+        ({"https_proxy": "http://p:1", "no_proxy": "::1"}, "https://[::1]:8443/mcp", None),
     ],
 )
 def test_the_proxy_is_that_of_the_environment(monkeypatch, environment, url, proxy):
