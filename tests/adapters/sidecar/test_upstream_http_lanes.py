@@ -77,7 +77,7 @@ async def test_connections_that_no_request_had_for_long_are_closed(monkeypatch):
         await until(lambda: server.still_open() == 0, "no connection")
 
 
-async def test_a_request_that_is_given_up_leaves_no_connection():
+async def test_a_request_that_is_cancelled_leaves_no_connection():
     """Nobody knows what was on its way: its connection is closed, and not kept beside the next one."""
     server = Meeting(50)
     async with server.serving() as url, connected(url) as (upstream, _):
