@@ -36,15 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
         if is_terminal(sys.stdin) and not arguments.quiet:
             print(_BY_HAND, file=sys.stderr)
         asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
-    except (
-        ConfigError,
-        StoreError,
-    ) as error:  # a field, a file of settings, or that of --events or --token-file
-        first, *rest = (
-            str(error).splitlines() if "source" in error.failure.details else [error.failure.message]
-        )
+    except (ConfigError, StoreError) as error:
+        # Of a file of settings all that is wrong, a line each; else a field, or the file of --events or --token-file.
+        has_lines = "source" in error.failure.details
+        first, *rest = str(error).splitlines() if has_lines else [error.failure.message]
         code = complain("mcp", first)
-        print(*rest, sep="\n", end="\n" if rest else "", file=sys.stderr)  # all that is wrong, a line each
+        print(*rest, sep="\n", end="\n" if rest else "", file=sys.stderr)
         return code
     except ValueError as error:
         return complain("mcp", str(error))

@@ -51,9 +51,8 @@ class Lanes:
             response = await lane.handle_async_request(request)
             self._refuse_closed(request)
         except BaseException:
-            await self._drop(
-                lane
-            )  # what it was doing is not known: it may hold a connection that nobody would use or close
+            # What it was doing is not known: it may hold a connection that nobody would use or close.
+            await self._drop(lane)
             raise
         response.request = request
         response.stream = _Body(response.stream, lane, self)

@@ -15,7 +15,8 @@ import httpx
 
 import resilient_bridge as rb
 from tests.bridges.servers import a2a
-from tests.bridges.servers.sse_runs import QUICK, READ_TIMEOUT, StreamRun
+from tests.bridges.servers.line_faults import AT_ONCE
+from tests.bridges.servers.sse_runs import READ_TIMEOUT, StreamRun
 
 
 class A2ARun(StreamRun):
@@ -43,7 +44,7 @@ class A2ARun(StreamRun):
             method="POST",
             headers=a2a.HEADERS,
             content=json.dumps(a2a.question("SubscribeToTask", id=self.task)),
-            reconnect=QUICK,
+            reconnect=AT_ONCE,
             read_timeout=READ_TIMEOUT,
             on_gap=self.report,
         )

@@ -17,7 +17,8 @@ import httpx
 
 import resilient_bridge as rb
 from tests.bridges.servers.judging import Heard, order_problems
-from tests.bridges.servers.sse_runs import QUICK, READ_TIMEOUT, StreamRun
+from tests.bridges.servers.line_faults import AT_ONCE
+from tests.bridges.servers.sse_runs import READ_TIMEOUT, StreamRun
 
 
 class LangGraphRun(StreamRun):
@@ -47,7 +48,7 @@ class LangGraphRun(StreamRun):
             client,
             self.through_proxy(self.server.url),
             last_event_id="-1",
-            reconnect=QUICK,
+            reconnect=AT_ONCE,
             read_timeout=READ_TIMEOUT,
             on_gap=self.report,
         )

@@ -26,12 +26,12 @@ from resilient_bridge.testing.proxy_link import Fault
 from tests.adapters.sidecar.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import outcome_of, stands_in_for, text_of
 from tests.bridges.servers import mcp_events
+from tests.bridges.servers.line_faults import steps_of
 from tests.peers.ports import HOST
 
 
 PATIENCE = 60.0  # seconds for a call to end
 FAULTS = ("cut", "end", "half", "hole", "refused", "resumed")
-RESTARTS = ("kill", "stop", None)  # one a run, in turn
 ALLOWED = {
     "answered": (1,),
     "unknown": (0, 1),
@@ -109,11 +109,7 @@ class CallRun:
     # ---- the schedule ------------------------------------------------------------------------------------------
 
     async def _schedule(self) -> None:
-        steps: list[str] = self.rng.choices(FAULTS, k=self.rng.randint(3, 5))
-        restart = RESTARTS[self.seed % len(RESTARTS)]
-        if restart is not None:
-            steps.insert(self.rng.randint(0, len(steps)), restart)
-        for step in [*steps, "resumed"]:
+        for step in [*steps_of(self.rng, FAULTS, self.seed), "resumed"]:
             self._step = step
             self.tally.faults[step] += 1
             await getattr(self, f"_{step}")()

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,26 +25,20 @@ from resilient_bridge.testing.proxy import FaultProxy
 from resilient_bridge.testing.proxy_link import Fault
 from tests.bridges.servers.judging import Heard, Seen, order_problems, send_problems
 from tests.bridges.servers.kind import PATIENCE, Kind
+from tests.bridges.servers.line_faults import AT_ONCE, LineFaults, steps_of, totals
 from tests.bridges.servers.process import ServerProcess
 from tests.peers.ports import HOST
 
 
 POLICY = rb.BridgePolicy(
-    reconnect=rb.Reconnect(
-        backoff=rb.Backoff.constant(0.05),
-        attempts=None,
-        connect_timeout=5,
-        connect_burst=1_000,
-        connects_per_minute=60_000,
-    ),
+    reconnect=AT_ONCE,
     heartbeat=rb.Heartbeat(every=0.5, timeout=1.5, probe_timeout=0.5),
     replay=rb.presets.default.replay.evolve(timeout=5),
 )
 FAULTS = ("cut", "end", "half", "hole", "silence", "refused", "noticed")
-RESTARTS = ("kill", "stop", None)  # one a run, in turn
 
 
-class Run:
+class Run(LineFaults):
     """`seen = await Run(kind, server, seed).make()`: a problem ends with the command that repeats it."""
 
     def __init__(self, kind: type[Kind], server: Any, seed: int) -> None:
@@ -130,11 +125,7 @@ class Run:
         rng = self.rng
         await self.settle()
         await self.arrive()
-        steps: list[str] = rng.choices(FAULTS, k=rng.randint(3, 5))
-        restart = RESTARTS[self.kind.seed % len(RESTARTS)]
-        if restart is not None:
-            steps.insert(rng.randint(0, len(steps)), restart)
-        for step in steps:
+        for step in steps_of(rng, FAULTS, self.kind.seed):
             await self._talk(rng.randint(0, 3))
             await self._strike(step)
             await self._talk(rng.randint(0, 2))
@@ -208,29 +199,6 @@ class Run:
 
     # ---- faults ------------------------------------------------------------------------------------------------
 
-    async def _cut(self) -> None:
-        """Reset the connection."""
-        self.proxy.apply(Fault.abort())
-
-    async def _end(self) -> None:
-        """End it in order, without a close of the WebSocket."""
-        self.proxy.apply(Fault.fin())
-
-    async def _half(self) -> None:
-        """Cut the coming connections after so many bytes: in the handshake, in the replay, or later."""
-        for _ in range(self.rng.randint(1, 2)):
-            after, way = self.rng.randint(1, 3_000), self.rng.choice(("up", "down", "down"))
-            self.proxy.script(Fault.abort(after=after if way == "down" else after // 4, direction=way))
-        self.proxy.apply(Fault.abort(after=self.rng.choice((0, 1, 200))))
-
-    async def _hole(self) -> None:
-        """Let nothing through for a moment; then all of it arrives, or the connection is cut."""
-        self.proxy.apply(Fault.black_hole(self.rng.choice(("up", "down", "both"))))
-        await self._talk(self.rng.randint(1, 2))
-        if self.rng.random() < 0.5:
-            self.proxy.apply(Fault.abort())
-        self.proxy.heal()
-
     async def _silence(self) -> None:
         """Let nothing through until the client gives the connection up; the server learns of it later, or never."""
         await self.settle()
@@ -240,13 +208,6 @@ class Run:
         await self.until(lambda: self.seen.losses > losses)
         if self.rng.random() < 0.5:
             self.proxy.heal()
-
-    async def _refused(self) -> None:
-        """Refuse connections for a moment."""
-        self.proxy.refuse()
-        self.proxy.apply(Fault.abort())
-        await self._talk(self.rng.randint(1, 3))
-        self.proxy.heal()
 
     async def _noticed(self) -> None:
         """Cut the connection, and come back after the server has noticed and said more: the verdict is certain."""
@@ -351,13 +312,7 @@ async def campaign(
     kind: type[Kind], server: Any, seeds: Any, show: Callable[[str], Any] | None = None
 ) -> Seen:
     """Several runs on one server, their totals. `show` is given the history of each run that has problems."""
-    total = Seen()
-    for seed in seeds:
-        run = Run(kind, server, seed)
-        total.add(seen := await run.make())
-        if seen.problems and show is not None:
-            show("\n".join([*run.history, *seen.problems, ""]))
-    return total
+    return await totals(partial(Run, kind, server), seeds, show)
 
 
 def main() -> None:

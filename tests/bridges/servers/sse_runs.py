@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,28 +26,22 @@ import resilient_bridge as rb
 from resilient_bridge.testing.proxy import FaultProxy
 from resilient_bridge.testing.proxy_link import Fault
 from tests.bridges.servers.judging import Seen
+from tests.bridges.servers.line_faults import LineFaults, steps_of, totals
 from tests.bridges.servers.process import ServerProcess
 from tests.peers.ports import HOST
 
 
 PATIENCE = 20.0  # seconds in which a number has to arrive once all is well
-QUICK = rb.Reconnect(
-    backoff=rb.Backoff.constant(0.05),
-    attempts=None,
-    connect_timeout=5,
-    connect_burst=1_000,
-    connects_per_minute=60_000,
-)
 READ_TIMEOUT = 1.5  # seconds of silence that end a connection
 FAULTS = ("cut", "end", "half", "hole", "silence", "refused", "away")
-RESTARTS = ("kill", "stop", None)  # one a run, in turn
 KINDS = ("langgraph", "a2a")
 
 
-class StreamRun:
+class StreamRun(LineFaults):
     """One run: what the server publishes goes into a stream, and a reader reads it through a proxy. A kind says what an event means."""
 
     name: str
+    reach = 1_500
 
     def __init__(self, server: Any, seed: int) -> None:
         """Nothing happens yet."""
@@ -183,11 +178,7 @@ class StreamRun:
 
     async def _schedule(self) -> None:
         await self._arrive()
-        steps: list[str] = self.rng.choices(FAULTS, k=self.rng.randint(3, 5))
-        restart = RESTARTS[self.seed % len(RESTARTS)]
-        if restart is not None:
-            steps.insert(self.rng.randint(0, len(steps)), restart)
-        for step in steps:
+        for step in steps_of(self.rng, FAULTS, self.seed):
             await self._talk(self.rng.randint(0, 3))
             self._step = step
             self.seen.faults[step] += 1
@@ -217,29 +208,6 @@ class StreamRun:
         number = await self._publish()
         await self.until(lambda: self.has(number))
 
-    async def _cut(self) -> None:
-        """Reset the connection."""
-        self.proxy.apply(Fault.abort())
-
-    async def _end(self) -> None:
-        """End it in order, in the middle of the body."""
-        self.proxy.apply(Fault.fin())
-
-    async def _half(self) -> None:
-        """Cut the coming connections after so many bytes: in the request, in the replay, or later."""
-        for _ in range(self.rng.randint(1, 2)):
-            after, way = self.rng.randint(1, 1_500), self.rng.choice(("up", "down", "down"))
-            self.proxy.script(Fault.abort(after=after if way == "down" else after // 4, direction=way))
-        self.proxy.apply(Fault.abort(after=self.rng.choice((0, 1, 100))))
-
-    async def _hole(self) -> None:
-        """Let nothing through for a moment; then all of it arrives, or the connection is cut."""
-        self.proxy.apply(Fault.black_hole(self.rng.choice(("up", "down", "both"))))
-        await self._talk(self.rng.randint(1, 2))
-        if self.rng.random() < 0.5:
-            self.proxy.apply(Fault.abort())
-        self.proxy.heal()
-
     async def _silence(self) -> None:
         """Let nothing through until the reader gives the connection up; the server learns of it later, or never."""
         before = self.proxy.connections
@@ -248,13 +216,6 @@ class StreamRun:
         async with asyncio.timeout(PATIENCE):
             while self.proxy.connections == before:
                 await asyncio.sleep(0.01)
-
-    async def _refused(self) -> None:
-        """Refuse connections for a moment."""
-        self.proxy.refuse()
-        self.proxy.apply(Fault.abort())
-        await self._talk(self.rng.randint(1, 3))
-        self.proxy.heal()
 
     async def _away(self) -> None:
         """Cut the connection of a reader that has everything, and publish before it can come back."""
@@ -284,13 +245,7 @@ async def campaign(
     kind: type[StreamRun], server: Any, seeds: Iterable[int], show: Callable[[str], Any] | None = None
 ) -> Seen:
     """Several runs on one server, their totals. `show` is given the history of each run that has problems."""
-    total = Seen()
-    for seed in seeds:
-        run = kind(server, seed)
-        total.add(seen := await run.make())
-        if seen.problems and show is not None:
-            show("\n".join([*run.history, *seen.problems, ""]))
-    return total
+    return await totals(partial(kind, server), seeds, show)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bridges.servers import python_socketio
-from tests.bridges.servers.test_socketio import joined, packet
+from tests.bridges.servers.test_socketio import joined, packet, repeated_and_refused
 from tests.bridges.servers.wire import refused, until, wire
 
 
@@ -62,13 +62,7 @@ async def test_python_socketio_acknowledges_by_packet_id_and_does_everything_twi
         python_socketio.running(tmp_path, ping_interval=0.2) as engine,
         wire(engine.url, decode=packet) as client,
     ):
-        await joined(client)
-        await client.hear_until(lambda heard: heard == ("2", None))
-        await client.say("3")
-        answers = []
-        for frame in ('425["echo","a"]', '425["echo","a"]', "40/nope,", "40/private,"):
-            await client.say(frame)
-            answers += (await client.hear_until(lambda heard: heard[0] != "2"))[-1:]
+        answers = await repeated_and_refused(client)
         assert answers[:2] == [("435", ["got a"])] * 2
         assert [where for where, _ in answers[2:]] == ["44/nope,", "44/private,"]
         assert [body["message"] if isinstance(body, dict) else body for _, body in answers[2:]] == [

@@ -87,19 +87,25 @@ async def test_socketio_forgets_its_sessions_in_a_restart(engine):
     assert await engine.ledger() == [7]
 
 
+async def repeated_and_refused(client):
+    """Answer a ping, say one thing twice, and ask for two namespaces that are refused; return the answers."""
+    await joined(client)
+    await client.hear_until(lambda heard: heard == ("2", None))
+    await client.say("3")
+    answers = []
+    for frame in ('425["echo","a"]', '425["echo","a"]', "40/nope,", "40/private,"):
+        await client.say(frame)
+        answers += (await client.hear_until(lambda heard: heard[0] != "2"))[-1:]
+    return answers
+
+
 async def test_socketio_acknowledges_by_packet_id_and_does_everything_twice(tmp_path):
     """A repeat is done again; a namespace that is wrong or wants a token is refused on an open socket; `2` wants `3`."""
     async with (
         socketio.running(tmp_path, ping_interval=0.2) as engine,
         wire(engine.url, decode=packet) as client,
     ):
-        await joined(client)
-        await client.hear_until(lambda heard: heard == ("2", None))
-        await client.say("3")
-        answers = []
-        for frame in ('425["echo","a"]', '425["echo","a"]', "40/nope,", "40/private,"):
-            await client.say(frame)
-            answers += (await client.hear_until(lambda heard: heard[0] != "2"))[-1:]
+        answers = await repeated_and_refused(client)
         assert answers[:2] == [("435", ["got a"])] * 2
         assert answers[2:] == [
             ("44/nope,", {"message": "Invalid namespace"}),
