@@ -187,7 +187,7 @@ async def test_writing_everything_again_may_take_long(place, server):
             failure, seconds = await refused(accepted(store, 2))
             assert "is being written again" in failure.message
             assert seconds < 0.3
-        await until(lambda: not commits._is_lost, 5)
+        await until(lambda: not (commits._is_lost or commits._is_restoring), 5)
         await accepted(store, 3)
         assert await after_a_crash(place) == ["id-1", "id-3"]
 
