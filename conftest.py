@@ -120,7 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
             int(config.workerinput["workerid"].removeprefix("gw")),
             config.workerinput["workercount"],
         )
-        config.args[:] = _begun_elsewhere(config.args, number / count)
+        config.args[:] = _started_elsewhere(config.args, number / count)
 
 
 def _one_root() -> str:
@@ -132,13 +132,13 @@ def _one_root() -> str:
     return name
 
 
-def _begun_elsewhere(paths: list[str], share: float) -> list[str]:
+def _started_elsewhere(paths: list[str], share: float) -> list[str]:
     """The same paths in turn, from another place: workers that compile tests at the same time find what others have compiled."""
     places = [
-        str(place)
+        str(path_)
         for path in paths
-        for place in (sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)])
-        if place.suffix == ".md" or place.match("test_*.py") or (place.is_dir() and place.name[0] not in "._")
+        for path_ in (sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)])
+        if path_.suffix == ".md" or path_.match("test_*.py") or (path_.is_dir() and path_.name[0] not in "._")
     ]
     first = int(len(places) * share)
     return places[first:] + places[:first]

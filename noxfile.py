@@ -251,8 +251,8 @@ def _interpreters(least: tuple[int, int]) -> list[str]:
     places = [*os.environ["PATH"].split(os.pathsep), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
     found: dict[tuple[int, ...], str] = {}
     for minor in range(least[1], 20):
-        for place in places:
-            path = Path(place, f"python3.{minor}")
+        for position in places:
+            path = Path(position, f"python3.{minor}")
             if path.is_file() and "shims" not in path.parts:
                 found.setdefault((3, minor), str(path))
     return [path for _, path in sorted(found.items())]
@@ -448,10 +448,12 @@ def mutation(session: nox.Session) -> None:
     """The strength of the tests of what decides: at least 85 % of the mutants of retry, breaker, budget and backoff are caught."""
     session.run("mutmut", "run", *session.posargs)
     session.run("mutmut", "export-cicd-stats")
-    told = json.loads(Path("mutants/mutmut-cicd-stats.json").read_text())
-    caught = told["killed"] + told.get("timeout", 0)
-    share = caught / (told["total"] - told.get("skipped", 0))
-    session.log(f"{caught} of {told['total']} mutants caught: {share:.1%}; `mutmut results` lists the others")
+    reported = json.loads(Path("mutants/mutmut-cicd-stats.json").read_text())
+    caught = reported["killed"] + reported.get("timeout", 0)
+    share = caught / (reported["total"] - reported.get("skipped", 0))
+    session.log(
+        f"{caught} of {reported['total']} mutants caught: {share:.1%}; `mutmut results` lists the others"
+    )
     if share < 0.85:
         session.error("less than 85 %")
 

@@ -1,8 +1,4 @@
-"""Words that no identifier and no module is made of: metaphors where the field has a term. `python -m tests.words` is part of `nox -s style`.
-
-A file that has such words may keep them until it is changed: words_to_go.txt lists those files by the hash of what is in them. The list may
-only shrink: `python -m tests.words --shrink` takes out the lines that are not needed any more, and nothing puts one in.
-"""
+"""Words that no identifier and no module is made of: metaphors where the field has a term. `python -m tests.words` is part of `nox -s style`."""
 
 from __future__ import annotations
 
@@ -10,16 +6,14 @@ import io
 import re
 import sys
 import tokenize
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-LIST = Path(__file__).with_name("words_to_go.txt")
 WORDS = frozenset(
     "told said place left begun lend borrowed unasked given kept keeping ways endings turns gates whoever nobody".split()
 )
@@ -48,43 +42,19 @@ def _is_of_others(token: tokenize.TokenInfo) -> bool:
     return token.string in OF_OTHERS or is_decorator
 
 
-def digest(text: str) -> str:
-    """Return the hash by which the list knows what is in a file."""
-    return sha256(text.encode()).hexdigest()[:16]
-
-
-def problems(files: Mapping[str, str], listed: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return what is wrong with the files, and the lines of the list that are not needed any more."""
-    wrong, needed = [], set()
-    for path, text in files.items():
-        names = list(found_in(path, text))
-        if names and listed.get(path) == digest(text):
-            needed.add(path)
-        else:
-            wrong += [f"{path}:{line}: {name}" for line, name in names]
-    return wrong, sorted(listed.keys() - needed)
-
-
-def main(arguments: list[str]) -> int:
-    """Print what is wrong; return 1 if anything is."""
+def main() -> int:
+    """Print each such name with its line; return 1 if there is any."""
     paths = [path for room in ("resilient_bridge", "tests", "bench") for path in (ROOT / room).rglob("*.py")]
-    files = {
-        str(path.relative_to(ROOT)): path.read_text()
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted(paths)
         if "node_modules" not in path.parts
-    }
-    listed = {path: known for known, path in map(str.split, LIST.read_text().splitlines())}
-    wrong, not_needed = problems(files, listed)
-    if "--shrink" in arguments:
-        lines = [f"{known} {path}" for path, known in listed.items() if path not in not_needed]
-        LIST.write_text("".join(f"{line}\n" for line in lines))
-        not_needed = []
+        for line, name in found_in(str(path.relative_to(ROOT)), path.read_text())
+    ]
     for line in wrong:
-        sys.stdout.write(f"{line} has a word that is to go: say what it is in the field's word\n")
-    for path in not_needed:
-        sys.stdout.write(f"{path} needs no line in {LIST.name} any more: python -m tests.words --shrink\n")
-    return 1 if wrong or not_needed else 0
+        sys.stdout.write(f"{line} is a metaphor: use the field's word\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

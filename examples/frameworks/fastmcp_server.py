@@ -44,8 +44,8 @@ async def main() -> None:
     async with rb.reconnecting(lambda: Client(server)) as client:
         for city in ("Rome", "Atlantis"):
             result = await client.call_tool("weather", {"city": city}, raise_on_error=False)
-            told = json.loads(result.content[0].text)
-            print(f"{city}:", told.get("result") or told["message"])
+            reported = json.loads(result.content[0].text)
+            print(f"{city}:", reported.get("result") or reported["message"])
 
 
 if __name__ == "__main__":

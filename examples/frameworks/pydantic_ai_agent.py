@@ -35,12 +35,12 @@ async def look(city: str) -> str:
 
 def script(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     """Play the model: a wrong name, the right one, an answer."""
-    turns = [
+    rounds = [
         ToolCallPart("weather", {"city": "Roma"}),
         ToolCallPart("weather", {"city": "Rome"}),
         TextPart("It has 21 degrees."),
     ]
-    return ModelResponse(parts=[turns[len(messages) // 2]])
+    return ModelResponse(parts=[rounds[len(messages) // 2]])
 
 
 agent = Agent(FunctionModel(script), retries=2)

@@ -28,10 +28,10 @@ def calls_of(policy: object, path: str) -> Policy:
     return _calls_of(policy, path)
 
 
-def check_flag(path: str, given: object) -> None:
+def check_flag(path: str, passed: object) -> None:
     """Raise the ConfigError for what is neither True nor False."""
-    if not isinstance(given, bool):
-        raise config_error(path, "True or False", given)
+    if not isinstance(passed, bool):
+        raise config_error(path, "True or False", passed)
 
 
 def check_http_options(owner: str, idempotency_header: object, allow_plaintext_credentials: object) -> None:

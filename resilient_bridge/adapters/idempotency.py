@@ -37,17 +37,17 @@ class Repeats(Enum):
     NEVER = "never"
 
 
-def checked_idempotent(given: Idempotent | None, path: str) -> Idempotent | None:
+def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | None:
     """Return what says which calls may be repeated; a single name is a mistake, and so is a predicate that must be awaited."""
-    if given is None or isinstance(given, bool):
-        return given
-    if callable(given):
-        if _is_async(given):
-            raise config_error(path, "a predicate that is no async function: nobody awaits it", given)
-        return given
-    if isinstance(given, str) or not isinstance(cast("object", given), Collection):
-        raise config_error(path, "True, False, names of methods, or a callable that takes a Call", given)
-    return frozenset(given)
+    if passed is None or isinstance(passed, bool):
+        return passed
+    if callable(passed):
+        if _is_async(passed):
+            raise config_error(path, "a predicate that is no async function: nobody awaits it", passed)
+        return passed
+    if isinstance(passed, str) or not isinstance(cast("object", passed), Collection):
+        raise config_error(path, "True, False, names of methods, or a callable that takes a Call", passed)
+    return frozenset(passed)
 
 
 def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
@@ -55,12 +55,12 @@ def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
 
     A coroutine, for one, is true: taken at its word it would allow everything.
     """
-    said = cast("object", predicate(call))
-    if isinstance(said, bool):
-        return said
-    if inspect.iscoroutine(said):
-        said.close()  # or Python warns that nobody has awaited it
-    raise config_error("idempotent", f"True or False from the predicate for {call.method}", said)
+    verdict = cast("object", predicate(call))
+    if isinstance(verdict, bool):
+        return verdict
+    if inspect.iscoroutine(verdict):
+        verdict.close()  # or Python warns that nobody has awaited it
+    raise config_error("idempotent", f"True or False from the predicate for {call.method}", verdict)
 
 
 def _is_async(predicate: Callable[[Call], bool]) -> bool:

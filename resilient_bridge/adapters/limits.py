@@ -11,12 +11,12 @@ from ..errors import Failure, RejectedError, config_error
 from ..values.fields import is_count
 
 
-def checked_bytes(given: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
+def checked_bytes(passed: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
     """Return the bounds of arguments by name."""
-    for name, most in (given or {}).items():
+    for name, most in (passed or {}).items():
         if not is_count(most):
             raise config_error(f"{path}[{name!r}]", "a number of bytes of at least 1", most)
-    return dict(given or {})
+    return dict(passed or {})
 
 
 def named(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

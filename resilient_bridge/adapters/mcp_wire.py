@@ -177,11 +177,11 @@ def never_sent_for(cause: BaseException | None, call: Call) -> bool:
     if method is None or not isinstance(cause, Exception) or classify(cause).executed is not Executed.NO:
         return False
     try:
-        said = mapping_of(json.loads(cast("Any", cause).request.content))
+        sent = mapping_of(json.loads(cast("Any", cause).request.content))
     except Exception:  # noqa: BLE001 -- no HTTP error, or a body that is a stream
         return False
-    params = mapping_of(said.get("params"))
-    if said.get("method") != method or {"inputResponses", "requestState"} & params.keys():
+    params = mapping_of(sent.get("params"))
+    if sent.get("method") != method or {"inputResponses", "requestState"} & params.keys():
         return False
     if method != "tools/call":
         return True

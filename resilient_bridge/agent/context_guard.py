@@ -204,8 +204,8 @@ class ContextGuard:
 
     async def _tell(self) -> None:
         """Tell that it is nearly full when it has become so: as it is sent, or fails, not as it was before it was compacted."""
-        was_told, self._is_reported = self._is_reported, self.is_nearly_full
-        if self._is_reported and not was_told:
+        was_reported, self._is_reported = self._is_reported, self.is_nearly_full
+        if self._is_reported and not was_reported:
             emit(events.ContextNearlyFull(tokens=self._tokens, limit=self._room))
             save = NEARLY_FULL.get()
             if save is not None:

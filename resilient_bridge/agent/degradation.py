@@ -97,9 +97,9 @@ class Degradation(Generic[M]):
         one, and stays where it is if it is there already. None: the present one. When the last mode fails the ladder stays there,
         and says once that none is left.
         """
-        place = None if mode is None else self._index_of(mode, "report.mode")
+        mode_index = None if mode is None else self._index_of(mode, "report.mode")
         failure = self._matching(error)
-        return failure is not None and self._step_down(failure, place)
+        return failure is not None and self._step_down(failure, mode_index)
 
     def reset(self) -> None:
         """Go back to the first mode, because what had failed is mended."""
@@ -120,7 +120,7 @@ class Degradation(Generic[M]):
         if places[-1] < at:
             raise self._exhausted()
         while True:
-            at = next(place for place in places if place >= at)
+            at = next(index for index in places if index >= at)
             try:
                 value = functions[self.modes[at]](*args, **kwargs)
                 return await value if isinstance(value, Awaitable) else value  # pyright: ignore[reportUnknownVariableType]
@@ -128,7 +128,7 @@ class Degradation(Generic[M]):
                 if not self._gave_way(error, at):
                     raise
                 at = max(at + 1, self._at)  # another task may have found out that the next mode fails too
-                following = next((place for place in places if place >= at), None)
+                following = next((index for index in places if index >= at), None)
                 if following is None:
                     raise
                 if self.modes[following] not in self._may_follow and not _did_not_run(error):
@@ -144,20 +144,20 @@ class Degradation(Generic[M]):
         failure = _failure_of(error)
         return failure if failure is not None and (not self._on or matches_ended(self._on, failure)) else None
 
-    def _gave_way(self, error: Exception, place: int) -> bool:
+    def _gave_way(self, error: Exception, mode_index: int) -> bool:
         """Go below a mode that failed; False if `on` speaks of other failures. No frame of the error holds its failure so."""
         failure = self._matching(error)
         if failure is not None:
-            self._step_down(failure, place)
+            self._step_down(failure, mode_index)
         return failure is not None
 
-    def _step_down(self, failure: Failure, place: int | None) -> bool:
+    def _step_down(self, failure: Failure, mode_index: int | None) -> bool:
         failure = changed(failure, cause=None)  # a step is remembered for long, and an error holds its frames
         parts: list[events.Degraded | events.Restored] = []
         with self._lock:
             self._quiet_since = _now()
             was, last = self._at, len(self.modes) - 1
-            below = (was if place is None else place) + 1
+            below = (was if mode_index is None else mode_index) + 1
             self._at = now = max(was, min(below, last))
             if now > was:
                 parts.append(self._down(was, str(self.modes[self._at]), failure))
@@ -211,7 +211,7 @@ class Degradation(Generic[M]):
             raise config_error("Degradation.may_have_run", "True, False or a list of modes", may_have_run)
         named = cast("Collection[object]", may_have_run)
         places = [self._index_of(mode, "may_have_run") for mode in named]
-        return self.modes if idempotent else tuple(self.modes[place] for place in places)
+        return self.modes if idempotent else tuple(self.modes[index] for index in places)
 
     def _index_of(self, mode: object, path: str) -> int:
         if mode not in self.modes:
@@ -320,8 +320,8 @@ def _now() -> float:
     return current_world().monotonic()
 
 
-def _tell(told: list[Any]) -> None:
-    for event in told:
+def _tell(reported: list[Any]) -> None:
+    for event in reported:
         emit(event)
 
 

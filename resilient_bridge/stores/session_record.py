@@ -77,9 +77,9 @@ async def change(store: Store, session_id: str, decide: Callable[[SessionRecord 
         before = record_of(store, session_id)
         after = decide(before)
         if after is not None and after != before:
-            kept = store.keep_record(session_id, after.to_json())
-            if kept is not None:
-                await kept
+            written = store.keep_record(session_id, after.to_json())
+            if written is not None:
+                await written
         return after
 
 

@@ -154,7 +154,7 @@ class Sessions:
             "context_snapshot": context_snapshot,
         }
         fields = {name: value for name, value in received.items() if value is not _UNCHANGED}
-        return await self._move(session_id, "checkpoint", told=fields)
+        return await self._move(session_id, "checkpoint", changes=fields)
 
     async def pause(self, session_id: str, /) -> SessionRecord:
         """The session rests, until it is resumed, in this process or another."""
@@ -179,7 +179,7 @@ class Sessions:
         session_id: str,
         operation: SessionOperation,
         *,
-        told: dict[str, Any] | None = None,
+        changes: dict[str, Any] | None = None,
         error: Failure | None = None,
     ) -> SessionRecord:
         self._check(session_id)
@@ -187,7 +187,7 @@ class Sessions:
         def decide(before: SessionRecord | None) -> SessionRecord:
             record = before or self._unknown(session_id)
             checkpoint = (
-                None if told is None else attrs.evolve(record.checkpoint or SessionCheckpoint(), **told)
+                None if changes is None else attrs.evolve(record.checkpoint or SessionCheckpoint(), **changes)
             )
             return record.after(operation, self._now(), checkpoint=checkpoint, error=error)
 
@@ -205,8 +205,8 @@ class Sessions:
         self._opened()
         if state is not None and state not in set(SessionState):
             raise config_error("Sessions.list.state", "one of " + ", ".join(SessionState), state)
-        kept = [record_of(self._store, session_id) for session_id in tuple(self._store.records())]
-        found = [record for record in kept if record is not None and state in {None, record.state}]
+        found_records = [record_of(self._store, session_id) for session_id in tuple(self._store.records())]
+        found = [record for record in found_records if record is not None and state in {None, record.state}]
         return sorted(found, key=lambda record: record.last_activity_at, reverse=True)
 
     async def forget(self, session_id: str, /) -> None:

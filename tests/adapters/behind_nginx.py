@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 import resilient_bridge as rb
-from tests.adapters.campaigns import told_by
+from tests.adapters.campaigns import outcome_of
 
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=lambda library: library.__name__)
@@ -31,8 +31,8 @@ async def as_error_record(work: Any) -> str:
     try:
         answer = await work
     except Exception as error:  # noqa: BLE001 -- of whichever library; what is told by it is judged
-        return told_by(error)
-    return "done" if answer.status_code == 200 else told_by(answer)
+        return outcome_of(error)
+    return "done" if answer.status_code == 200 else outcome_of(answer)
 
 
 async def in_parallel(number: int, make: Any, *, callers: int = 4) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.peers.http_wire import Answer, Request
 
 ATTEMPTS = 4
 CALLERS = 8
-TOLD = {rb.Executed.NO: "not run", rb.Executed.MAYBE: "unknown", rb.Executed.YES: "ran"}
+REPORTED = {rb.Executed.NO: "not run", rb.Executed.MAYBE: "unknown", rb.Executed.YES: "ran"}
 TRUE = {
     "not run": {0},
     "ran": {1},
@@ -42,9 +42,9 @@ OPENS = {*PROVES, "429"}  # what allows one more: a proof, or the convention
 ENDS = {"200", "429 never"}  # nothing more is due to whoever may repeat: it answered, or asks for no repeat
 
 
-def told_by(outcome: object) -> str:
+def outcome_of(outcome: object) -> str:
     """What the caller of a call is told by the error or the answer that it ended in."""
-    return TOLD[rb.classify(outcome).executed]
+    return REPORTED[rb.classify(outcome).executed]
 
 
 def worst_first(why: str) -> bool:
@@ -60,7 +60,7 @@ class Call:
     form: str
     may_repeat: bool
     met: list[str] = attrs.Factory(list)
-    told: str = ""
+    reported: str = ""
 
     def fault_of(self, ran: int) -> str:
         """What is wrong with how it went; empty if nothing is."""
@@ -69,16 +69,22 @@ class Call:
         *before, last = self.met
         if ran > 1 and not self.may_repeat:
             return "ran twice"
-        if ran not in TRUE.get(self.told, ()) and (not self.may_repeat or (self.told == "done" and not ran)):
+        if ran not in TRUE.get(self.reported, ()) and (
+            not self.may_repeat or (self.reported == "done" and not ran)
+        ):
             return "told something false"
-        if self.told != "done" and not self.may_repeat and (self.told == "not run") != (last in PROVES):
+        if (
+            self.reported != "done"
+            and not self.may_repeat
+            and (self.reported == "not run") != (last in PROVES)
+        ):
             return "told something else than its last request proves"
         if len(self.met) > ATTEMPTS:
             return "too many attempts"
         if set(before) - OPENS and not self.may_repeat:
             return "repeated after what allows no repeat"
         must_go_on = last in OPENS or (self.may_repeat and last not in ENDS)
-        if self.told != "done" and must_go_on and len(self.met) < ATTEMPTS:
+        if self.reported != "done" and must_go_on and len(self.met) < ATTEMPTS:
             return "not repeated"
         return ""
 
@@ -153,8 +159,8 @@ class Campaign:
         return transport
 
     def _met(self, request: Any, response: Any) -> Any:
-        told = {"true": " again", "false": " never"}.get(response.headers.get("x-should-retry"), "")
-        self.calls[_key_in(str(request.url))].met.append(f"{response.status_code}{told}")
+        reported = {"true": " again", "false": " never"}.get(response.headers.get("x-should-retry"), "")
+        self.calls[_key_in(str(request.url))].met.append(f"{response.status_code}{reported}")
         return response
 
     def _met_error(self, request: Any, error: Exception) -> bool:
@@ -185,10 +191,10 @@ class Campaign:
         try:
             answer: Any = await make(call)
         except Exception as error:  # noqa: BLE001 -- of whichever library; what is told by it is judged
-            call.told = told_by(error)
+            call.reported = outcome_of(error)
         else:
             status = getattr(answer, "status_code", 200)
-            call.told = "done" if status == 200 else told_by(answer)
+            call.reported = "done" if status == 200 else outcome_of(answer)
 
     def judge(self) -> None:
         """Hold what was told and what was tried against what ran; an AssertionError with every contradiction."""

@@ -13,7 +13,9 @@ import time
 
 
 OUT, ERR = 1, 2
-unasked: list[object] = []  # what came without an id of ours to answer: notifications, and answers to `ask`
+unsolicited: list[
+    object
+] = []  # what came without an id of ours to answer: notifications, and answers to `ask`
 
 
 def write(data: bytes, fd: int = OUT) -> None:
@@ -56,13 +58,13 @@ def spawn(params: dict[str, object]) -> int:
     pipes = None if params.get("pipes") else subprocess.DEVNULL
     ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if params.get("ignore_term") else ""
     code = f"import os, signal, time; {ignore}os.write({{fd}}, b'.'); time.sleep(600)"
-    ready, told = os.pipe()
+    ready, reported = os.pipe()
     grandchild = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code.format(fd=told)],
+        [sys.executable, "-I", "-S", "-c", code.format(fd=reported)],
         stdin=pipes,
         stdout=pipes,
         stderr=pipes,
-        pass_fds=[told],
+        pass_fds=[reported],
     )
     os.read(ready, 1)
     return grandchild.pid
@@ -95,7 +97,7 @@ def handle(asked: dict[str, object]) -> None:
     elif method == "length":
         say({"id": number, "result": len(str(params["text"]))})
     elif method == "unasked":
-        say({"id": number, "result": unasked})
+        say({"id": number, "result": unsolicited})
     elif method == "say":
         say(params["message"])
     elif method == "answer":  # any object, under the id of the question
@@ -104,7 +106,7 @@ def handle(asked: dict[str, object]) -> None:
         say({"id": number, "result": True})
         sleep()
     elif method != "silence":
-        unasked.append(asked)
+        unsolicited.append(asked)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ def stream(*pieces, then="hold", head=HEAD):
         writer.write({"end": b"0\r\n\r\n", "break": b"ff\r\nid: 99\ndata: ha"}.get(then, b""))
         if then == "hold":
             await reader.read()
-            server.left += 1
+            server.remaining += 1
         elif then == "reset":
             await server.go.wait()
             writer.transport.abort()
@@ -63,7 +63,7 @@ class Server:
     def __init__(self, *scripts):
         self.scripts = list(scripts)
         self.asked = []  # the headers of each request, with its first line as "", its body and its time
-        self.left = 0  # streams that the client closed
+        self.remaining = 0  # streams that the client closed
         self.go = asyncio.Event()
 
     async def _serve(self, reader, writer):

@@ -79,7 +79,7 @@ class World:
         self.hangs = False  # an attempt never ends
         self.leaving: Any = None  # awaited with the client when it is left
         self.made: list[Client] = []
-        self.entered = self.left = 0
+        self.entered = self.remaining = 0
         self.ran: Counter[str] = Counter()
         self.gate = asyncio.Event()  # what `wait` waits for
 
@@ -124,7 +124,7 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect."""
-        self.world.left += 1
+        self.world.remaining += 1
         if self.world.leaving is not None:
             await self.world.leaving(self)
 

@@ -33,12 +33,12 @@ async def test_a_reload_under_traffic_costs_no_call(tmp_path, library, is_http2)
 
         came = await in_parallel(120, make)
     wrong = {
-        key: (told, far.ran[key])
-        for key, told in came.items()
-        if int(key[1:]) % 2 and far.ran[key] not in TRUE[told]
+        key: (reported, far.ran[key])
+        for key, reported in came.items()
+        if int(key[1:]) % 2 and far.ran[key] not in TRUE[reported]
     }
     assert not wrong
-    assert {told for key, told in came.items() if not int(key[1:]) % 2} == {"done"}
+    assert {reported for key, reported in came.items() if not int(key[1:]) % 2} == {"done"}
     assert front.workers == 4
 
 

@@ -52,7 +52,7 @@ async def test_row_18_an_attempt_of_a_link_ends_in_time(name, code):
         link = rb.reconnecting(
             lambda: connect(f"ws://gone.example:{port}", open_timeout=None, proxy=None), policy, patience=2
         )
-        with rb.testing.record() as told:
+        with rb.testing.record() as reported:
             async with link as ws:
                 assert now() <= 4.1
                 with pytest.raises(rb.NotConnectedError):
@@ -61,14 +61,14 @@ async def test_row_18_an_attempt_of_a_link_ends_in_time(name, code):
                 spent = now()
                 network.names.clear()
                 await link.wait_ready(10)
-    losses = [event.failure for event in told if isinstance(event, rb.events.Disconnected)]
+    losses = [event.failure for event in reported if isinstance(event, rb.events.Disconnected)]
     assert {failure.code for failure in losses[:3]} == {code}
     assert all(failure.retryable for failure in losses[:3])
     assert spent <= (3 if code == "CONN_DNS_FAILED" else 3 * 5) + 1
 
 
 @virtual
-async def test_row_18_a_factory_that_hangs_is_given_up_in_time():
+async def test_row_18_a_factory_that_hangs_is_abandoned_in_time():
     """Whatever it waits for: entering returns after one connect timeout, with the link still trying."""
     world = World()
     world.hangs = True
@@ -138,11 +138,11 @@ def test_row_18_a_blocking_client_whose_name_does_not_exist(library, monkeypatch
     """CONN_DNS_FAILED after three look-ups, and each was asked of this name only."""
     asked = []
 
-    def nobody(host, *_, **__):
+    def no_one(host, *_, **__):
         asked.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    monkeypatch.setattr(socket, "getaddrinfo", no_one)
     client = library.Client(transport=rb.HTTPTransport(rb.Policy(AT_ONCE)), trust_env=False)
     with client, pytest.raises(library.ConnectError) as caught:
         client.post("http://gone.example/", content=b"x")
@@ -172,7 +172,7 @@ def full():
 
 @pytest.mark.real
 @libraries
-async def test_row_18_nobody_answers_a_real_connect(library):
+async def test_row_18_no_answer_to_a_real_connect(library):
     """A blocking and an async client with the recommended kind of policy, and a link: each ends at its limit."""
     policy = rb.Policy(rb.Deadline(0.3), AT_ONCE)
     with full() as port:

@@ -70,7 +70,7 @@ async def test_events_come_as_the_server_sends_them(library):
     assert asked[""] == "POST /events?q=1 HTTP/1.1"
     assert (asked["Accept"], asked["Cache-Control"]) == ("text/event-stream", "no-cache")
     assert (asked["Last-Event-ID"], asked["X-A"], asked["body"]) == ("é41", "b", b"body")
-    assert (source.state, server.left) == ("CLOSED", 1)
+    assert (source.state, server.remaining) == ("CLOSED", 1)
     assert [each async for each in source] == []
 
 
@@ -98,7 +98,7 @@ HOLES = [(b"data: n3\n\n", b"data: n7\n\n", "no_event_id"), (numbered(1, 2, 3), 
 
 
 @pytest.mark.parametrize(("before", "after", "reason"), HOLES)
-async def test_a_gap_is_told_in_its_place(library, before, after, reason):
+async def test_a_gap_is_reported_in_its_position(library, before, after, reason):
     """No id, or ids that counted and skip: UNKNOWN, after the last event before the hole, before the first one behind it."""
     story = []
     async with reading(library, stream(before, then="end"), stream(after), on_gap=story.append) as (
@@ -110,7 +110,7 @@ async def test_a_gap_is_told_in_its_place(library, before, after, reason):
     assert story[-3:] == ["n3", rb.Gap(rb.Verdict.UNKNOWN, None, None, reason), "n7"]
 
 
-async def test_a_gap_that_could_not_be_told_is_told_again(library):
+async def test_a_gap_that_could_not_be_reported_is_reported_again(library):
     """What `on_gap` raises reaches the reader; a cancelled one as well is asked again, on the same connection."""
     calls = []
 
@@ -179,7 +179,7 @@ async def test_a_cancelled_reader_closes_the_response_and_can_come_back(library)
         with anyio.move_on_after(0.02):
             await anext(source)
         assert (source.state, source._answer) == ("BACKOFF", None)
-        await until(lambda: server.left == 1)
+        await until(lambda: server.remaining == 1)
         assert await take(source, 1) == ["n2"]
         assert server.asked[1]["Last-Event-ID"] == "1"
 
@@ -220,9 +220,9 @@ async def test_what_was_sent_is_in_no_message(library):
         async with EventSource(client, url, headers={"Authorization": "Bearer hunter22"}) as source:
             with pytest.raises(rb.errors.AuthError) as caught:
                 await anext(source)
-            told = caught.value.failure.explain() + str(caught.value) + repr(source)
-    assert "not for [redacted], [redacted] or [redacted]" in told
-    assert [secret for secret in ("hunter22", "swordfish", "abc123", "me:") if secret in told] == []
+            reported = caught.value.failure.explain() + str(caught.value) + repr(source)
+    assert "not for [redacted], [redacted] or [redacted]" in reported
+    assert [secret for secret in ("hunter22", "swordfish", "abc123", "me:") if secret in reported] == []
 
 
 async def test_a_client_that_cannot_is_not_asked_again(library):
@@ -261,12 +261,12 @@ def test_the_words_of_the_server_are_waited_for(library):
         assert await take(source, 2) == ["n1", "n2"]
         return [round(b["time"] - a["time"], 1) for a, b in pairwise(server.asked)]
 
-    told = stream(b"retry: 500\n" + numbered(1), then="end")
+    reported = stream(b"retry: 500\n" + numbered(1), then="end")
     busy = answer(503, "Retry-After: 7"), answer(429, "Retry-After: 90"), answer(408)
-    assert simulated(main, library, *busy, told, stream(numbered(2))) == [7, 90, 0.0, 0.5]
+    assert simulated(main, library, *busy, reported, stream(numbered(2))) == [7, 90, 0.0, 0.5]
 
 
-def test_a_quiet_stream_is_trusted_unless_told_otherwise(library):
+def test_a_quiet_stream_is_trusted_by_default(library):
     """Ten minutes without a word are no loss, whatever the client's own time limit; with `read_timeout=` they are."""
 
     async def main(source, server):
@@ -278,7 +278,7 @@ def test_a_quiet_stream_is_trusted_unless_told_otherwise(library):
     assert simulated(main, library, stream(), stream(numbered(2)), read_timeout=timedelta(seconds=30)) == 2
 
 
-def test_a_long_outage_is_told_and_outlived(library):
+def test_a_long_outage_is_reported_and_outlived(library):
     """No answer within the connect timeout, seven times over: SUSPENDED, said once in the events, and it goes on."""
 
     async def main(source, server):
@@ -287,19 +287,19 @@ def test_a_long_outage_is_told_and_outlived(library):
         assert {each.failure.code for each in events if hasattr(each, "wait")} == {"CONN_TIMEOUT"}
         return [type(each).__name__ for each in events if not isinstance(each, rb.events.StateChanged)]
 
-    told = simulated(main, library, *[silence] * 7, stream(numbered(8)), reconnect=rb.presets.default)
-    assert told == ["ReconnectScheduled"] * 5 + ["Suspended"] + ["ReconnectScheduled"] * 2 + ["Connected"]
+    reported = simulated(main, library, *[silence] * 7, stream(numbered(8)), reconnect=rb.presets.default)
+    assert reported == ["ReconnectScheduled"] * 5 + ["Suspended"] + ["ReconnectScheduled"] * 2 + ["Connected"]
 
 
-GIVEN_UP = [
+ABANDONED = [
     (answer(503), {"attempts": 3, "on_exhausted": "raise"}, (4, "CONN_RECONNECT_EXHAUSTED")),
     (answer(503), {"first_connect": "raise"}, (1, "SYS_UNAVAILABLE")),
     (answer(403, body=b"{", length=99), {}, (1, "AUTH_FORBIDDEN")),  # whose body never comes
 ]
 
 
-@pytest.mark.parametrize(("script", "policy", "wanted"), GIVEN_UP)
-def test_giving_up_is_told(library, script, policy, wanted):
+@pytest.mark.parametrize(("script", "policy", "wanted"), ABANDONED)
+def test_giving_up_is_reported(library, script, policy, wanted):
     """When the policy has it so, or the server: a BridgeError with what happened, and GaveUp."""
 
     async def main(source, server):

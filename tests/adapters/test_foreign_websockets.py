@@ -16,7 +16,7 @@ from aiohttp import WSCloseCode, web
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from tests.adapters.campaigns import told_by
+from tests.adapters.campaigns import outcome_of
 from tests.adapters.link_peers import quick
 from tests.peers.ports import HOST, Port
 
@@ -103,7 +103,7 @@ async def test_messages_over_connections_that_end_arrive_at_most_once(served):
                     await ws.send(f"m{n}")
                     fields[f"m{n}"] = "done"
                 except rb.BridgeError as error:
-                    fields[f"m{n}"] = told_by(error)
+                    fields[f"m{n}"] = outcome_of(error)
                 await asyncio.sleep(0)
             async with asyncio.timeout(
                 20

@@ -54,8 +54,8 @@ async def test_hundreds_of_requests_on_a_bad_day(kind, seed):
     """Half of what arrives is struck, and some rounds find nobody listening; each caller is told what is true."""
     run = await campaign(kind, seed)
     run.judge()
-    assert {call.told for call in run.calls.values()} >= {"done", "unknown"}
-    assert any(call.told == "done" and "refused" in call.met for call in run.calls.values())
+    assert {call.reported for call in run.calls.values()} >= {"done", "unknown"}
+    assert any(call.reported == "done" and "refused" in call.met for call in run.calls.values())
     keys = defaultdict(set)
     for exchange in run.server.log:
         keys[exchange.request.path].add(exchange.request.headers.get("idempotency-key"))
@@ -84,7 +84,7 @@ async def test_three_thousand_faults_were_injected():
         for seed in SEEDS:
             run = await campaign(kind, seed)
             faults += run.faults
-            ends.update((call.told, len(call.met)) for call in run.calls.values())
+            ends.update((call.reported, len(call.met)) for call in run.calls.values())
     assert faults.total() >= 3_000, faults
     assert min(faults.values()) >= 100, faults
     assert len(faults) == 10, faults
@@ -92,4 +92,4 @@ async def test_three_thousand_faults_were_injected():
         "not run",
         ATTEMPTS,
     ) in ends  # every request of a call was refused or turned away, and the last one provably
-    assert {told for told, _ in ends} == {"done", "unknown", "not run"}
+    assert {reported for reported, _ in ends} == {"done", "unknown", "not run"}

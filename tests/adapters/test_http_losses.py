@@ -56,13 +56,13 @@ async def test_a_deadline_bounds_the_socket_of_a_sync_client(kind):
     ):
         server.strike(Fault.black_hole())
         request = client.raw.build_request("GET", server.url())
-        told = dict(request.extensions["timeout"])
+        reported = dict(request.extensions["timeout"])
         began = time.monotonic()
         with pytest.raises(kind.library.TimeoutException) as caught:
             await client.do(client.raw.send, request)
         assert 0.25 < time.monotonic() - began < 15
         assert rb.classify(caught.value).stopped == "deadline"
-        assert request.extensions["timeout"] == told
+        assert request.extensions["timeout"] == reported
         assert (await client.do(client.raw.send, request)).status_code == 200
 
 

@@ -54,7 +54,7 @@ async def test_pytest_httpx2_sees_every_attempt(httpx2_mock):
     assert keys == [keys[0]] * 3
 
 
-def test_pytest_httpx2_raises_as_told(httpx2_mock):
+def test_pytest_httpx2_raises_as_scripted(httpx2_mock):
     """Its exceptions come out as they are, after the attempts are used up."""
     late = httpx2.ConnectTimeout("late")
     route = httpx2_mock.get(URL).mock(side_effect=late)

@@ -145,14 +145,14 @@ async def test_our_key_is_no_permission_after_a_redirect(kind, status):
 @each_kind
 async def test_a_request_says_that_it_is_idempotent(kind):
     """`rb.idempotent` has the last word: True allows a POST, False forbids a GET and the caller's key."""
-    for method, told, headers, calls in (
+    for method, reported, headers, calls in (
         ("POST", True, {}, 2),
         ("GET", False, {}, 1),
         ("POST", False, {"idempotency-key": "k"}, 1),
     ):
         answer = scripted(503, 200)
         async with mocked(kind, answer) as client:
-            await client.request(method, URL, headers=headers, extensions={"rb.idempotent": told})
+            await client.request(method, URL, headers=headers, extensions={"rb.idempotent": reported})
         assert len(answer.seen) == calls
 
 
@@ -160,10 +160,10 @@ async def test_a_request_says_that_it_is_idempotent(kind):
 async def test_a_request_brings_its_own_policy(kind):
     """`rb.policy` is another Policy or BridgePolicy for this request, or None for none; the next one has the transport's again."""
     two = repeating(attempts=2)
-    for told, calls in ((two, 2), (None, 1), (rb.BridgePolicy(calls=two), 2)):
+    for reported, calls in ((two, 2), (None, 1), (rb.BridgePolicy(calls=two), 2)):
         answer = scripted(503)
         async with mocked(kind, answer) as client:
-            await client.get(URL, extensions={"rb.policy": told})
+            await client.get(URL, extensions={"rb.policy": reported})
             assert len(answer.seen) == calls
             await client.get(URL)
             assert len(answer.seen) == calls + 4

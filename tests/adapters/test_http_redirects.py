@@ -161,14 +161,14 @@ async def test_credentials_do_not_go_in_the_clear(kind, url):
     """Over http:// to another machine nothing is sent: not a key, not a token, not a cookie, not a password of the URL."""
     asked = []
     transport = rb.HTTPTransport(QUICK, kind.mock(lambda request: asked.append(request) or (200,)))
-    ways = [
+    variants = [
         {"headers": KEY},
         {"headers": {"Authorization": "Bearer k"}},
         {"headers": {"Cookie": "a=b"}},
         {"auth": ("u", "p")},
     ]
     async with kind.client(transport) as caller:
-        for way in ways:
+        for way in variants:
             with pytest.raises(
                 rb.ConfigError, match="credentials over plaintext refused: wanted https://"
             ) as caught:
@@ -219,7 +219,7 @@ async def test_two_servers_on_this_machine_are_two_origins(kind):
 
 # ---- what may follow --------------------------------------------------------------------------------------------------
 
-LEFT_BEHIND = {
+ABANDONED = {
     "X-Tenant": "acme",
     "X-Custom-Thing": "canary",
     "Referer": "https://a.example/?x=canary",
@@ -257,7 +257,7 @@ async def test_g02_only_a_short_list_of_headers_follows_to_another_origin(kind, 
         redirecting = HttpFault(lambda request: Answer(302, headers={"location": target}))
         async with redirecting as first, kind.client(follow_redirects=True) as caller:
             answer = await caller.get(
-                first.url(), headers={**LEFT_BEHIND, **FOLLOWING, "Authorization": "Bearer canary"}
+                first.url(), headers={**ABANDONED, **FOLLOWING, "Authorization": "Bearer canary"}
             )
             assert answer.status_code == 200
             for name in REFUSED:

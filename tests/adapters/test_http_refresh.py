@@ -69,10 +69,10 @@ def test_row_44_a_refresh_that_hangs_ends_with_the_deadline(library):
     """DeadlineExceededError, which is the library's timeout too, at the deadline; the refresh is cancelled, and the next call tries its own."""
 
     async def main(_bridge):
-        session = SimpleNamespace(token="stale", valid="fresh", begun=0, cancelled=0)
+        session = SimpleNamespace(token="stale", valid="fresh", entered=0, cancelled=0)
 
         async def log_in():
-            session.begun += 1
+            session.entered += 1
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
@@ -87,7 +87,7 @@ def test_row_44_a_refresh_that_hangs_ends_with_the_deadline(library):
                     await client.post("https://a.example/")
                 assert isinstance(caught.value, library.TimeoutException)
                 assert 7 <= now() - started < 7.1
-                assert (session.begun, session.cancelled) == (number, number)
+                assert (session.entered, session.cancelled) == (number, number)
         assert session.answers == {200: 0, 401: 2}
 
     rb.testing.simulate(main)
@@ -98,17 +98,17 @@ def test_row_44_those_that_wait_for_a_refresh_that_hangs_end_too(library):
     """Twenty refused at once behind one refresh that never ends: all of them end at their deadline, and none began a second one meanwhile."""
 
     async def main(_bridge):
-        session = SimpleNamespace(token="stale", valid="fresh", begun=0)
+        session = SimpleNamespace(token="stale", valid="fresh", entered=0)
 
         async def log_in():
-            session.begun += 1
+            session.entered += 1
             await asyncio.Event().wait()
 
         transport = rb.HTTPTransport(refreshing(log_in, rb.Deadline(7)), signing(library, session))
         async with library.AsyncClient(transport=transport, timeout=None) as client:
             asked = [asyncio.create_task(client.get("https://a.example/")) for _ in range(20)]
             await asyncio.sleep(6.9)
-            assert (session.begun, session.answers) == (1, {200: 0, 401: 20})
+            assert (session.entered, session.answers) == (1, {200: 0, 401: 20})
             ended = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(error) for error in ended} <= {type(ended[0])}
         assert all(isinstance(error, rb.DeadlineExceededError) for error in ended)
@@ -122,10 +122,10 @@ def test_row_44_of_many_requests_one_refreshes(library):
     """Fifty requests with the same stale token: one refresh is in flight, and all of them are answered with what it brought."""
 
     async def main(_bridge):
-        session = SimpleNamespace(token="stale", valid="fresh", begun=0, running=0)
+        session = SimpleNamespace(token="stale", valid="fresh", entered=0, running=0)
 
         async def log_in():
-            session.begun += 1
+            session.entered += 1
             session.running += 1
             assert session.running == 1
             await asyncio.sleep(2)
@@ -136,7 +136,7 @@ def test_row_44_of_many_requests_one_refreshes(library):
         async with library.AsyncClient(transport=transport) as client:
             answers = await asyncio.gather(*(client.get("https://a.example/") for _ in range(50)))
         assert {answer.status_code for answer in answers} == {200}
-        assert (session.begun, session.answers) == (1, {200: 50, 401: 50})
+        assert (session.entered, session.answers) == (1, {200: 50, 401: 50})
 
     rb.testing.simulate(main)
 
@@ -145,13 +145,13 @@ def test_row_44_of_many_requests_one_refreshes(library):
 def test_row_44_of_many_threads_one_refreshes(library):
     """The same over a blocking client that eight threads share."""
     session = SimpleNamespace(
-        token="stale", valid="fresh", begun=0, together=threading.Barrier(8, timeout=10)
+        token="stale", valid="fresh", entered=0, together=threading.Barrier(8, timeout=10)
     )
     running = threading.Lock()
 
     def log_in():
         assert running.acquire(blocking=False)
-        session.begun += 1
+        session.entered += 1
         time.sleep(0.02)  # long enough for all of them to come, were they let in
         session.token = "fresh"
         running.release()
@@ -162,7 +162,7 @@ def test_row_44_of_many_threads_one_refreshes(library):
     transport = rb.HTTPTransport(refreshing(log_in), signing(library, session))
     with library.Client(transport=transport) as client, ThreadPoolExecutor(8) as threads:
         assert list(threads.map(get, [client] * 8)) == [200] * 8
-    assert session.begun == 1
+    assert session.entered == 1
 
 
 @libraries

@@ -19,7 +19,7 @@ HEADERS = {"Authorization": f"Bearer {CANARY}", "X-Api-Key": CANARY, "Cookie": f
 JSON = {"content-type": "application/json"}
 
 
-def told_by(error: BaseException) -> list[str]:
+def outcome_of(error: BaseException) -> list[str]:
     """All that we say about an error, ours or the client's: not the text of an error that is not ours."""
     failure = rb.classify(error)
     texts = [str(failure), repr(failure), failure.explain(), failure.to_llm(), str(failure.to_dict())]
@@ -31,7 +31,7 @@ def told_by(error: BaseException) -> list[str]:
 
 @pytest.mark.real
 @each_kind
-async def test_a_secret_is_told_to_nobody(kind, caplog):
+async def test_a_secret_is_reported_to_no_one(kind, caplog):
     """In headers, URL, body and the server's own words; through losses, refusals, circuits and errors of the client: never shown."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
     parts: list[str] = []
@@ -54,14 +54,14 @@ async def test_a_secret_is_told_to_nobody(kind, caplog):
                 for url in (server.url(), f"http://user:{CANARY}@a.example/"):
                     for fault in faults:
                         server.strike(fault, times=4)
-                        parts += await _all_that_is_said(client, url, asked)
+                        parts += await _all_output(client, url, asked)
                         server.heal()
-                parts += await _all_that_is_said(
+                parts += await _all_output(
                     client, server.url(), {"headers": {"Authorization": f"Bearer {CANARY}\n"}}
                 )
                 await server.refuse()
                 for _ in range(5):
-                    parts += await _all_that_is_said(client, server.url(), asked)
+                    parts += await _all_output(client, server.url(), asked)
                 parts += [repr(transport), repr(rb.circuit(server.url("")))]
     assert any("circuit" in text and "open" in text for text in parts)
     assert any("CONN_REDIRECT_REFUSED" in text for text in parts)
@@ -72,11 +72,11 @@ async def test_a_secret_is_told_to_nobody(kind, caplog):
     assert [text for text in parts if CANARY in text] == []
 
 
-async def _all_that_is_said(client, url, asked) -> list[str]:
+async def _all_output(client, url, asked) -> list[str]:
     try:
         answer = await client.post(url, **asked)
     except Exception as error:  # noqa: BLE001 -- every error is looked at
-        return told_by(error)
+        return outcome_of(error)
     failure = rb.classify(answer)
     return (
         [] if failure is None else [str(failure), failure.explain(), failure.to_llm(), str(failure.to_dict())]

@@ -92,10 +92,10 @@ async def test_retry_after_is_a_lower_bound_and_has_a_ceiling(kind):
 
 
 @each_kind
-async def test_x_should_retry_is_obeyed_both_ways(kind):
+async def test_x_should_retry_is_obeyed_in_both_directions(kind):
     """A 503 that must not be repeated is not, and a 404 that may be, is."""
-    for status, told, calls in ((503, "false", 1), (404, "true", 2)):
-        answer = scripted((status, {"x-should-retry": told}), 200)
+    for status, reported, calls in ((503, "false", 1), (404, "true", 2)):
+        answer = scripted((status, {"x-should-retry": reported}), 200)
         async with kind.client(rb.HTTPTransport(QUICK, kind.mock(answer))) as client:
             await client.get("https://a.example/")
         assert len(answer.seen) == calls
@@ -217,7 +217,7 @@ async def test_one_inner_transport_for_all_threads(kind):
 
 
 @real
-async def test_a_response_that_is_left_early_is_closed():
+async def test_a_response_that_is_not_read_to_its_end_is_closed():
     """Whoever leaves a stream in the middle leaves no connection behind."""
 
     async def endless():

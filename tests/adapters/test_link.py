@@ -29,8 +29,8 @@ async def test_what_comes_out_looks_like_the_client():
         with pytest.raises(AttributeError):
             client.nothing  # noqa: B018
         assert (link.state, repr(link)) == ("READY", "<Reconnecting READY in_flight=0 reconnects=0>")
-        assert (world.entered, world.left) == (1, 0)
-    assert (world.entered, world.left, link.state) == (1, 1, "CLOSED")
+        assert (world.entered, world.remaining) == (1, 0)
+    assert (world.entered, world.remaining, link.state) == (1, 1, "CLOSED")
 
 
 @virtual
@@ -98,9 +98,9 @@ async def test_a_fatal_loss_later_is_raised_by_calls():
             with pytest.raises(rb.ConfigError) as caught:
                 await client.work("a")
         assert caught.value.__cause__ is world.refuses
-        told = caught.value.failure.to_dict()
-        assert (told["category"], told["retryable"]) == ("CONFIG", False)
-        assert told["message"]
+        failure_ = caught.value.failure.to_dict()
+        assert (failure_["category"], failure_["retryable"]) == ("CONFIG", False)
+        assert failure_["message"]
         assert "Traceback" not in caught.value.failure.explain()
 
 
@@ -239,7 +239,7 @@ def test_a_bad_argument_is_named(options, path):
 
 
 @virtual
-async def test_a_client_that_fails_while_it_is_left_costs_nothing():
+async def test_a_client_that_fails_while_it_is_exited_costs_nothing():
     """What its `__aexit__` raises does not hide the cause of the loss, and not the next connection."""
     world = World()
 
@@ -252,11 +252,11 @@ async def test_a_client_that_fails_while_it_is_left_costs_nothing():
         await world.lose(link)
         assert await client.work("a") == "a by 2"
         assert repr(link.health().failure.cause) == "ConnectionResetError('gone')"
-    assert world.left == 2
+    assert world.remaining == 2
 
 
 @virtual
-async def test_a_client_that_hangs_while_it_is_left_is_cancelled():
+async def test_a_client_that_hangs_while_it_is_exited_is_cancelled():
     """After five seconds; the next connection is made then, and closing the link is as bounded."""
     world = World()
 
@@ -273,7 +273,7 @@ async def test_a_client_that_hangs_while_it_is_left_is_cancelled():
 
 
 @virtual
-async def test_a_client_that_does_not_even_take_a_cancellation_is_left_behind():
+async def test_a_client_that_does_not_even_take_a_cancellation_is_abandoned():
     """Five seconds more, and the link is closed; here it ends by itself afterwards."""
     world = World()
 
@@ -316,7 +316,7 @@ async def test_it_can_be_closed_in_every_state(state):
     if state == "CONNECTING":
         client = await entering
     assert now() - started < 0.1
-    assert (link.state, world.left, link.health().retry_in) == ("CLOSED", world.entered, None)
+    assert (link.state, world.remaining, link.health().retry_in) == ("CLOSED", world.entered, None)
     assert isinstance([event async for event in seen][-1], rb.events.Closed)
     if client is not None:
         with pytest.raises(rb.NotConnectedError, match="closed"):
@@ -348,7 +348,7 @@ async def test_closing_tells_the_calls_under_way():
 
 
 @virtual
-async def test_nothing_is_left_after_a_hundred_reconnects():
+async def test_nothing_remains_after_a_hundred_reconnects():
     """Every client that was entered was left; the link still works, and leaves no task."""
     world = World()
     link = rb.reconnecting(world.factory, quick())
@@ -358,4 +358,4 @@ async def test_nothing_is_left_after_a_hundred_reconnects():
             await world.lose(link)
             assert await client.work("a") == f"a by {number}"
         assert (link.health().reconnects, len(asyncio.all_tasks())) == (100, tasks)
-    assert (world.entered, world.left) == (101, 101)
+    assert (world.entered, world.remaining) == (101, 101)

@@ -205,7 +205,7 @@ async def test_a_client_that_cancels_its_callers_is_lost():
 
 
 @virtual
-async def test_a_call_that_takes_no_cancellation_is_left_after_five_seconds():
+async def test_a_call_that_takes_no_cancellation_is_abandoned_after_five_seconds():
     """The caller is told then; whatever it does afterwards is nobody's."""
 
     class Stubborn(Client):

@@ -66,27 +66,29 @@ SEEDS: dict[int, dict[str, Any]] = {
 class Outcomes:
     """What the callers were told: "done", "unknown" (it may have run), "not run", or "answered" with an error of mcp's."""
 
-    told: dict[str, str] = attrs.Factory(dict)
+    reported: dict[str, str] = attrs.Factory(dict)
 
     async def of(self, key: str, client: Any) -> None:
         """Make one call, and keep what came of it."""
         try:
             answer = await client.call_tool("create_ticket", {"key": key})
-            self.told[key] = "done" if answer.content[0].text == f"created {key}" else "wrong"
+            self.reported[key] = "done" if answer.content[0].text == f"created {key}" else "wrong"
         except rb.OutcomeUnknownError as error:
-            self.told[key] = "unknown" if error.failure.executed is rb.Executed.MAYBE else "wrong"
+            self.reported[key] = "unknown" if error.failure.executed is rb.Executed.MAYBE else "wrong"
         except rb.RejectedError as error:
-            self.told[key] = "not run" if error.failure.executed is rb.Executed.NO else "wrong"
+            self.reported[key] = "not run" if error.failure.executed is rb.Executed.NO else "wrong"
         except MCPError:
-            self.told[key] = "answered"
+            self.reported[key] = "answered"
 
     def judge(self, ran: Callable[[str], int], replay: str) -> None:
         """Hold it against the ledger; an AssertionError with every contradiction."""
         wrong = []
-        for key, told in self.told.items():
-            allowed = {"done": {1}, "not run": {0}, "unknown": {0, 1}, "answered": {0, 1}}.get(told, set())
+        for key, reported in self.reported.items():
+            allowed = {"done": {1}, "not run": {0}, "unknown": {0, 1}, "answered": {0, 1}}.get(
+                reported, set()
+            )
             if ran(key) not in allowed:
-                wrong.append(f"{key}: told {told!r}, ran {ran(key)} times")
+                wrong.append(f"{key}: told {reported!r}, ran {ran(key)} times")
         assert not wrong, f"{wrong[:10]}; {replay}"
 
 
@@ -175,7 +177,7 @@ async def play(
 
             await asyncio.gather(*(caller() for _ in range(callers)))
             healer.cancel()
-    assert len(outcomes.told) == calls
+    assert len(outcomes.reported) == calls
     met += Counter(fault.kind for fault in front.faults_since(0))
     return outcomes, struck, link, met
 
@@ -187,29 +189,29 @@ def replay(test: str, seed: int) -> str:
 
 @pytest.mark.requirement("V8", "V9", "V13")
 @pytest.mark.parametrize("seed", ONE_CALLER)
-async def test_one_caller_at_a_time_is_told_the_exact_truth(seed, server):
+async def test_one_caller_at_a_time_hears_the_exact_truth(seed, server):
     """Nothing ran twice; and whatever met nothing but refusals that prove something was repeated until it ran."""
     mode = "legacy" if seed % 2 else "auto"
     outcomes, struck, link, _ = await campaign(server, seed)
     keys = server.ledger.keys
     outcomes.judge(keys.count, replay("one_caller", seed))
     provable = PROVABLE | ({LOST_SESSION} if mode == "legacy" else set())
-    for key, told in outcomes.told.items():
+    for key, reported in outcomes.reported.items():
         is_known = all(fault.kind == "answer" and fault.status in provable for fault in struck[key])
-        if is_known and told != "done":
+        if is_known and reported != "done":
             # it ran once, and what mcp asks for afterwards met a fault
-            assert keys.count(key) == 1, (key, told, struck[key], replay("one_caller", seed))
-    assert set(outcomes.told.values()) >= {"done", "unknown", "answered"}
+            assert keys.count(key) == 1, (key, reported, struck[key], replay("one_caller", seed))
+    assert set(outcomes.reported.values()) >= {"done", "unknown", "answered"}
     assert link.health().reconnects >= 5
 
 
 @pytest.mark.requirement("V8", "V9", "V13")
 @pytest.mark.parametrize("seed", MANY_CALLERS)
-async def test_many_callers_at_once_are_told_nothing_false(seed, server):
+async def test_many_callers_at_once_hear_nothing_false(seed, server):
     """Eight callers share a link, and so its losses: what ended one call never proves anything about another."""
     outcomes, _, link, _ = await campaign(server, seed)
     outcomes.judge(server.ledger.keys.count, replay("many_callers", seed))
-    parts = list(outcomes.told.values())
+    parts = list(outcomes.reported.values())
     assert parts.count("done") > len(parts) / 4  # each loss is that of up to eight calls
     assert link.health().reconnects >= 5
 
@@ -219,7 +221,7 @@ async def test_many_callers_at_once_are_told_nothing_false(seed, server):
 async def test_many_callers_at_once_have_everything_repeated_that_did_not_run(seed, server):
     """Eight callers, half of whose requests are refused in ways that prove it: every call is repeated until it ran, once."""
     outcomes, _, link, met = await campaign(server, seed)
-    fields = {key: (fields, server.ledger.count(key)) for key, fields in outcomes.told.items()}
+    fields = {key: (fields, server.ledger.count(key)) for key, fields in outcomes.reported.items()}
     wrong = {key: ended for key, ended in fields.items() if ended != ("done", 1)}
     assert not wrong, f"{wrong}; {replay('everything_repeated', seed)}"
     assert met["answer"] > len(fields) / 2
@@ -249,11 +251,11 @@ def broken_pipes_unsaid():
     loop = asyncio.get_running_loop()
     handler = loop.get_exception_handler()
 
-    def said(loop, context):
+    def stated(loop, context):
         if not isinstance(context.get("exception"), BrokenPipeError):
             handler(loop, context)
 
-    loop.set_exception_handler(said)
+    loop.set_exception_handler(stated)
     try:
         yield
         gc.collect()
@@ -280,7 +282,7 @@ async def test_children_that_are_killed_take_no_call_twice(seed, tmp_path):
                         *(outcomes.of(f"s{seed}n{number}", client) for number in range(batch, batch + 4))
                     )
             outcomes.judge(peer.ledger.keys.count, replay("children", seed))
-            assert "unknown" in outcomes.told.values()
+            assert "unknown" in outcomes.reported.values()
             assert len(peer.ledger.lives) >= 4
             for pid in peer.ledger.lives:
                 with pytest.raises(ProcessLookupError):

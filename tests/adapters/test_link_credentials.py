@@ -43,14 +43,15 @@ async def refused(factory, code, **options):
         return factory()
 
     link = rb.reconnecting(counted, quick(), **options)
-    with rb.testing.record() as told, pytest.raises(rb.BridgeError) as caught:
+    with rb.testing.record() as reported, pytest.raises(rb.BridgeError) as caught:
         async with link:
             pytest.fail("entered")
     failure = caught.value.failure
     assert (failure.code, failure.executed, failure.retryable) == (code, rb.Executed.NO, False)
     assert (link.state, len(attempts)) == ("FAILED", 1)
     assert (
-        CANARY not in f"{caught.value!r} {caught.value} {failure.explain()} {link.health()!r} {list(told)!r}"
+        CANARY
+        not in f"{caught.value!r} {caught.value} {failure.explain()} {link.health()!r} {list(reported)!r}"
     )
     return failure
 
@@ -175,7 +176,7 @@ async def test_row_41_redirect_from_wss_to_ws(headers):
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["made anew", "the same object"])
-async def test_row_41_a_redirect_that_harms_nobody_is_followed(shared):
+async def test_row_41_a_redirect_that_does_no_harm_is_followed(shared):
     """Inside the origin with its credentials, on every attempt; to another one where there are none."""
 
     def within(connection, request):
@@ -204,7 +205,7 @@ async def test_row_41_a_redirect_that_harms_nobody_is_followed(shared):
             assert ws.request.path == "/moved"
 
 
-async def test_the_clients_of_other_libraries_are_left_alone():
+async def test_the_clients_of_other_libraries_are_untouched():
     """What is no `connect` of websockets is entered as it is, whatever it has; and the permission is True or False."""
     world = World()
     made = world.factory()

@@ -67,7 +67,7 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(transport, tmp_path):
 
 @pytest.mark.requirement("V13")
 @pytest.mark.parametrize(
-    ("transport", "told"),
+    ("transport", "reported"),
     [
         ("streamable-http", "all"),
         ("streamable-http", "predicate"),
@@ -76,13 +76,13 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(transport, tmp_path):
         ("stdio", "predicate"),
     ],
 )
-async def test_an_idempotent_call_is_repeated_after_the_reconnect(transport, told, tmp_path):
+async def test_an_idempotent_call_is_repeated_after_the_reconnect(transport, reported, tmp_path):
     """`idempotent=`: True, the name, or a predicate on the tool; the ledger shows both runs."""
     idempotent = {
         "all": True,
         "name": ["call_tool"],
         "predicate": lambda call: call.method == "call_tool" and call.args[0] == "slow",
-    }[told]
+    }[reported]
     async with peer_of(transport, tmp_path) as peer, linked(peer, idempotent=idempotent) as (client, _):
         call = asyncio.create_task(client.call_tool("slow", {"seconds": 0.4, "key": "a"}))
         await peer.ledger.wait_for("a")
@@ -185,7 +185,7 @@ async def test_a_child_of_ours_says_how_it_ended(tmp_path):
         assert peer.pid != first
 
 
-async def test_a_command_that_is_not_there_is_told_at_once(tmp_path):
+async def test_a_command_that_is_not_there_is_reported_at_once(tmp_path):
     """ConfigError from the FileNotFoundError, after one attempt."""
     link = rb.reconnecting(
         lambda: Client(StdioServerParameters(command=str(tmp_path / "nothing"), args=[])), quick()

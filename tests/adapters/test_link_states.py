@@ -176,7 +176,7 @@ async def test_its_circuit_is_its_own():
 
 
 @virtual
-async def test_a_listener_that_raises_harms_nobody():
+async def test_a_listener_that_raises_does_no_harm():
     """Threat 48: the link goes on."""
     world = World()
 

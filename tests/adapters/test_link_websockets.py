@@ -173,9 +173,9 @@ async def test_patience_is_for_one_wait_of_a_receiver_too():
     async with served() as server, linked(server, patience=0.3) as (ws, link):
         await server.stop()
         await until(lambda: link.state != "READY")
-        with rb.testing.record() as told, pytest.raises(rb.NotConnectedError):
+        with rb.testing.record() as reported, pytest.raises(rb.NotConnectedError):
             await ws.recv()
-    assert not [event for event in told if isinstance(event, rb.events.RetryScheduled)]
+    assert not [event for event in reported if isinstance(event, rb.events.RetryScheduled)]
 
 
 async def test_a_send_on_a_connection_that_is_already_closed_goes_to_the_next():
@@ -209,7 +209,7 @@ async def test_recv_goes_on_when_the_connection_is_cut():
 
 
 @pytest.mark.requirement("V13")
-async def test_a_peer_that_stops_answering_is_given_up():
+async def test_a_peer_that_stops_answering_is_abandoned():
     """The library's keepalive finds the half-open connection, the link makes another, and the reader does not notice."""
 
     async def attend(connection):
@@ -270,8 +270,8 @@ async def test_a_handshake_refused_for_now_is_repeated(status):
         assert server.statuses == []
 
 
-@pytest.mark.parametrize(("status", "told"), [(429, 7), (503, 9)])
-def test_a_handshake_that_says_when_is_repeated_then(status, told):
+@pytest.mark.parametrize(("status", "reported"), [(429, 7), (503, 9)])
+def test_a_handshake_that_says_when_is_repeated_then(status, reported):
     """`Retry-After` on the upgrade: the next attempt is not made before, whatever the schedule says."""
 
     async def main(_bridge):
@@ -282,7 +282,7 @@ def test_a_handshake_that_says_when_is_repeated_then(status, told):
             if len(asked) > 2:
                 return None
             answer = connection.respond(status, "busy\n")
-            answer.headers["Retry-After"] = str(told)
+            answer.headers["Retry-After"] = str(reported)
             return answer
 
         async with serve(lambda ws: ws.wait_closed(), "127.0.0.1", 0, process_request=busy) as server:
@@ -294,10 +294,10 @@ def test_a_handshake_that_says_when_is_repeated_then(status, told):
 
     waits = rb.testing.simulate(main)
     assert len(waits) == 2
-    assert all(told <= wait < told + 1 for wait in waits)
+    assert all(reported <= wait < reported + 1 for wait in waits)
 
 
-async def test_nothing_is_left_after_a_hundred_reconnects():
+async def test_nothing_remains_after_a_hundred_reconnects():
     """No task, and no open connection on the server but the last."""
 
     async def attend(connection):

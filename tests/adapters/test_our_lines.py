@@ -46,16 +46,16 @@ def skipped(page):
     return [block for block in blocks if "rb." in block]
 
 
-async def run(block, **given):
+async def run(block, **passed):
     """Run a block that awaits, and return its names."""
-    names = {**NAMES, **given}
+    names = {**NAMES, **passed}
     started = eval(compile(block, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
     if started is not None:
         await started
     return names
 
 
-def test_no_line_of_ours_is_left_out():
+def test_no_line_of_ours_is_omitted():
     """Of all pages, these have blocks of ours that the page itself does not run; a new one has to come here."""
     found = {page.name: len(skipped(page.name)) for page in HOW_TO.glob("wrap-*.md") if skipped(page.name)}
     assert found == {

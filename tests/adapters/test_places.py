@@ -64,14 +64,16 @@ def forked(use) -> int:
 async def test_a_peer_is_asked_on_its_own_loop():
     """Request, notify, notifications and wait_closed, each refused on another loop; the peer sent nothing and works on."""
     async with stdio(*CHILD)() as peer:
-        told = await elsewhere(
+        reported = await elsewhere(
             lambda: peer.request("echo"),
             lambda: peer.notify("note"),
             lambda: anext(peer.notifications()),
             peer.wait_closed,
         )
-        assert len(told) == 4
-        assert all("Peer: wanted the event loop that entered it, got 'another one'" in text for text in told)
+        assert len(reported) == 4
+        assert all(
+            "Peer: wanted the event loop that entered it, got 'another one'" in text for text in reported
+        )
         assert await peer.request("unasked") == []
         assert repr(peer).endswith("open waiting=0>")
 
@@ -112,11 +114,11 @@ async def reading(library):
 async def test_an_event_source_is_read_on_its_own_loop(library):
     """Reading, entering and closing it are refused on another loop; the next event comes to whom it belongs."""
     async with reading(library) as source:
-        told = await elsewhere(
+        reported = await elsewhere(
             lambda: anext(source), source.aclose, lambda: source.__aexit__(None, None, None)
         )
-        assert len(told) == 3
-        assert all("EventSource: wanted the event loop that entered it" in text for text in told)
+        assert len(reported) == 3
+        assert all("EventSource: wanted the event loop that entered it" in text for text in reported)
         assert (await anext(source)).data == "n2"
         waiting = asyncio.ensure_future(anext(source))
         await asyncio.sleep(0)
@@ -140,8 +142,8 @@ async def test_a_link_is_closed_on_its_own_loop():
     world = World()
     link = rb.reconnecting(world.factory, quick())
     async with link as client:
-        told = await elsewhere(link.aclose)
-        assert "Reconnecting: wanted the event loop that entered it" in told[0]
+        reported = await elsewhere(link.aclose)
+        assert "Reconnecting: wanted the event loop that entered it" in reported[0]
         assert await client.work("a") == "a by 1"
 
 
@@ -212,9 +214,9 @@ async def test_d03_a_bridge_client_is_used_on_its_own_loop():
     """Each public method of the client, its receipts and its iterators is refused on another loop; reading its state is not."""
     async with bridging() as (client, receipt):
         uses = _uses(client, receipt, client.events(), client.__aiter__())
-        told = await elsewhere(*uses.values())
-        assert len(told) == len(uses)
-        assert all("BridgeClient: wanted the event loop that entered it" in text for text in told)
+        reported = await elsewhere(*uses.values())
+        assert len(reported) == len(uses)
+        assert all("BridgeClient: wanted the event loop that entered it" in text for text in reported)
         assert (await asyncio.to_thread(client.health)).queued == 1  # and nothing else was accepted
         assert receipt.withdraw() is True
     assert client.state == "CLOSED"
@@ -244,14 +246,14 @@ async def test_d03_events_and_records_are_read_on_their_own_loop():
         async def subscribe():
             link.events()
 
-        told = await elsewhere(
+        reported = await elsewhere(
             subscribe,
             lambda: anext(stream),
             sessions.list,
             sessions.__aenter__,
             lambda: sessions.__aexit__(None, None, None),
         )
-        assert [text.partition(":")[0] for text in told] == ["Reconnecting"] * 2 + ["Sessions"] * 3
+        assert [text.partition(":")[0] for text in reported] == ["Reconnecting"] * 2 + ["Sessions"] * 3
         assert await sessions.list() == []
 
 

@@ -283,7 +283,7 @@ async def test_proof_own_layer():
 async def test_proof_not_executed_and_stated():
     """A function that connects before it does anything, and says so: by the error it raises, and by a registration."""
 
-    class NobodyThereError(Exception):
+    class NoServerError(Exception):
         pass
 
     port, calls = closed_port(), []
@@ -299,9 +299,9 @@ async def test_proof_not_executed_and_stated():
     with pytest.raises(rb.NotExecutedError) as caught:
         await order(rb.NotExecutedError)
     assert rb.classify(caught.value).proof == "not_executed"
-    with rb.classify.register(NobodyThereError, kind=rb.Kind.TRANSIENT, executed=rb.Executed.NO):
-        with pytest.raises(NobodyThereError) as caught:
-            await order(NobodyThereError)
+    with rb.classify.register(NoServerError, kind=rb.Kind.TRANSIENT, executed=rb.Executed.NO):
+        with pytest.raises(NoServerError) as caught:
+            await order(NoServerError)
         assert rb.classify(caught.value).proof == "stated"
     assert len(calls) == 4
 
@@ -319,7 +319,7 @@ def test_every_row_has_its_test():
 # ---- what looks like a proof and is none ----------------------------------------------------------------------------
 
 
-async def test_a13_a_post_that_was_redirected_to_nobody_went_out_once():
+async def test_a13_a_post_that_was_redirected_to_no_one_went_out_once():
     """303 after the effect, then a refused connection: the proof speaks of the second request."""
     peer, dead = Peer(), closed_port()
 

@@ -64,10 +64,10 @@ def check(failure: rb.Failure, kind: str, message: str, retryable: bool) -> None
     assert failure.category is rb.Category[kind]
     assert message in failure.message
     assert failure.retryable is retryable
-    told = failure.explain()
-    assert message in told
-    assert kind in told
-    assert "Traceback" not in told
+    failure_ = failure.explain()
+    assert message in failure_
+    assert kind in failure_
+    assert "Traceback" not in failure_
 
 
 @pytest.mark.requirement("S3")

@@ -103,7 +103,7 @@ async def test_a_line_may_arrive_in_pieces_and_end_either_way():
         assert peer.noise == 0
 
 
-async def test_ten_megabytes_survive_both_ways():
+async def test_ten_megabytes_survive_in_both_directions():
     """A line of 10 MB goes out and comes back as it was."""
     text = "0123456789 größe" * 2**19 + "\u2028\n\r\x00"
     async with stdio(*CHILD)() as peer:
@@ -189,7 +189,7 @@ async def test_a_request_that_takes_too_long_may_have_run_and_its_answer_is_drop
         assert peer.unmatched == 1
 
 
-async def test_a_request_that_never_left_says_so():
+async def test_a_request_that_was_never_sent_says_so():
     """While the pipe is full the next line waits: timed out there, it did not run and is never written."""
     async with stdio(*CHILD, close_timeout=0.1)() as peer:
         await peer.request("deaf")
@@ -215,7 +215,7 @@ async def test_a_cancelled_request_is_forgotten():
         assert (peer._exchange._calls, peer.unmatched) == ({}, 1)
 
 
-async def test_an_answer_to_no_question_harms_nobody():
+async def test_an_answer_to_no_question_does_no_harm():
     """Unknown, repeated and strange ids match nothing, `true` is not 1, and each is counted."""
     async with stdio(*CHILD)() as peer:
         asked = asyncio.create_task(peer.request("silence"))
@@ -232,7 +232,7 @@ async def test_an_answer_to_no_question_harms_nobody():
 
 
 # -- what comes unasked -----------------------------------------------------------------------------------------------
-async def test_notifications_are_kept_in_order_until_they_are_read():
+async def test_notifications_stay_in_order_until_they_are_read():
     """From the start on, whoever reads and whenever; positional params come under `params`."""
     async with stdio(*CHILD)() as peer:
         await peer.notify("say", {"message": {"method": "log", "params": {"text": "hi"}}})
@@ -255,7 +255,7 @@ async def test_notifications_are_kept_in_order_until_they_are_read():
     assert [note async for note in peer.notifications()] == []
 
 
-async def test_notifications_that_nobody_reads_are_bounded():
+async def test_notifications_that_no_one_reads_are_bounded():
     """The last 1,000 stay, and of large ones as many as fit; the older are dropped and counted."""
     async with stdio(*CHILD)() as peer:
         await peer.request("flood", {"count": 1_500})

@@ -19,7 +19,7 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from tests.adapters.campaigns import ATTEMPTS, CALLERS, TRUE, told_by, worst_first
+from tests.adapters.campaigns import ATTEMPTS, CALLERS, TRUE, outcome_of, worst_first
 from tests.adapters.link_peers import quick, until
 from tests.adapters.link_servers import is_alive
 
@@ -46,21 +46,31 @@ class Call:
     fault: str = ""
     times: int = 1
     filler: str = attrs.field(default="", repr=False)
-    told: str = ""
+    reported: str = ""
 
     def fault_of(self, ran: int, saw: int) -> str:
         """What is wrong with how it went; empty if nothing is."""
         if ran > 1 and not self.may_repeat:
             return "ran twice"
-        if ran not in TRUE.get(self.told, ()) and not (self.may_repeat and self.told == "done" and ran):
+        if ran not in TRUE.get(self.reported, ()) and not (
+            self.may_repeat and self.reported == "done" and ran
+        ):
             return "told something false"
         if saw > 1 and not self.may_repeat:
             return "repeated after what allows no repeat"
-        if self.fault == "busy" and self.told == "unknown" and saw >= (ATTEMPTS if self.may_repeat else 1):
+        if (
+            self.fault == "busy"
+            and self.reported == "unknown"
+            and saw >= (ATTEMPTS if self.may_repeat else 1)
+        ):
             return ""  # the server's own word proves nothing: with permission it was asked as often as the policy says
         # Nothing but noise befell it, or its pipe was closed before it was made: that has to end in success.
         must_end_well = self.may_repeat or self.round in {"", "killed at rest", "killed unnoticed"}
-        return "not repeated" if self.told == "not run" or (self.told == "unknown" and must_end_well) else ""
+        return (
+            "not repeated"
+            if self.reported == "not run" or (self.reported == "unknown" and must_end_well)
+            else ""
+        )
 
 
 @attrs.define
@@ -135,16 +145,16 @@ class Campaign:
         await until(lambda: f"waiting={CALLERS}" in repr(link._supervisor.current))
         os.kill(pid, signal.SIGKILL)
         await asyncio.gather(*tasks)
-        assert sum(call.told == "unknown" for call in others) <= 1, (others, self.replay)
+        assert sum(call.reported == "unknown" for call in others) <= 1, (others, self.replay)
 
     async def _one(self, peer: rb.Peer, call: Call) -> None:
         params = {"key": call.key, "fault": call.fault, "times": call.times, "filler": call.filler}
         try:
             # Not said is no, and leaves the word to the link.
             answer = await peer.request("work", params, timeout=60, idempotent=call.may_repeat or None)
-            call.told = "done" if answer == call.key else "wrong"
+            call.reported = "done" if answer == call.key else "wrong"
         except rb.BridgeError as error:
-            call.told = told_by(error)
+            call.reported = outcome_of(error)
 
     @property
     def replay(self) -> str:
@@ -179,7 +189,7 @@ async def test_a_child_that_fails_in_every_way_takes_no_call_twice(seed, tmp_pat
     """Eight callers a round, hundreds of calls: what each was told is true, the provable ones were repeated, every child is gone."""
     run = await campaign(seed, tmp_path)
     run.judge()
-    assert {call.told for call in run.calls} == {"done", "unknown"}
+    assert {call.reported for call in run.calls} == {"done", "unknown"}
     assert not any(is_alive(pid) for pid in run.pids)
 
 

@@ -64,12 +64,14 @@ async def test_when_the_child_goes_every_request_learns_what_is_known():
                 rb.OutcomeUnknownError, match=r"silence: .* ended with exit code 3; it was handed out"
             ):
                 await task
-            told = task.exception()
-            assert told.__cause__ is told.failure.cause is peer.close_exc
-            assert told.failure.executed is rb.Executed.MAYBE
-            assert told.failure.details["exit_code"] == 3
-            assert told.failure.details["stderr"].endswith("fatal")
-            assert SECRET not in told.failure.explain() + str(told) + str(told.__cause__) + repr(peer)
+            reported = task.exception()
+            assert reported.__cause__ is reported.failure.cause is peer.close_exc
+            assert reported.failure.executed is rb.Executed.MAYBE
+            assert reported.failure.details["exit_code"] == 3
+            assert reported.failure.details["stderr"].endswith("fatal")
+            assert SECRET not in reported.failure.explain() + str(reported) + str(reported.__cause__) + repr(
+                peer
+            )
         for late in (peer.request("echo"), peer.notify("x"), anext(peer.notifications())):
             with pytest.raises(rb.NotConnectedError, match="ended with exit code 3; it never left") as caught:
                 await late
@@ -80,7 +82,7 @@ async def test_when_the_child_goes_every_request_learns_what_is_known():
 
 
 @pytest.mark.requirement("G5")
-async def test_what_had_not_left_did_not_run():
+async def test_what_was_not_sent_did_not_run():
     """Of the lines that waited for a full pipe none has left: they say so, a notification too; the one in the pipe cannot."""
     async with stdio(*CHILD)() as peer:
         await peer.request("deaf")
@@ -165,7 +167,7 @@ async def test_an_answer_written_just_before_the_end_arrives():
         await peer.wait_closed()
 
 
-async def test_stderr_is_always_read_and_its_end_kept():
+async def test_stderr_is_alvariants_read_and_its_end_saved():
     """Megabytes of it neither block the child nor stay in memory."""
     async with stdio(*CHILD)() as peer:
         noise = (b"filler " * 20_000 + b"\n").hex()
@@ -245,7 +247,7 @@ async def test_a_wait_for_the_end_can_be_cancelled():
         assert await peer.request("echo") == {}
 
 
-async def test_a_cancelled_notification_that_had_not_left_is_not_sent():
+async def test_a_cancelled_notification_that_was_not_sent_is_not_sent():
     """It waits for a pipe that is full; cancelled there, it is taken back."""
     async with stdio(*CHILD, close_timeout=0.1)() as peer:
         await peer.request("deaf")
@@ -306,7 +308,7 @@ async def test_f14_a_timeout_says_what_the_child_wrote_instead(method, text, det
         assert "s3cret" not in caught.value.failure.explain()
 
 
-async def test_f14_an_exit_with_code_0_is_told_with_its_code():
+async def test_f14_an_exit_with_code_0_is_reported_with_its_code():
     """By the peer itself, and by a link over it."""
     factory = stdio(sys.executable, "-I", "-S", "-c", PRINTS)
     async with factory() as peer:

@@ -72,7 +72,7 @@ async def test_row_43_a_bad_certificate_is_looked_at_once(kind, library):
     async with answering(say_ok, serving(kind)) as (port, _):
         inner = library.AsyncHTTPTransport(verify=trusting())
         policy = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01)))
-        with rb.testing.record() as told:
+        with rb.testing.record() as reported:
             async with library.AsyncClient(transport=rb.HTTPTransport(policy, inner)) as client:
                 with pytest.raises(library.ConnectError) as caught:
                     await client.get(
@@ -80,8 +80,8 @@ async def test_row_43_a_bad_certificate_is_looked_at_once(kind, library):
                     )
     failure = rb.classify(caught.value)
     assert (failure.code, failure.retryable) == ("CONN_TLS_HANDSHAKE_FAILED", False)
-    assert not [event for event in told if isinstance(event, rb.events.RetryScheduled)]
-    assert CANARY not in f"{failure.to_dict()} {caught.value!r} {told!r}"
+    assert not [event for event in reported if isinstance(event, rb.events.RetryScheduled)]
+    assert CANARY not in f"{failure.to_dict()} {caught.value!r} {reported!r}"
 
 
 async def test_row_43_an_sdk_does_not_repeat_it_either():
@@ -132,11 +132,11 @@ async def test_row_22_an_idle_connection_that_was_cut_costs_nothing(method, libr
 
 async def test_row_22_a_link_through_a_cut_goes_on():
     """A proxy that cuts every connection after the first message: reading goes on across the cuts."""
-    said = iter(range(5))
+    stated = iter(range(5))
 
     async def talk(ws):
         with contextlib.suppress(StopIteration):
-            await ws.send(str(next(said)))
+            await ws.send(str(next(stated)))
         ws.transport.close()  # no close frame: the line just ends, after what was sent
 
     async with serve(talk, "127.0.0.1", 0) as server:
@@ -170,7 +170,7 @@ async def test_row_18_a_deadline_covers_all_phases(library):
     assert isinstance(caught.value, library.TimeoutException)
 
 
-async def test_row_18_a_handshake_that_never_ends_is_given_up():
+async def test_row_18_a_handshake_that_never_ends_is_abandoned():
     """The link's connect timeout covers connect, TLS and upgrade: another attempt follows, and nothing is left of the first."""
 
     async def hold(reader, writer):

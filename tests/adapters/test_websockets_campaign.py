@@ -18,7 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
 import resilient_bridge as rb
-from tests.adapters.campaigns import ATTEMPTS, CALLERS, told_by
+from tests.adapters.campaigns import ATTEMPTS, CALLERS, outcome_of
 from tests.adapters.link_peers import quick, quiet, until
 from tests.peers.ports import HOST, Port
 
@@ -55,15 +55,15 @@ class Call:
     key: str
     round: str
     may_repeat: bool
-    told: str = ""
+    reported: str = ""
 
     def fault_of(self, ran: int) -> str:
         """What is wrong with how it went; empty if nothing is."""
         if ran > 1 and not self.may_repeat:
             return "arrived twice"
-        if self.told not in {"done", "unknown"}:  # nothing refuses a message for good
+        if self.reported not in {"done", "unknown"}:  # nothing refuses a message for good
             return "not repeated"
-        if self.told == "unknown":
+        if self.reported == "unknown":
             return "not repeated" if self.may_repeat or self.round not in BROKEN else ""
         return "lost" if not ran and self.round not in BROKEN else ""
 
@@ -81,7 +81,7 @@ class Campaign:
         self._server = None
         self._statuses: list[int] = []
         self._victim, self._fault = "", ""  # the message at which it breaks, and how
-        self._tries_left = 0  # connections to refuse
+        self._remaining_tries = 0  # connections to refuse
         self._is_enough = asyncio.Event()
 
     # ---- the server -----------------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ class Campaign:
         """The next client; it is refused while nobody listens."""
         if self._server is None:
             self.faults["refused"] += 1
-            self._tries_left -= 1
-            if self._tries_left <= 0:
+            self._remaining_tries -= 1
+            if self._remaining_tries <= 0:
                 self._is_enough.set()
         return connect(f"ws://{HOST}:{self.port.number}", compression=None)
 
@@ -169,13 +169,15 @@ class Campaign:
             await asyncio.wait_for(self._is_enough.wait(), 20)
             await self.listen()
         if filler:  # all were begun before the first is read
-            await until(lambda: link.health().in_flight + sum(bool(call.told) for call in calls) == CALLERS)
+            await until(
+                lambda: link.health().in_flight + sum(bool(call.reported) for call in calls) == CALLERS
+            )
             next(iter(self._server.connections)).transport.resume_reading()
         await senders
         if what:  # the next round begins on a connection of its own
             await until(lambda: link._supervisor.current is not before and link.state == "READY")
         if what not in BROKEN:  # what was told to be sent is there, soon
-            await until(lambda: all(self.ran[call.key] for call in calls if call.told == "done"))
+            await until(lambda: all(self.ran[call.key] for call in calls if call.reported == "done"))
 
     async def _break(self, what: str, victim: str, link: rb.Reconnecting) -> None:
         rng, before = self.rng, link._supervisor.current
@@ -192,7 +194,7 @@ class Campaign:
             await before.close()
         elif what == "refused":
             self._is_enough.clear()
-            self._tries_left = rng.randrange(1, 7)
+            self._remaining_tries = rng.randrange(1, 7)
             await self.stop()
         elif what.startswith("cut"):
             await self._cut(what, here, link)
@@ -212,9 +214,9 @@ class Campaign:
     async def _one(self, ws, call: Call, filler: str) -> None:
         try:
             await ws.send(f"{call.key} {filler}")
-            call.told = "done"
+            call.reported = "done"
         except rb.BridgeError as error:
-            call.told = told_by(error)
+            call.reported = outcome_of(error)
 
     def judge(self) -> None:
         """Hold what was told against what arrived; an AssertionError with every contradiction."""
@@ -243,13 +245,13 @@ async def campaign(seed: int, **options) -> Campaign:
 
 @pytest.mark.requirement("V8", "V13")
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_no_message_arrives_twice_and_none_that_never_left_is_lost(seed):
+async def test_no_message_arrives_twice_and_no_unsent_one_is_lost(seed):
     """Eight senders a round, hundreds of messages: each is told the truth, and what did not leave is sent on the next connection."""
     run = await campaign(seed)
     run.judge()
-    told = Counter(call.told for call in run.calls)
-    assert told["done"] > len(run.calls) / 2
-    assert told["unknown"]
+    reported = Counter(call.reported for call in run.calls)
+    assert reported["done"] > len(run.calls) / 2
+    assert reported["unknown"]
 
 
 async def test_the_judge_notices_what_arrives_twice():

@@ -159,7 +159,7 @@ async def test_a_call_that_may_have_run_needs_permission(name):
             assert any("idempotent" in note for note in failed.__notes__)
 
 
-def test_what_is_not_named_is_left_alone():
+def test_what_is_not_named_is_untouched():
     """Attributes, properties, slots and other methods are the object's own; setting one sets it there."""
     store = Store()
     client = wrapped(store, methods=["get"])
@@ -221,11 +221,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("given", REFUSED)
-def test_a_mistake_is_refused_at_once(given):
+@pytest.mark.parametrize("passed", REFUSED)
+def test_a_mistake_is_refused_at_once(passed):
     """ConfigError names the argument and what was wanted."""
-    options, told = REFUSED[given]
-    with pytest.raises(rb.ConfigError, match=told):
+    options, reported = REFUSED[passed]
+    with pytest.raises(rb.ConfigError, match=reported):
         wrapped(**options)
 
 
@@ -296,7 +296,7 @@ class Requests(Session):
         return Answer(self)
 
 
-async def test_what_can_be_awaited_or_entered_is_protected_both_ways():
+async def test_what_can_be_awaited_or_entered_is_protected_in_both_directions():
     """A fresh answer is asked for each time, and the one that was entered is left."""
     session = Requests()
     client = wrapped(session, methods=["request"])

@@ -136,9 +136,9 @@ async def test_what_a_wrapped_client_repeats_on_a_bad_day(client):
     run = await campaign(client)
     run.judge()
     once = [call for call in run.calls.values() if not call.may_repeat]
-    assert {call.told for call in once} >= {"done", "unknown"}
+    assert {call.reported for call in once} >= {"done", "unknown"}
     assert {call.form for call in once if len(call.met) > 1} == set(client.once)
-    assert any(call.told == "done" and "refused" in call.met for call in once)
+    assert any(call.reported == "done" and "refused" in call.met for call in once)
 
 
 async def test_the_judge_notices_what_runs_twice():
@@ -155,7 +155,7 @@ async def test_a_thousand_faults_were_injected():
     for client in CLIENTS:
         run = await campaign(client)
         faults += run.faults
-        ends.update((call.told, len(call.met)) for call in run.calls.values() if not call.may_repeat)
+        ends.update((call.reported, len(call.met)) for call in run.calls.values() if not call.may_repeat)
     assert faults.total() >= 1_000, faults
     assert min(faults.values()) >= 20, faults
     assert len(faults) == 10, faults
@@ -163,4 +163,4 @@ async def test_a_thousand_faults_were_injected():
         "not run",
         ATTEMPTS,
     ) in ends  # every request of a call was refused or turned away, and the last one provably
-    assert {told for told, _ in ends} == {"done", "unknown", "not run"}
+    assert {reported for reported, _ in ends} == {"done", "unknown", "not run"}

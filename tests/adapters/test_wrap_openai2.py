@@ -38,12 +38,12 @@ def scripted(kind, *answers):
 
     def answer(request):
         requests.append(request)
-        said = script.pop(0) if script else 200
-        if isinstance(said, bytes):
-            return http.Response(200, content=said, headers={"content-type": "text/event-stream"})
-        if isinstance(said, int):
-            return http.Response(said, json={"id": "r"} if said < 400 else {"error": {"message": "no"}})
-        raise said("broken", request=request)
+        stated = script.pop(0) if script else 200
+        if isinstance(stated, bytes):
+            return http.Response(200, content=stated, headers={"content-type": "text/event-stream"})
+        if isinstance(stated, int):
+            return http.Response(stated, json={"id": "r"} if stated < 400 else {"error": {"message": "no"}})
+        raise stated("broken", request=request)
 
     transport = http.MockTransport(answer)
     client = http.AsyncClient if kind is openai.AsyncOpenAI else http.Client

@@ -73,13 +73,17 @@ async def test_an_interaction_is_created_once(is_used):
     assert len(requests) == 2
 
 
-def test_a_client_is_told_to_try_once():
+def test_a_client_is_set_to_try_once():
     """Its options say so, a second wrapping takes them for what they are, and the options it was made with stay as they were."""
     options = types.HttpOptions(timeout=20_000, headers={"x-team": "a"})
     own = genai.Client(api_key="k", http_options=options)
     for _ in range(2):
-        told = rb.wrap(own)._api_client._http_options
-        assert (told.retry_options.attempts, told.timeout, told.headers["x-team"]) == (1, 20_000, "a")
+        reported = rb.wrap(own)._api_client._http_options
+        assert (reported.retry_options.attempts, reported.timeout, reported.headers["x-team"]) == (
+            1,
+            20_000,
+            "a",
+        )
     assert options.retry_options is None
 
 

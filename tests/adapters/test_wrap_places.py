@@ -15,7 +15,7 @@ from google.genai import types
 import resilient_bridge as rb
 
 
-def _told(request):
+def _reported(request):
     if request.url.path.endswith("/models"):
         return httpx2.Response(200, json={"data": [{"id": "m"}], "object": "list"})
     text = 'data: {"id": "r", "choices": []}\n\ndata: {"id": "r", "choices": []}\n\ndata: [DONE]\n\n'
@@ -23,7 +23,7 @@ def _told(request):
 
 
 def _openai():
-    http = httpx2.Client(transport=httpx2.MockTransport(_told))
+    http = httpx2.Client(transport=httpx2.MockTransport(_reported))
     return rb.wrap(openai.OpenAI(api_key="k", http_client=http))
 
 
@@ -64,19 +64,19 @@ PROXIES = {
     ),
     "any object": lambda: rb.wrap([], methods=["append"]),
 }
-WAYS = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
+VARIANTS = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", VARIANTS)
 @pytest.mark.parametrize("kind", PROXIES)
 def test_what_wrap_gives_stays_in_its_process(kind, way):
     """A typed error that says what to do instead, for the client and everything that comes out of it."""
     made = PROXIES[kind]()
     with pytest.raises(rb.ConfigError, match="made where it is used"):
-        WAYS[way](made)
+        VARIANTS[way](made)
 
 
-def test_what_is_inside_is_left_to_itself():
+def test_what_is_inside_is_untouched():
     """The policy can be pickled, and so can what the client answers with once it is taken out of its proxy."""
     policy = rb.Policy(rb.Retry())
     assert pickle.loads(pickle.dumps(policy)) == policy

@@ -37,7 +37,7 @@ class _Asks:
 
 @pytest.mark.requirement("S8")
 @pytest.mark.parametrize("predicate", [_allows, functools.partial(_allows), _Asks()])
-def test_an_async_predicate_is_refused_where_it_is_given(predicate):
+def test_an_async_predicate_is_refused_where_it_is_passed(predicate):
     """A coroutine is true: nobody would await it, and every call were allowed to run twice."""
     with pytest.raises(
         rb.ConfigError, match=r"wrap\.idempotent: wanted a predicate that is no async function"

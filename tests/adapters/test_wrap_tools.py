@@ -41,15 +41,15 @@ def scripted(*answers, policy=FAST, **options):
 
     def answer(request):
         requests.append(request)
-        said = script.pop(0) if script else DONE
-        if isinstance(said, int):
-            return httpx2.Response(said, json={"error": {"code": said, "status": "X", "message": "no"}})
-        if not isinstance(said, dict):
-            raise said("broken", request=request)
+        stated = script.pop(0) if script else DONE
+        if isinstance(stated, int):
+            return httpx2.Response(stated, json={"error": {"code": stated, "status": "X", "message": "no"}})
+        if not isinstance(stated, dict):
+            raise stated("broken", request=request)
         if "stream" not in request.url.path:
-            return httpx2.Response(200, json=said)
+            return httpx2.Response(200, json=stated)
         return httpx2.Response(
-            200, text=f"data: {json.dumps(said)}\n\n", headers={"content-type": "text/event-stream"}
+            200, text=f"data: {json.dumps(stated)}\n\n", headers={"content-type": "text/event-stream"}
         )
 
     transport = httpx2.MockTransport(answer)
@@ -299,30 +299,30 @@ NO_EFFECTS = [
 
 
 @pytest.mark.parametrize(
-    ("said", "is_repeated"), [*((e, False) for e in EFFECTS), *((e, True) for e in NO_EFFECTS)]
+    ("stated", "is_repeated"), [*((e, False) for e in EFFECTS), *((e, True) for e in NO_EFFECTS)]
 )
-async def test_openai_runs_tools_of_mcp_servers_itself(said, is_repeated):
+async def test_openai_runs_tools_of_mcp_servers_itself(stated, is_repeated):
     """Unless each of them asks first, a response may have ordered the book: it is repeated only if it did not run."""
     client, requests = gpt.scripted(500, 200, policy=FAST)
     with rb.testing.virtual_time():
         if is_repeated:
-            await client.responses.create(model="m", input="hi", **said)
+            await client.responses.create(model="m", input="hi", **stated)
         else:
             with pytest.raises(openai.InternalServerError):
-                await client.responses.create(model="m", input="hi", **said)
+                await client.responses.create(model="m", input="hi", **stated)
     assert len(requests) == 1 + is_repeated
     client, requests = gpt.scripted(httpx2.ConnectError, 429, 200, policy=FAST)
     with rb.testing.virtual_time():
-        await client.responses.with_raw_response.create(model="m", input="hi", **said)
+        await client.responses.with_raw_response.create(model="m", input="hi", **stated)
     assert len(requests) == 3
 
 
-@pytest.mark.parametrize("said", EFFECTS)
-async def test_who_declares_a_response_idempotent_has_it_repeated(said):
+@pytest.mark.parametrize("stated", EFFECTS)
+async def test_who_declares_a_response_idempotent_has_it_repeated(stated):
     """By its name; a 500 is repeated."""
     client, requests = gpt.scripted(500, 200, policy=FAST, idempotent={"responses.create"})
     with rb.testing.virtual_time():
-        await client.responses.create(model="m", input="hi", **said)
+        await client.responses.create(model="m", input="hi", **stated)
     assert len(requests) == 2
 
 

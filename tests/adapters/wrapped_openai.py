@@ -22,16 +22,16 @@ def answering(*answers, refused):
 
     def answer(request):
         requests.append(request)
-        said = script.pop(0) if script else 200
-        if callable(said) and not isinstance(said, type):
-            said = said(request)
-        if isinstance(said, httpx2.Response):
-            return said
-        if isinstance(said, int):
-            return httpx2.Response(said, json={} if said < 400 else refused)
-        if isinstance(said, dict):
-            return httpx2.Response(200, json=said)
-        raise said("broken", request=request)
+        stated = script.pop(0) if script else 200
+        if callable(stated) and not isinstance(stated, type):
+            stated = stated(request)
+        if isinstance(stated, httpx2.Response):
+            return stated
+        if isinstance(stated, int):
+            return httpx2.Response(stated, json={} if stated < 400 else refused)
+        if isinstance(stated, dict):
+            return httpx2.Response(200, json=stated)
+        raise stated("broken", request=request)
 
     return httpx2.MockTransport(answer), requests
 

@@ -27,14 +27,14 @@ class Peer:
 
     async def start(self, name, params, correlation_id):
         self.starts.append((name, params, correlation_id))
-        return await self._said(self.started)
+        return await self._stated(self.started)
 
     async def poll(self, correlation_id):
         self.asked = correlation_id
         self.looks.append(self.time.now - self.began if self.time else 0.0)
-        return await self._said(self.script.pop(0) if len(self.script) > 1 else self.script[0])
+        return await self._stated(self.script.pop(0) if len(self.script) > 1 else self.script[0])
 
-    async def _said(self, answer):
+    async def _stated(self, answer):
         if answer is HANG:
             await asyncio.get_running_loop().create_future()
         if isinstance(answer, BaseException):

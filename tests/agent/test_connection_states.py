@@ -130,7 +130,7 @@ def test_a_violation_is_logged_once_and_diagnosed(caplog):
 
 
 @pytest.mark.requirement("G7")
-def test_what_lasts_is_told_once(caplog):
+def test_what_lasts_is_reported_once(caplog):
     """Only a violation that is new is told; one that ended and comes back is."""
     tracker = ConnectionTracker(RUNNING)
     tracker.change("down", server="down")

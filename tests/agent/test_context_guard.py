@@ -70,27 +70,27 @@ async def test_what_fits_comes_back_as_it_is():
     """The messages themselves, in a list of their own; up to the last token that is not reserved."""
     guard = ContextGuard(100, count=count, compact=Compaction(), reserve=10, warn_at=1)
     value = [OLD, NEWER[1:]]
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         fitting = await guard.fit(value)
         assert await guard.fit((OLD,), tools=(NEWER[1:],)) == [OLD]
     with rb.testing.record() as full:
         assert await guard.fit([OLD, NEWER]) == [OLD, NEWER]
     assert fitting == value
     assert fitting is not value
-    assert (told, [type(event).__name__ for event in full]) == ([], ["ContextNearlyFull"])
+    assert (reported, [type(event).__name__ for event in full]) == ([], ["ContextNearlyFull"])
 
 
 @pytest.mark.requirement("V12")
-async def test_what_is_too_long_is_compacted_and_told():
+async def test_what_is_too_long_is_compacted_and_reported():
     """The hook is asked for what the tools leave of the room; the caller's list stays as it was."""
     compact = Compaction()
     guard = ContextGuard(100, count=count, compact=compact, reserve=10)
     value = [OLD, NEWER, NEW]
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert await guard.fit(value, ["t" * 15]) == [NEWER, NEW]
     assert value == [OLD, NEWER, NEW]
     assert compact.asked == [75]
-    compacted, full = told  # 85 of 90 is nearly full
+    compacted, full = reported  # 85 of 90 is nearly full
     assert (type(compacted), type(full)) == (rb.events.ContextCompacted, rb.events.ContextNearlyFull)
     assert (compacted.before, compacted.after, compacted.limit) == (135, 85, 90)
 
@@ -137,7 +137,7 @@ async def test_compaction_that_does_not_suffice_asks_for_a_new_session():
         asked.append((len(messages), target))
         return messages[1:]
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         failure = await overflow(ContextGuard(100, count=count, compact=barely), [OLD] * 5)
     assert asked == [(5, 100), (4, 50)]
     details = failure.details
@@ -147,7 +147,7 @@ async def test_compaction_that_does_not_suffice_asks_for_a_new_session():
         150,
     )
     assert "new session" in failure.suggestions[0]
-    assert [type(event).__name__ for event in told] == ["ContextNearlyFull"]
+    assert [type(event).__name__ for event in reported] == ["ContextNearlyFull"]
 
 
 async def test_a_hook_that_measures_otherwise_has_a_second_try():
@@ -203,9 +203,9 @@ async def test_it_knows_when_it_is_nearly_full():
     assert (without.share, without.is_nearly_full) == (1.5, True)
 
 
-def as_error_record(told):
+def as_error_record(reported):
     """What was heard of a context: the class, and its numbers."""
-    return [(type(event).__name__, getattr(event, "tokens", None), event.limit) for event in told]
+    return [(type(event).__name__, getattr(event, "tokens", None), event.limit) for event in reported]
 
 
 @pytest.mark.requirement("C10")
@@ -214,33 +214,33 @@ async def test_it_tells_once_when_it_is_nearly_full():
     guard = ContextGuard(110, count=count, reserve=10)
     nearly = [("ContextNearlyFull", 90, 100)]
     for tokens, heard in [(89, []), (90, nearly), (95, []), (101, []), (89, []), (90, nearly), (0, [])]:
-        with rb.testing.record() as told:
+        with rb.testing.record() as reported:
             if tokens > 100:
                 await overflow(guard, ["x" * tokens])
             else:
                 await guard.fit(["x" * tokens])
-        assert as_error_record(told) == heard
-    with rb.testing.record() as told:
+        assert as_error_record(reported) == heard
+    with rb.testing.record() as reported:
         await overflow(guard, ["x" * 150])
-    assert as_error_record(told) == [("ContextNearlyFull", 150, 100)]
+    assert as_error_record(reported) == [("ContextNearlyFull", 150, 100)]
 
 
 @pytest.mark.requirement("C10")
 async def test_what_is_compacted_is_nearly_full_if_it_still_is_then():
     """Not what was counted before; so too if it was the provider that refused it."""
     guard = ContextGuard(100, count=count, compact=Compaction())
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         await guard.fit([OLD, NEWER, NEW])  # to 70
-        assert as_error_record(told) == [("ContextCompacted", None, 100)]
+        assert as_error_record(reported) == [("ContextCompacted", None, 100)]
         await guard.fit([OLD, "x" * 95])
-    assert as_error_record(told)[1:] == [("ContextCompacted", None, 100), ("ContextNearlyFull", 95, 100)]
+    assert as_error_record(reported)[1:] == [("ContextCompacted", None, 100), ("ContextNearlyFull", 95, 100)]
     eager = ContextGuard(100, count=count, compact=Compaction(), warn_at=0.8)
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         await eager.call(Provider(80), ["x" * 20, OLD, "x" * 20])
-    assert as_error_record(told) == [("ContextNearlyFull", 90, 100), ("ContextCompacted", None, 72)]
-    with rb.testing.record() as told:
+    assert as_error_record(reported) == [("ContextNearlyFull", 90, 100), ("ContextCompacted", None, 72)]
+    with rb.testing.record() as reported:
         await eager.fit(["x" * 80])
-    assert as_error_record(told) == [("ContextNearlyFull", 80, 100)]
+    assert as_error_record(reported) == [("ContextNearlyFull", 80, 100)]
 
 
 @pytest.mark.requirement("V12")
@@ -260,11 +260,11 @@ async def test_a_provider_that_finds_it_too_long_is_called_again_with_less():
     """Compacted to 80 % of what was counted, because the count was wrong; once, and told."""
     compact = Compaction()
     guard, provider = ContextGuard(200, count=count, compact=compact), Provider(90)
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert await guard.call(provider, [OLD, NEWER, NEW]) == "m: ok"
     assert provider.seen == [[OLD, NEWER, NEW], [NEWER, NEW]]
     assert compact.asked == [96]
-    assert [(event.before, event.after, event.limit) for event in told] == [(120, 70, 96)]
+    assert [(event.before, event.after, event.limit) for event in reported] == [(120, 70, 96)]
 
 
 @pytest.mark.requirement("V12")

@@ -15,7 +15,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
 
-from .daemon_place import Place, command_line, until
+from .daemon_bed import DaemonBed, command_line, until
 
 
 pytestmark = pytest.mark.real
@@ -24,34 +24,34 @@ READY, STARTING, STOPPING, UNREACHABLE = DaemonHealth
 
 
 @pytest.fixture
-def place(tmp_path):
-    with Place(tmp_path) as place:
-        yield place
+def bed(tmp_path):
+    with DaemonBed(tmp_path) as bed:
+        yield bed
 
 
 # ---- found or started ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("G3")
-async def test_it_is_started_if_nobody_is_there(place):
+async def test_it_is_started_if_none_runs(bed):
     """The first call starts it and returns when it is ready; the second only looks."""
-    daemon = place.daemon()
+    daemon = bed.daemon()
     assert await daemon.health() is UNREACHABLE
     assert await daemon.ensure() is READY
     assert (await daemon.ensure(), await daemon.health()) == (READY, READY)
-    assert place.pids == [daemon.pid]
+    assert bed.pids == [daemon.pid]
     assert repr(daemon) == f"<Daemon {Path(sys.executable).name} ready pid={daemon.pid}>"
     assert not daemon.failed
     await daemon.stop()
 
 
 @pytest.mark.requirement("G3")
-async def test_one_that_runs_is_used_and_never_ended(place):
+async def test_one_that_runs_is_used_and_never_ended(bed):
     """Whoever answers the health check is the daemon; `stop()` ends only what this object started."""
-    first, second = place.daemon(), place.daemon()
+    first, second = bed.daemon(), bed.daemon()
     await first.ensure()
     assert await second.ensure() is READY
-    assert (second.pid, place.pids) == (None, [first.pid])
+    assert (second.pid, bed.pids) == (None, [first.pid])
     await second.stop()
     assert await second.health() is READY
     await first.stop()
@@ -60,60 +60,60 @@ async def test_one_that_runs_is_used_and_never_ended(place):
 
 @pytest.mark.requirement("G3")
 @pytest.mark.requirement("G9")
-async def test_one_that_boots_is_waited_for(place):
+async def test_one_that_boots_is_waited_for(bed):
     """503 means that somebody is on the way: nothing is started."""
-    first = subprocess.Popen(place.command(f"until={place.flag}"))
-    daemon = place.daemon()
-    assert await place.first_other_than(UNREACHABLE, daemon) is STARTING
+    first = subprocess.Popen(bed.command(f"until={bed.flag}"))
+    daemon = bed.daemon()
+    assert await bed.first_other_than(UNREACHABLE, daemon) is STARTING
     start = asyncio.create_task(daemon.ensure())
-    await place.looks(daemon)
+    await bed.looks(daemon)
     assert not start.done()
-    place.flag.touch()
+    bed.flag.touch()
     assert await start is READY
-    assert (place.pids, daemon.pid) == ([first.pid], None)
+    assert (bed.pids, daemon.pid) == ([first.pid], None)
     first.kill()
     first.wait()
 
 
 @pytest.mark.requirement("G3")
 @pytest.mark.requirement("G9")
-async def test_one_that_shuts_down_is_waited_for_and_replaced(place):
+async def test_one_that_shuts_down_is_waited_for_and_replaced(bed):
     """503 after it was ready means that it goes: the next is started when it has gone, and gets the port."""
-    daemon = place.daemon(f"linger={place.flag}")
+    daemon = bed.daemon(f"linger={bed.flag}")
     await daemon.ensure()
     old = daemon.pid
     os.kill(old, signal.SIGTERM)
-    assert await place.first_other_than(READY, daemon) is STOPPING
+    assert await bed.first_other_than(READY, daemon) is STOPPING
     start = asyncio.create_task(daemon.ensure())
-    await place.looks(daemon)
-    assert (start.done(), place.pids) == (False, [old])
-    place.flag.touch()
+    await bed.looks(daemon)
+    assert (start.done(), bed.pids) == (False, [old])
+    bed.flag.touch()
     assert await start is READY
-    assert place.pids == [old, daemon.pid]
+    assert bed.pids == [old, daemon.pid]
     await daemon.stop(grace=20)
 
 
 @pytest.mark.requirement("G3")
-async def test_two_that_start_it_at_once_end_with_one(place):
+async def test_two_that_start_it_at_once_end_with_one(bed):
     """Both saw nobody and started one; the port is taken for the second, which ends, and its owner waits for the first."""
-    one, two = place.daemon("deaf=0.5"), place.daemon("deaf=0.5")
+    one, two = bed.daemon("deaf=0.5"), bed.daemon("deaf=0.5")
     assert await asyncio.gather(one.ensure(), two.ensure()) == [READY, READY]
-    assert len(place.pids) == 2
-    await until(lambda: len(place.alive) == 1)  # and the other is reaped
+    assert len(bed.pids) == 2
+    await until(lambda: len(bed.alive) == 1)  # and the other is reaped
     await until(lambda: None in (one.pid, two.pid))
-    assert place.alive == [one.pid or two.pid]
+    assert bed.alive == [one.pid or two.pid]
     await one.stop()
     await two.stop()
-    assert place.alive == []
+    assert bed.alive == []
 
 
 @pytest.mark.requirement("G3")
-def test_processes_that_start_it_at_once_end_with_one(place):
+def test_processes_that_start_it_at_once_end_with_one(bed):
     """The race between programs: all of them are served, by the same daemon, which outlives them."""
     ask = f"""
 import asyncio
 from resilient_bridge.agent import Daemon
-daemon = Daemon(*{place.command("deaf=0.3")!r}, health={place.url!r}, startup_timeout=60)
+daemon = Daemon(*{bed.command("deaf=0.3")!r}, health={bed.url!r}, startup_timeout=60)
 print(asyncio.run(daemon.ensure(), debug=False))
 """
     # -X dev: a file or a process that is left open would be told on stderr
@@ -123,36 +123,36 @@ print(asyncio.run(daemon.ensure(), debug=False))
     ]
     assert [program.communicate(timeout=90) for program in programs] == [("ready\n", "")] * 3
     ends = time.monotonic() + 20  # until those that could not have the port have ended
-    while len(survivors := [pid for pid in place.pids if command_line(pid)]) > 1 and time.monotonic() < ends:
+    while len(survivors := [pid for pid in bed.pids if command_line(pid)]) > 1 and time.monotonic() < ends:
         time.sleep(0.01)
     (survivor,) = survivors
     assert os.getsid(survivor) == survivor  # a session of its own: our terminal's signals are not for it
 
 
 @pytest.mark.requirement("G3")
-async def test_tasks_share_one_start(place):
+async def test_tasks_share_one_start(bed):
     """Five at once cost one process."""
-    daemon = place.daemon()
+    daemon = bed.daemon()
     assert await asyncio.gather(*[daemon.ensure() for _ in range(5)]) == [READY] * 5
-    assert place.pids == [daemon.pid]
+    assert bed.pids == [daemon.pid]
     await daemon.stop()
 
 
-async def test_tasks_share_a_start_that_fails(place):
+async def test_tasks_share_a_start_that_fails(bed):
     """Five at once learn of one failure at one time; who asks later has a start of his own."""
-    daemon = place.shell("exit 3", startup_timeout=0.3)
+    daemon = bed.shell("exit 3", startup_timeout=0.3)
     failures = await asyncio.gather(*[daemon.ensure() for _ in range(5)], return_exceptions=True)
     assert [type(failure) for failure in failures] == [rb.NotConnectedError] * 5
     assert len({str(failure) for failure in failures}) == 1
-    assert len(place.pids) == 1
+    assert len(bed.pids) == 1
     with pytest.raises(rb.NotConnectedError):
         await daemon.ensure()
-    assert len(place.pids) == 2
+    assert len(bed.pids) == 2
 
 
-async def test_a_cancelled_start_goes_on_and_is_found(place):
+async def test_a_cancelled_start_goes_on_and_is_found(bed):
     """Who stops waiting leaves a daemon that boots, and the next one waits for that."""
-    daemon = place.daemon("deaf=0.3")
+    daemon = bed.daemon("deaf=0.3")
     start = asyncio.create_task(daemon.ensure())
     await until(lambda: daemon.pid is not None)
     start.cancel()
@@ -160,20 +160,20 @@ async def test_a_cancelled_start_goes_on_and_is_found(place):
         await start
     assert not daemon.failed
     assert await daemon.ensure() is READY
-    assert place.pids == [daemon.pid]
+    assert bed.pids == [daemon.pid]
     await daemon.stop()
 
 
-def test_one_object_serves_one_loop_after_another(place):
+def test_one_object_serves_one_loop_after_another(bed):
     """It may be made at import, outlive a loop, and meet its daemon again in the next one."""
-    daemon = place.daemon()
+    daemon = bed.daemon()
 
     async def five():
         return await asyncio.gather(*[daemon.ensure() for _ in range(5)])
 
     assert asyncio.run(five()) == asyncio.run(five()) == [READY] * 5
     asyncio.run(daemon.stop())
-    assert place.alive == []
+    assert bed.alive == []
 
 
 # ---- what is said when it cannot be had ------------------------------------------------------------------------------
@@ -181,10 +181,10 @@ def test_one_object_serves_one_loop_after_another(place):
 
 @pytest.mark.requirement("G3")
 @pytest.mark.requirement("G8")
-async def test_one_that_ends_at_once(place):
+async def test_one_that_ends_at_once(bed):
     """The exit code and the end of its stderr are told, without secrets, and what to do about that."""
     text = "api_key=sk-verysecret0123\nOSError: [Errno 98] Address already in use\n"
-    daemon = place.shell('printf "$SAID" >&2; exit 3', startup_timeout=0.5, env={"SAID": text})
+    daemon = bed.shell('printf "$SAID" >&2; exit 3', startup_timeout=0.5, env={"SAID": text})
     with pytest.raises(rb.NotConnectedError) as raised:
         await daemon.ensure()
     failure = raised.value.failure
@@ -200,9 +200,9 @@ async def test_one_that_ends_at_once(place):
 
 
 @pytest.mark.requirement("G3")
-async def test_one_that_is_slow(place):
+async def test_one_that_is_slow(bed):
     """Started but not responding: it is left to go on, found when it is ready, and never started twice."""
-    daemon = place.daemon("deaf=0.8", startup_timeout=0.2)
+    daemon = bed.daemon("deaf=0.8", startup_timeout=0.2)
     with pytest.raises(rb.NotConnectedError, match=r"started but not responding after 0\.2 s") as raised:
         await daemon.ensure()
     assert "go on as if it had started" in raised.value.failure.suggestions[0]
@@ -212,11 +212,11 @@ async def test_one_that_is_slow(place):
             await asyncio.sleep(0.02)
     assert not daemon.failed
     assert await daemon.ensure() is READY
-    assert place.pids == [daemon.pid]
+    assert bed.pids == [daemon.pid]
     await daemon.stop()
 
 
-async def test_a_foreign_server_on_its_port(place):
+async def test_a_foreign_server_on_its_port(bed):
     """Something that is no daemon has the port: ours cannot start, and what was seen there is told."""
 
     async def refuse(reader, writer):
@@ -225,8 +225,8 @@ async def test_a_foreign_server_on_its_port(place):
         writer.close()
         await writer.wait_closed()
 
-    async with await asyncio.start_server(refuse, "127.0.0.1", place.port):
-        daemon = place.shell("exit 1", startup_timeout=0.3)
+    async with await asyncio.start_server(refuse, "127.0.0.1", bed.port):
+        daemon = bed.shell("exit 1", startup_timeout=0.3)
         with pytest.raises(rb.NotConnectedError) as raised:
             await daemon.ensure()
     assert raised.value.failure.details["seen"] == "http status 404"
@@ -242,9 +242,9 @@ async def test_a_foreign_server_on_its_port(place):
         (["/bin/true", "null\0byte"], "daemon true not started: embedded null byte"),
     ],
 )
-async def test_a_command_that_cannot_be_run(place, command, message):
+async def test_a_command_that_cannot_be_run(bed, command, message):
     """Waiting does not help: a ConfigError at once, with the program and without its arguments."""
-    daemon = Daemon(*command, health=place.url, startup_timeout=60)
+    daemon = Daemon(*command, health=bed.url, startup_timeout=60)
     began = time.monotonic()
     with pytest.raises(rb.ConfigError) as raised:
         await daemon.ensure()
@@ -255,22 +255,20 @@ async def test_a_command_that_cannot_be_run(place, command, message):
     assert daemon.failed
 
 
-async def test_a_log_takes_its_output(place, tmp_path):
+async def test_a_log_takes_its_output(bed, tmp_path):
     """Both streams are appended to the file, and of what was in it before nothing is told."""
     log = tmp_path / "daemon.log"
     log.write_text("from last year\n")
-    daemon = place.shell("echo no configuration; exit 3", startup_timeout=0.3, log=log)
+    daemon = bed.shell("echo no configuration; exit 3", startup_timeout=0.3, log=log)
     with pytest.raises(rb.NotConnectedError) as raised:
         await daemon.ensure()
     assert log.read_text() == "from last year\nno configuration\n"
     assert raised.value.failure.details["stderr"] == "no configuration"
 
 
-async def test_environment_and_folder(place, tmp_path):
+async def test_environment_and_folder(bed, tmp_path):
     """`env` is added to ours, `cwd` is where it runs."""
-    daemon = place.shell(
-        'echo "$PATH|$MARK|$PWD" > seen', env={"MARK": "x"}, cwd=tmp_path, startup_timeout=0.3
-    )
+    daemon = bed.shell('echo "$PATH|$MARK|$PWD" > seen', env={"MARK": "x"}, cwd=tmp_path, startup_timeout=0.3)
     with pytest.raises(rb.NotConnectedError):
         await daemon.ensure()
     assert (tmp_path / "seen").read_text() == f"{os.environ['PATH']}|x|{tmp_path}\n"

@@ -15,7 +15,7 @@ import resilient_bridge as rb
 from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
 from resilient_bridge.testing import virtual_time
 
-from .daemon_place import Place, command_line, is_alive, until
+from .daemon_bed import DaemonBed, command_line, is_alive, until
 
 
 pytestmark = pytest.mark.real
@@ -24,9 +24,9 @@ READY, UNREACHABLE = DaemonHealth.READY, DaemonHealth.UNREACHABLE
 
 
 @pytest.fixture
-def place(tmp_path):
-    with Place(tmp_path) as place:
-        yield place
+def bed(tmp_path):
+    with DaemonBed(tmp_path) as bed:
+        yield bed
 
 
 async def always_ready() -> DaemonHealth:
@@ -51,17 +51,17 @@ class Tools:
 
 
 @pytest.mark.requirement("G3")
-async def test_it_is_answered_from_the_cache_when_it_cannot_be_started(place):
+async def test_it_is_answered_from_the_cache_when_it_cannot_be_started(bed):
     """The daemon is gone and does not come back: the last answer, with its age and the reason, and no second attempt for the next."""
-    script = f'[ -e "{place.flag}" ] && exit 5; exec "$@"'
-    command = ["/bin/sh", "-c", script, "sh", *place.command()]
-    daemon, tools = Daemon(*command, health=place.url, startup_timeout=30), Tools()
+    script = f'[ -e "{bed.flag}" ] && exit 5; exec "$@"'
+    command = ["/bin/sh", "-c", script, "sh", *bed.command()]
+    daemon, tools = Daemon(*command, health=bed.url, startup_timeout=30), Tools()
     with virtual_time() as time:
         live = await daemon.answer("tools/list", tools.list)
         assert (live.value, live.is_cached, live.age, live.failure) == ([1], False, 0, None)
         assert (await daemon.answer("tools/list", tools.list)).value == [2]
 
-        place.flag.touch()
+        bed.flag.touch()
         await daemon.stop()
         daemon._patience = 0.3
         time.advance(60)
@@ -76,7 +76,7 @@ async def test_it_is_answered_from_the_cache_when_it_cannot_be_started(place):
             assert (await daemon.answer("tools/list", tools.list)).is_cached
         assert tools.calls == 2
 
-        place.flag.unlink()
+        bed.flag.unlink()
         with pytest.raises(ZeroDivisionError):  # what was never answered starts it again
             await daemon.answer("initialize", _fail)
         assert (await daemon.answer("tools/list", tools.list)).value == [3]
@@ -89,18 +89,18 @@ async def _fail() -> None:
 
 
 @pytest.mark.requirement("G3")
-async def test_without_an_old_answer_the_error_is_raised(place):
+async def test_without_an_old_answer_the_error_is_raised(bed):
     """Nothing is made up: the first question to a daemon that cannot be had fails."""
-    daemon = place.shell("exit 5", startup_timeout=0.2)
+    daemon = bed.shell("exit 5", startup_timeout=0.2)
     with pytest.raises(rb.NotConnectedError):
         await daemon.answer("tools/list", Tools().list)
 
 
 @pytest.mark.requirement("G3")
-async def test_h10_a_given_cache_answers_when_the_first_start_fails(place):
+async def test_h10_a_supplied_cache_answers_when_the_first_start_fails(bed):
     """A new process whose daemon cannot be started: what an earlier one has kept, its age since it was given, and the reason."""
     with virtual_time() as time:
-        daemon = place.shell("exit 5", startup_timeout=0.2, cache={"tools/list": ["click"]})
+        daemon = bed.shell("exit 5", startup_timeout=0.2, cache={"tools/list": ["click"]})
         time.advance(10)
         old = await daemon.answer("tools/list", Tools().list)
     assert (old.value, old.is_cached, old.age) == (["click"], True, 10)
@@ -111,15 +111,15 @@ async def test_h10_a_given_cache_answers_when_the_first_start_fails(place):
 
 
 @pytest.mark.requirement("G3")
-async def test_h10_what_was_answered_can_be_kept_for_the_next_process():
+async def test_h10_what_was_answered_can_be_saved_for_the_next_process():
     """`cached` goes into a file, and from there into the next Daemon; a newer answer takes its place."""
     first = Daemon(
         "never-started", health=always_ready, cache={"initialize": {"name": "x"}, "tools/list": [0]}
     )
     await first.answer("tools/list", Tools().list)
-    kept = json.loads(json.dumps(first.cached))
-    assert kept == {"initialize": {"name": "x"}, "tools/list": [1]}
-    assert Daemon("never-started", health=always_ready, cache=kept).cached == kept
+    saved = json.loads(json.dumps(first.cached))
+    assert saved == {"initialize": {"name": "x"}, "tools/list": [1]}
+    assert Daemon("never-started", health=always_ready, cache=saved).cached == saved
     with pytest.raises(rb.ConfigError, match=r"Daemon\.cache"):
         Daemon("never-started", health=always_ready, cache=["tools/list"])
 
@@ -176,63 +176,63 @@ async def test_a_call_can_be_cancelled():
 
 
 @pytest.mark.requirement("G5")
-async def test_one_that_crashes_is_reaped_and_started_again(place):
+async def test_one_that_crashes_is_reaped_and_started_again(bed):
     """No zombie, although nobody asked; the next `ensure()` has a new one."""
-    daemon = place.daemon()
+    daemon = bed.daemon()
     await daemon.ensure()
     old = daemon.pid
     os.kill(old, signal.SIGKILL)
     await until(lambda: daemon.pid is None)
     assert (is_alive(old), await daemon.health()) == (False, UNREACHABLE)
     assert await daemon.ensure() is READY
-    assert place.alive == [daemon.pid]
+    assert bed.alive == [daemon.pid]
     await daemon.stop()
 
 
 @pytest.mark.requirement("G5")
-def test_it_is_reaped_without_a_loop(place):
+def test_it_is_reaped_without_a_loop(bed):
     """The loop that started it is gone: it is reaped all the same."""
-    daemon = place.daemon()
+    daemon = bed.daemon()
     asyncio.run(daemon.ensure())
     os.kill(daemon.pid, signal.SIGKILL)
     asyncio.run(until(lambda: daemon.pid is None))
-    assert place.alive == []
+    assert bed.alive == []
 
 
 @pytest.mark.requirement("G5")
-async def test_stopping_it_ends_its_whole_session(place):
+async def test_stopping_it_ends_its_whole_session(bed):
     """Its children are told too, and it is reaped when `stop()` returns; a second `stop()` does nothing."""
-    command = ["/bin/sh", "-c", f'sleep 300 & echo $! > "{place.flag}"; exec "$@"', "sh", *place.command()]
-    daemon = Daemon(*command, health=place.url, startup_timeout=30)
+    command = ["/bin/sh", "-c", f'sleep 300 & echo $! > "{bed.flag}"; exec "$@"', "sh", *bed.command()]
+    daemon = Daemon(*command, health=bed.url, startup_timeout=30)
     await daemon.ensure()
-    child = int(place.flag.read_text())
+    child = int(bed.flag.read_text())
     assert b"sleep" in command_line(child)
     await daemon.stop(grace=20)
-    assert (daemon.pid, place.alive) == (None, [])
+    assert (daemon.pid, bed.alive) == (None, [])
     await until(lambda: not command_line(child))
     await daemon.stop()
 
 
 @pytest.mark.requirement("G5")
-async def test_one_that_does_not_listen_is_killed(place):
+async def test_one_that_does_not_listen_is_killed(bed):
     """SIGTERM is ignored, so it is killed after the grace, and reaped."""
-    daemon = place.daemon("stubborn")
+    daemon = bed.daemon("stubborn")
     await daemon.ensure()
     async with asyncio.timeout(10):
         await daemon.stop(grace=0.1)
-    assert (daemon.pid, place.alive) == (None, [])
+    assert (daemon.pid, bed.alive) == (None, [])
 
 
-async def test_a_cancelled_stop_kills(place):
+async def test_a_cancelled_stop_kills(bed):
     """Nobody waits for the grace any more: what was to end does."""
-    daemon = place.daemon("stubborn")
+    daemon = bed.daemon("stubborn")
     await daemon.ensure()
     stop = asyncio.create_task(daemon.stop(grace=300))
     await asyncio.sleep(0.01)
     stop.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stop
-    await until(lambda: not place.alive)
+    await until(lambda: not bed.alive)
 
 
 async def test_stopping_what_was_never_started_does_nothing():
@@ -243,9 +243,9 @@ async def test_stopping_what_was_never_started_does_nothing():
         await daemon.stop(grace=0)
 
 
-async def test_no_file_and_no_thread_stays(place):
+async def test_no_file_and_no_thread_stays(bed):
     """Started and ended again and again: as many open files as before, and no thread that waits."""
-    daemon = place.daemon()
+    daemon = bed.daemon()
     await daemon.ensure()
     await daemon.stop()
     await until(lambda: not _reapers())

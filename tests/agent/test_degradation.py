@@ -25,44 +25,44 @@ def test_a_ladder_goes_down_mode_by_mode_and_tells_each_step():
     """Full capability, scraping, text; when text fails too that is said once, and text stays."""
     ladder = browse()
     assert (ladder.mode, ladder.is_degraded, ladder.history) == ("browser", False, ())
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert ladder.report(ConnectionResetError(104, "reset")) is True
         assert (ladder.mode, ladder.is_degraded) == ("web_scrape", True)
         assert ladder.report(LIMITED) is True
         assert ladder.report(LOST) is False
         assert ladder.report(LOST) is False
     assert ladder.mode == "text"
-    assert steps(told) == [("browser", "web_scrape"), ("web_scrape", "text"), ("text", None)]
-    assert [type(event) for event in told] == [rb.events.Degraded] * 3
-    assert [event.failure.code for event in told] == ["CONN_RESET", "SYS_RATE_LIMITED", "CONN_RESET"]
-    assert {event.feature for event in told} == {"browse"}
-    assert ladder.history == tuple(told)
-    assert all(event.at.utcoffset() == timedelta(0) for event in told)
+    assert steps(reported) == [("browser", "web_scrape"), ("web_scrape", "text"), ("text", None)]
+    assert [type(event) for event in reported] == [rb.events.Degraded] * 3
+    assert [event.failure.code for event in reported] == ["CONN_RESET", "SYS_RATE_LIMITED", "CONN_RESET"]
+    assert {event.feature for event in reported} == {"browse"}
+    assert ladder.history == tuple(reported)
+    assert all(event.at.utcoffset() == timedelta(0) for event in reported)
 
 
 @pytest.mark.requirement("V15")
 def test_only_what_on_speaks_of_takes_it_down():
     """`on` is the one vocabulary of what; other failures change nothing and are not told here."""
     ladder = Degradation("parallelism", 8, 4, 2, 1, on=("SYS_RATE_LIMITED", 529))
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert not ladder.report(LOST)
         assert ladder.mode == 8
         assert ladder.report(LIMITED)
         assert ladder.report(Failure.of("SYS_UNAVAILABLE", details={"http_status": 529}))
     assert ladder.mode == 2
-    assert steps(told) == [("8", "4"), ("4", "2")]
+    assert steps(reported) == [("8", "4"), ("4", "2")]
 
 
 @pytest.mark.requirement("V15")
 def test_several_failures_of_one_mode_are_one_step():
     """Each says which mode it belongs to; a late one of a mode that was left is no news."""
     ladder = browse()
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert ladder.report(LOST, mode="browser") is True
         assert ladder.report(LOST, mode="browser") is False
         assert ladder.report(LOST, mode="web_scrape") is True
         assert ladder.report(LOST, mode="browser") is False
-    assert steps(told) == [("browser", "web_scrape"), ("web_scrape", "text")]
+    assert steps(reported) == [("browser", "web_scrape"), ("web_scrape", "text")]
 
 
 def test_a_failure_of_a_lower_mode_goes_below_that_one():
@@ -85,7 +85,7 @@ def test_many_threads_step_down_once():
         start.wait()
         taken.extend(ladder.report(LIMITED, mode=mode) for mode in range(100, 50, -1))
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         threads = [threading.Thread(target=work) for _ in range(8)]
         try:
             for thread in threads:
@@ -95,7 +95,7 @@ def test_many_threads_step_down_once():
         finally:
             sys.setswitchinterval(interval)
     assert ladder.mode == 50
-    assert taken.count(True) == len(told) == 50
+    assert taken.count(True) == len(reported) == 50
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), GeneratorExit()])
@@ -142,7 +142,7 @@ def test_the_history_is_bounded_and_holds_no_error():
 def test_quiet_time_restores_one_mode_after_the_other():
     """`restore_after` seconds without a failure are one mode up, the same again the next; each is told."""
     ladder = browse(restore_after=timedelta(minutes=1))
-    with rb.testing.virtual_time() as time, rb.testing.record() as told:
+    with rb.testing.virtual_time() as time, rb.testing.record() as reported:
         ladder.report(LOST)
         ladder.report(LOST)
         time.advance(59)
@@ -156,24 +156,24 @@ def test_quiet_time_restores_one_mode_after_the_other():
         assert not ladder.is_degraded
         time.advance(1000)
         assert ladder.mode == "browser"
-    up = [event for event in told if isinstance(event, rb.events.Restored)]
+    up = [event for event in reported if isinstance(event, rb.events.Restored)]
     assert steps(up) == [("text", "web_scrape"), ("web_scrape", "browser")]
     assert {event.reason for event in up} == {"restore_after"}
-    assert ladder.history == tuple(told)
+    assert ladder.history == tuple(reported)
 
 
 def test_a_long_silence_restores_all_of_it_when_somebody_looks():
     """Nothing runs in the background: two periods are two steps, told when the mode is read."""
     ladder = browse(restore_after=10)
-    with rb.testing.virtual_time() as time, rb.testing.record() as told:
+    with rb.testing.virtual_time() as time, rb.testing.record() as reported:
         ladder.report(LOST)
         ladder.report(LOST)
         time.advance(25)
-        assert len(told) == 2
+        assert len(reported) == 2
         assert repr(ladder) == "<Degradation browse browser, 1 of 3>"
-        assert len(told) == 2
+        assert len(reported) == 2
         assert ladder.mode == "browser"
-        assert len(told) == 4
+        assert len(reported) == 4
 
 
 def test_a_failure_starts_the_quiet_time_again():
@@ -193,7 +193,7 @@ def test_a_failure_starts_the_quiet_time_again():
 def test_without_restore_after_only_reset_goes_up():
     """It goes to the first mode at once, and says so; in the first mode there is nothing to say."""
     ladder = browse()
-    with rb.testing.virtual_time() as time, rb.testing.record() as told:
+    with rb.testing.virtual_time() as time, rb.testing.record() as reported:
         ladder.report(LOST)
         ladder.report(LOST)
         time.advance(1e6)
@@ -201,11 +201,11 @@ def test_without_restore_after_only_reset_goes_up():
         ladder.reset()
         ladder.reset()
     assert ladder.mode == "browser"
-    assert steps(told[2:]) == [("text", "browser")]
-    assert told[2].reason == "reset"
+    assert steps(reported[2:]) == [("text", "browser")]
+    assert reported[2].reason == "reset"
 
 
-def test_after_a_reset_the_end_of_the_ladder_is_told_again():
+def test_after_a_reset_the_end_of_the_ladder_is_reported_again():
     """It was mended, so that it is news when it fails again."""
     ladder = Degradation("screenshots", "on", "off")
     for _ in range(2):

@@ -44,11 +44,11 @@ async def test_a_call_goes_down_the_ladder_until_a_mode_works():
         raise LookupError(url)
 
     functions = {"text": fetch, "browser": browser, "web_scrape": scrape}
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert await ladder.call(functions, "a", depth=1) == "fetched a 1"
         assert await ladder.call(functions, "b", depth=2) == "fetched b 2"
     assert calls == [("a", 1), ("a", 1)]
-    assert steps(told) == [("browser", "web_scrape"), ("web_scrape", "text")]
+    assert steps(reported) == [("browser", "web_scrape"), ("web_scrape", "text")]
     assert ladder.mode == "text"
 
 
@@ -57,10 +57,10 @@ async def test_the_last_failure_is_raised_as_it_is():
     """The same object, and it is told that nothing is left."""
     ladder, last = browse(), ValueError("nothing to read")
     functions = dict(zip(ladder.modes, map(failing, (OSError("a"), OSError("b"), last)), strict=True))
-    with rb.testing.record() as told, pytest.raises(ValueError, match="nothing to read") as raised:
+    with rb.testing.record() as reported, pytest.raises(ValueError, match="nothing to read") as raised:
         await ladder.call(functions)
     assert raised.value is last
-    assert steps(told) == [("browser", "web_scrape"), ("web_scrape", "text"), ("text", None)]
+    assert steps(reported) == [("browser", "web_scrape"), ("web_scrape", "text"), ("text", None)]
 
 
 async def test_what_on_does_not_speak_of_is_raised_at_once():
@@ -280,7 +280,7 @@ def test_parallelism_is_halved_down_to_one():
         assert ladder.mode == 8
 
 
-async def test_a_transient_failure_that_was_given_up_takes_the_ladder_down():
+async def test_a_transient_failure_that_exhausted_its_tries_takes_the_ladder_down():
     """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
     ladder = rb.agent.Degradation("browse", "browser", "text", on=rb.Kind.TRANSIENT, may_have_run=True)
 

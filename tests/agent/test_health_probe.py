@@ -28,7 +28,7 @@ class Speaker:
         self.ends: list[BaseException | None] = []
         self.url = ""
         self.body = b""  # said a moment later
-        self.left_early: list[bool] = []  # whether the client had closed before that
+        self.closed_early: list[bool] = []  # whether the client had closed before that
         self.hangs = False
         self._talks: set[asyncio.Task[None]] = set()
 
@@ -40,7 +40,7 @@ class Speaker:
             await writer.drain()
             if self.body:
                 await asyncio.sleep(0.05)
-                self.left_early.append(reader.at_eof())
+                self.closed_early.append(reader.at_eof())
                 writer.write(self.body)
             if not self.hangs:
                 writer.write_eof()
@@ -94,7 +94,7 @@ async def test_what_the_endpoint_says():
 
 
 @pytest.mark.requirement("G9")
-async def test_nobody_there_is_unreachable():
+async def test_no_server_is_unreachable():
     """A refused connection is an answer at once, and no exception."""
     async with Speaker().listening() as speaker:
         pass
@@ -136,7 +136,7 @@ async def test_a_daemon_can_finish_what_it_says():
     async with Speaker().listening() as speaker:
         speaker.says, speaker.body = http("200 OK"), b"x" * 50_000
         assert await looking_at(speaker.url, probe_timeout=30).health() is READY
-    assert (speaker.left_early, speaker.ends) == ([False], [None])
+    assert (speaker.closed_early, speaker.ends) == ([False], [None])
 
 
 async def test_a_look_leaves_no_socket_and_no_task():

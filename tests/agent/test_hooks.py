@@ -58,11 +58,11 @@ def payload(text):
 def test_the_seven_events_are_accepted_in_every_form(name, form):
     """As text, as bytes, or decoded already."""
     data = form(GOOD | {"event": name})
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         event = HookEvent.parse(data)
         assert hook_answer(data) == {"received": True}
     assert event == HookEvent(name, datetime(2026, 3, 20, 14, 32, tzinfo=UTC), "s1", GOOD["payload"])
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.requirement("R13")
@@ -133,7 +133,7 @@ def test_the_answer_of_the_seed():
 def test_every_wrong_field_is_named_at_once():
     """In the error, in the event of the library, and in the answer."""
     wrong = {"event": "Nope", "timestamp": "yesterday", "session_id": "", "payload": []}
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         found = violations(wrong)
         answer = hook_answer(json.dumps(wrong))
     one_of = "one of: " + ", ".join(NAMES)
@@ -149,12 +149,12 @@ def test_every_wrong_field_is_named_at_once():
         "String must contain at least 1 character",
         "Expected object, received array",
     ]
-    assert [type(event) for event in told] == [rb.events.HookRejected] * 2
-    assert told[0].failure.code == "HOOK_VALIDATION_FAILED"
-    assert told[0].failure.message.startswith(
+    assert [type(event) for event in reported] == [rb.events.HookRejected] * 2
+    assert reported[0].failure.code == "HOOK_VALIDATION_FAILED"
+    assert reported[0].failure.message.startswith(
         f"hook event invalid: event ({one_of}), timestamp (ISO 8601 in UTC"
     )
-    assert [dict(wrong)["field"] for wrong in told[0].failure.details["violations"]] == list(GOOD)
+    assert [dict(wrong)["field"] for wrong in reported[0].failure.details["violations"]] == list(GOOD)
 
 
 @pytest.mark.requirement("R13")

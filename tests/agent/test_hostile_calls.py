@@ -171,10 +171,10 @@ def test_a_call_that_is_thrown_away_with_its_loop_is_quiet(is_async, monkeypatch
     del call
     gc.collect()
     assert [str(each.exc_value) for each in unheard] == []
-    assert not [task for task in bounded._left if task.get_loop() is loop]
+    assert not [task for task in bounded._abandoned if task.get_loop() is loop]
 
 
-def test_what_a_closed_loop_left_behind_is_forgotten():
+def test_what_a_closed_loop_leaves_behind_is_forgotten():
     """A tool that ignored its cancellation until its loop was closed is not kept for ever: the next that is left replaces it."""
     toolbox = once()
 
@@ -199,8 +199,8 @@ def test_what_a_closed_loop_left_behind_is_forgotten():
         assert loop.run_until_complete(late()).failure.code == "TOOL_TIMEOUT"
         loop.close()
         loops.append(loop)
-    assert not [task for task in bounded._left if task.get_loop() is loops[0]]
-    bounded._left.clear()
+    assert not [task for task in bounded._abandoned if task.get_loop() is loops[0]]
+    bounded._abandoned.clear()
 
 
 # ---- what a model may do to the loop --------------------------------------------------------------------------------
@@ -289,8 +289,8 @@ def test_a_line_is_one_line_to_every_reader(end):
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize(("code", "told"), [(2, 2), (0, 0), (None, 0), ("no such option", 1)])
-async def test_a_tool_that_exits_ends_itself_alone(is_async, code, told):
+@pytest.mark.parametrize(("code", "reported"), [(2, 2), (0, 0), (None, 0), ("no such option", 1)])
+async def test_a_tool_that_exits_ends_itself_alone(is_async, code, reported):
     """As argparse does: its exit code is data, and the agent goes on."""
     toolbox = rb.Toolbox()
 
@@ -303,7 +303,7 @@ async def test_a_tool_that_exits_ends_itself_alone(is_async, code, told):
     toolbox.tool(name="parse")(parse_later if is_async else parse)
     outcome = await toolbox.call("parse", {})
     assert outcome.failure is not None
-    assert (outcome.failure.code, outcome.exit_code) == ("TOOL_EXECUTION_FAILED", told)
+    assert (outcome.failure.code, outcome.exit_code) == ("TOOL_EXECUTION_FAILED", reported)
 
 
 async def test_arguments_of_megabytes_are_not_read():

@@ -59,9 +59,9 @@ async def test_a_cancelled_command_says_what_it_had_printed():
     call.cancel()
     with pytest.raises(asyncio.CancelledError) as raised:
         await call
-    told = raised.value.__cause__
-    assert isinstance(told, subprocess.TimeoutExpired)
-    assert (told.cmd, told.stdout) == (["sh"], b"hello\n")
+    reported = raised.value.__cause__
+    assert isinstance(reported, subprocess.TimeoutExpired)
+    assert (reported.cmd, reported.stdout) == (["sh"], b"hello\n")
 
 
 async def test_disabled_a_cancelled_command_is_cancelled():

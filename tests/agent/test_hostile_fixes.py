@@ -30,11 +30,11 @@ def home(tmp_path, monkeypatch):
 
 @pytest.mark.requirement("C4")
 @pytest.mark.parametrize("path", ["~/notes.txt", "~/a/b", "~root/no/such"])
-def test_a_home_that_nobody_expanded_is_not_created(home, path):
+def test_a_home_that_was_not_expanded_is_not_created(home, path):
     """A directory named `~` is a trap, for who creates it and for who removes it: nothing is to be made."""
-    told = as_error_record(path)
-    assert not [line for line in told if "mkdir" in line or "touch" in line]
-    assert "~" in told[0]
+    record = as_error_record(path)
+    assert not [line for line in record if "mkdir" in line or "touch" in line]
+    assert "~" in record[0]
     assert home.exists()
 
 

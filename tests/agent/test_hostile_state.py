@@ -57,7 +57,7 @@ def test_what_a_report_says_is_its_own_doing():
 
 
 @pytest.mark.requirement("V12")
-async def test_a_context_that_does_not_fit_does_not_hold_what_the_provider_said():
+async def test_a_context_that_does_not_fit_does_not_hold_what_the_provider_answered():
     """The provider's error goes with the ContextOverflowError that was raised from it."""
     guard, seen = rb.agent.ContextGuard(100, count=lambda _messages, _tools: 10), []
 

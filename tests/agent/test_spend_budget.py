@@ -31,11 +31,11 @@ def names(recorded):
 async def test_soft_warns_and_goes_on():
     """Twelve calls of 1 under a limit of 10: one warning, no wait, and the status has the overage."""
     budget = SpendBudget(10, mode="soft", name="chat")
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         for _ in range(12):
             await spending(budget, 1)
-    assert names(told) == ["SpendWarned"]
-    assert (told[0].budget, told[0].spent, told[0].limit) == ("chat", 8, 10)
+    assert names(reported) == ["SpendWarned"]
+    assert (reported[0].budget, reported[0].spent, reported[0].limit) == ("chat", 8, 10)
     status = budget.status()
     assert (status.state, status.spent, status.remaining, status.share) == (SpendState.WARNING, 12, -2, 1.2)
 
@@ -44,7 +44,7 @@ async def test_soft_warns_and_goes_on():
 async def test_hard_pauses_until_approved():
     """The call after the limit waits; more that is approved lets it in."""
     budget = SpendBudget(10)
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         await spending(budget, "8.50")
         await spending(budget, "1.50")
         waiting = asyncio.create_task(spending(budget, 1))
@@ -53,7 +53,7 @@ async def test_hard_pauses_until_approved():
         assert budget.status().state is SpendState.PAUSED
         budget.approve(5)
         assert await waiting == 1
-    assert names(told) == ["SpendWarned", "SpendPaused", "SpendApproved"]
+    assert names(reported) == ["SpendWarned", "SpendPaused", "SpendApproved"]
     assert (budget.status().spent, budget.status().limit) == (11, 15)
 
 
@@ -64,11 +64,11 @@ async def test_hard_pauses_until_cancelled():
     await spending(budget, 10)
     waiting = [asyncio.create_task(spending(budget, 1)) for _ in range(3)]
     await settle()
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         budget.cancel()
         budget.cancel()
         results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert names(told) == ["SpendCancelled"]
+    assert names(reported) == ["SpendCancelled"]
     assert [type(result) for result in results] == [SpendLimitError] * 3
     with pytest.raises(SpendLimitError, match=r"cancelled: 10 of 10\.00 spent"):
         await spending(budget, 1)
@@ -149,7 +149,7 @@ async def test_a_hundred_at_once_do_not_slip_under_the_limit():
     assert sum(isinstance(end, SpendLimitError) for end in ended) == 90
 
 
-async def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind():
+async def test_a_caller_that_is_cancelled_while_waiting_leaves_nothing_behind():
     """Its place in line goes to the next, also when it was let in in the same instant."""
     budget = SpendBudget(10)
     budget.spend(10)
@@ -186,7 +186,7 @@ def test_a_failed_call_counts_its_estimate_if_it_may_have_run(error, counted):
     assert (budget.status().spent, budget.status().reserved) == (counted, 0)
 
 
-def test_a_failed_call_that_told_its_cost_counts_that():
+def test_a_failed_call_that_reported_its_cost_counts_that():
     """What was told before the failure is what it has cost, whatever the error says."""
     budget = SpendBudget(10)
     with pytest.raises(ConnectionRefusedError), budget.call(2) as call:
@@ -267,7 +267,7 @@ async def test_a_listener_may_approve_at_once():
     assert budget.status().limit == 6
 
 
-def test_a_place_of_a_loop_that_is_gone_goes_to_the_next():
+def test_a_slot_of_a_loop_that_is_gone_goes_to_the_next():
     """A loop was closed with a call in line: the approval does not stop at it."""
     budget = SpendBudget(1)
     budget.spend(1)

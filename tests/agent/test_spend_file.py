@@ -59,11 +59,11 @@ async def test_a_budget_goes_on_after_a_restart(path):
     budget.spend(3)
     budget.approve(5)
     budget.close()
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         again = SpendBudget(10, path=path)
         status = again.status()
     assert (status.spent, status.limit, status.state) == (Decimal("10.25"), 15, SpendState.RUNNING)
-    assert told == []
+    assert reported == []
     again.cancel()
     again.close()
     with pytest.raises(rb.errors.SpendLimitError, match="cancelled"):
@@ -71,12 +71,12 @@ async def test_a_budget_goes_on_after_a_restart(path):
 
 
 @pytest.mark.requirement("V11")
-async def test_a_pause_outlives_the_process_and_is_told_again(path):
+async def test_a_pause_outlives_the_process_and_is_reported_again(path):
     """A limit that was reached is reached after a restart, and whoever can approve hears of it; the warning was heard before."""
     SpendBudget(10, path=path).spend(10)
-    with rb.testing.record() as told, pytest.raises(rb.errors.SpendLimitError):
+    with rb.testing.record() as reported, pytest.raises(rb.errors.SpendLimitError):
         await spending(SpendBudget(10, path=path), 1)
-    assert [type(event).__name__ for event in told] == ["SpendPaused"]
+    assert [type(event).__name__ for event in reported] == ["SpendPaused"]
 
 
 @pytest.mark.requirement("V11")
@@ -109,11 +109,11 @@ async def test_what_cannot_be_saved_is_not_called(path):
     assert after_a_crash(path).status().spent == 2
 
 
-async def test_a_cost_that_cannot_be_saved_is_told_once_and_not_lost(path):
+async def test_a_cost_that_cannot_be_saved_is_reported_once_and_not_lost(path):
     """The result of the call comes through; until the disk works again no other is let in; then all of it is in the file."""
     budget = SpendBudget(10, path=path)
     disk = Disk(budget)
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         async with budget.call(3) as call:
             disk.is_broken = True
             call.spend(1)
@@ -126,8 +126,8 @@ async def test_a_cost_that_cannot_be_saved_is_told_once_and_not_lost(path):
         assert budget.status().spent == 2
         disk.is_broken = False
         await spending(budget, 1)
-    assert [type(event).__name__ for event in told] == ["StoreFailed", "StoreRecovered"]
-    assert (told[0].store, told[0].degraded) == ("SpendBudget spend", False)
+    assert [type(event).__name__ for event in reported] == ["StoreFailed", "StoreRecovered"]
+    assert (reported[0].store, reported[0].degraded) == ("SpendBudget spend", False)
     assert after_a_crash(path).status().spent == 3
 
 
@@ -189,7 +189,7 @@ async def test_a_call_that_is_cancelled_while_it_is_saved_is_taken_out_again(pat
     assert SpendBudget(10, path=path).status().spent == 0
 
 
-async def test_damage_is_told_and_the_backup_counts(path):
+async def test_damage_is_reported_and_the_backup_counts(path):
     """A damaged file is StateFile's business: it is set aside and told; a listener may ask the budget what is left."""
     budget = SpendBudget(10, path=path)
     budget.spend(3)
@@ -202,7 +202,7 @@ async def test_damage_is_told_and_the_backup_counts(path):
     assert heard == [("StateSetAside", 7)]
 
 
-def test_numbers_that_nobody_saved_are_damage(path):
+def test_numbers_that_were_not_saved_are_damage(path):
     """A file with less than nothing spent is not believed."""
     budget = SpendBudget(10, path=path)
     budget.spend(9)
@@ -210,9 +210,9 @@ def test_numbers_that_nobody_saved_are_damage(path):
     budget.close()
     forged = rb.stores.StateFile(path, version=1)
     forged.save({**found, "spent": "-1000"})
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         assert SpendBudget(10, path=path).status().spent == 9
-    assert [type(event).__name__ for event in told] == ["StateSetAside"]
+    assert [type(event).__name__ for event in reported] == ["StateSetAside"]
 
 
 def test_a_budget_reads_its_file_when_it_is_used(path):

@@ -23,14 +23,14 @@ from resilient_bridge.agent.suggestions.suggestion_context import SuggestionCont
 NOW = datetime(2026, 1, 2, 23, 59, 30, 500_000, tzinfo=UTC)
 
 
-def _context(directory=None, **given):
+def _context(directory=None, **passed):
     options = {
         "arguments": {},
         "names": (),
         "directory": directory,
         "now": NOW,
         "look": SearchAllowance(),
-    } | given
+    } | passed
     return SuggestionContext(**options)
 
 
@@ -68,11 +68,11 @@ def test_a_context_that_is_too_long():
     assert _texts("SYS_CONTEXT_OVERFLOW", details=counted) == [
         "offer fewer tools: 130 tokens are 30 more than the 100 that fit"
     ]
-    for told in (
+    for reported in (
         "prompt is too long: 130 tokens > 100 maximum",
         "This model's maximum context length is 100 tokens. However, your messages resulted in 130 tokens.",
     ):
-        found = _texts("SYS_UPSTREAM_REJECTED", told, details={"reason": "context_length_exceeded"})
+        found = _texts("SYS_UPSTREAM_REJECTED", reported, details={"reason": "context_length_exceeded"})
         assert found == [
             "compact the history, or offer fewer tools: 130 tokens are 30 more than the 100 that fit"
         ]
@@ -137,7 +137,7 @@ def test_a_registered_rule_is_heard_first_and_until_its_end():
     assert suggest(error) == rb.classify(error).suggestions
 
 
-def test_a_rule_that_breaks_is_left_out():
+def test_a_rule_that_breaks_is_omitted():
     """A rule or a predicate that raises, yields no texts, or never ends costs the others nothing."""
 
     def breaks(failure, context):
@@ -183,13 +183,13 @@ def test_cancellation_is_no_failure():
 
 def test_no_secret_and_no_line_break_comes_out(tmp_path):
     """Wherever it stands: in the missing path, in a file's name, in the directory, in a registered rule."""
-    place = tmp_path / "token=CANARY1"
-    place.mkdir()
-    (place / "sk-CANARY2.json.bak").write_text("{}")
-    (place / "a\nb.json").touch()
+    folder = tmp_path / "token=CANARY1"
+    folder.mkdir()
+    (folder / "sk-CANARY2.json.bak").write_text("{}")
+    (folder / "a\nb.json").touch()
     with suggest.register(OSError, lambda failure, context: ["Bearer CANARY3"]):
-        found = [*suggest(FileNotFoundError(2, "no", "sk-CANARY2.json"), directory=place)]
-        found += suggest(FileNotFoundError(2, "no", "a\nbb.json"), directory=place)
+        found = [*suggest(FileNotFoundError(2, "no", "sk-CANARY2.json"), directory=folder)]
+        found += suggest(FileNotFoundError(2, "no", "a\nbb.json"), directory=folder)
     assert "CANARY" not in " ".join(found)
     assert any("restore the backup" in text for text in found)
     assert any("did you mean" in text for text in found)
@@ -235,15 +235,15 @@ KINDS = st.sampled_from(["file", "directory", "loop", "closed"])
 
 def _made(root, tree):
     for path, kind in tree.items():
-        place = root / path
+        folder = root / path
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
             if kind == "file":
-                place.touch()
+                folder.touch()
             elif kind == "loop":
-                place.symlink_to(place)
+                folder.symlink_to(folder)
             else:
-                place.mkdir(0o000 if kind == "closed" else 0o755)
+                folder.mkdir(0o000 if kind == "closed" else 0o755)
         except (
             OSError,
             ValueError,
@@ -284,15 +284,15 @@ def test_every_path_that_is_named_is_there(tree, missing, code, is_absolute, bel
     arguments=st.dictionaries(st.text(max_size=8), st.text(max_size=30), max_size=3),
     number=st.integers(),
 )
-def test_nothing_is_raised_whatever_was_said(text, arguments, number):
+def test_nothing_is_raised_for_any_text(text, arguments, number):
     """Any text behind any phrase, any arguments, any exit code."""
-    for said in (
+    for stated in (
         text,
         f"{text}: No such file or directory",
         f"command not found: {text}",
         f"ENOENT, open '{text}'",
     ):
         failure = rb.Failure.of(
-            "TOOL_EXECUTION_FAILED", said, details={"stderr": said, "exit_code": number, "errno": number}
+            "TOOL_EXECUTION_FAILED", stated, details={"stderr": stated, "exit_code": number, "errno": number}
         )
         assert suggest(failure, arguments=arguments, names=[text]) is not None

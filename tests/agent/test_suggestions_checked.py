@@ -32,10 +32,10 @@ def _raised(function, *args, **options):
     return caught.value
 
 
-def _commands(told):
+def _commands(reported):
     """What of suggestions is to be typed: after the colon."""
     words = ("cp ", "mkdir ", "touch ", "chmod ")
-    return [line.partition(": ")[2] for line in told if line.partition(": ")[2].startswith(words)]
+    return [line.partition(": ")[2] for line in reported if line.partition(": ")[2].startswith(words)]
 
 
 # ---- backups and what is made ---------------------------------------------------------------------------------------
@@ -49,10 +49,10 @@ def test_each_command_works_as_it_stands(tmp_path, path):
     _made(tmp_path / "0", f"backups/{path}", content="kept")
     commands = _commands(_missing(path, directory=tmp_path / "0"))
     for number, line in enumerate(commands):  # each where nothing else was done
-        place = tmp_path / str(number)
-        _made(place, f"backups/{path}", content="kept")
-        subprocess.run(line, shell=True, check=True, cwd=place)
-        assert len(list(place.iterdir())) == 2
+        folder = tmp_path / str(number)
+        _made(folder, f"backups/{path}", content="kept")
+        subprocess.run(line, shell=True, check=True, cwd=folder)
+        assert len(list(folder.iterdir())) == 2
     assert (tmp_path / "0" / path).read_text() == "kept"
     assert len(commands) == 2
 
@@ -107,20 +107,20 @@ def test_what_can_only_fail_is_not_to_be_created(here, path):
 def test_a_program_that_is_missing_is_not_made_of_nothing(here):
     """An empty file in its place would run, and do nothing; what cannot be run is no near miss of it."""
     _made(here, "scrpt.sh")
-    told = suggest(_raised(subprocess.run, ["./script.sh"]))
-    assert _commands(told) == []
-    assert "scrpt" not in " ".join(told)
+    reported = suggest(_raised(subprocess.run, ["./script.sh"]))
+    assert _commands(reported) == []
+    assert "scrpt" not in " ".join(reported)
     (here / "scrpt.sh").chmod(0o755)
     assert suggest(_raised(subprocess.run, ["./script.sh"]))[0] == "did you mean scrpt.sh?"
 
 
-def test_a_command_that_is_too_long_to_be_shown_is_left_out(here):
+def test_a_command_that_is_too_long_to_be_shown_is_omitted(here):
     """A line that ends in the middle is no command."""
     long = "/".join(["d" * 100] * 2)
     _made(here, f"backups/{long}/x.json")
-    told = _missing(f"{long}/x.json")
-    assert told[0] == f"restore the backup backups/{long}/x.json"
-    assert not [line for line in told if line.endswith("…")]
+    reported = _missing(f"{long}/x.json")
+    assert reported[0] == f"restore the backup backups/{long}/x.json"
+    assert not [line for line in reported if line.endswith("…")]
 
 
 def test_a_command_of_a_program_that_is_not_there(here, monkeypatch):
@@ -135,9 +135,9 @@ def test_a_command_of_a_program_that_is_not_there(here, monkeypatch):
 def test_a_link_to_nothing_on_the_way(here):
     """No directory can be made in its place."""
     (here / "link").symlink_to("nothing")
-    told = _missing("link/x.json")
-    assert told[0] == "link is a link to nothing: correct or remove it"
-    assert _commands(told) == []
+    reported = _missing("link/x.json")
+    assert reported[0] == "link is a link to nothing: correct or remove it"
+    assert _commands(reported) == []
 
 
 def test_a_way_out_of_a_directory_that_is_not_there(here):
@@ -206,9 +206,9 @@ def test_a_program_that_cannot_start(here, monkeypatch, begin, why):
     (here / "x").chmod(0o755)
     assert suggest(_raised(subprocess.run, ["./x"]))[0].startswith(why)
     monkeypatch.setenv("PATH", str(here))
-    told = suggest(_raised(subprocess.run, ["x"]))
-    assert told[0].startswith(why)
-    assert "is at" not in " ".join(told)
+    reported = suggest(_raised(subprocess.run, ["x"]))
+    assert reported[0].startswith(why)
+    assert "is at" not in " ".join(reported)
 
 
 @pytest.mark.real
@@ -230,8 +230,8 @@ def test_where_a_program_was_to_run(here):
     """A path is looked up where the call began, not where we are."""
     _made(here, "prog", mode=0o755)
     (here / "sub").mkdir()
-    told = suggest(_raised(subprocess.run, ["./prog"], cwd="sub"))
-    assert told[0] == "did you mean prog?"
+    reported = suggest(_raised(subprocess.run, ["./prog"], cwd="sub"))
+    assert reported[0] == "did you mean prog?"
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_what_people_write_is_no_refusal(here):
 )
 def test_watches_that_are_used_up_are_no_full_device(here, error):
     """The system reports both by the same number: how much is free on the disk says nothing."""
-    told = suggest(error)
-    assert "are free" not in " ".join(told)
+    reported = suggest(error)
+    assert "are free" not in " ".join(reported)
     if Path("/proc/sys/fs/inotify/max_user_watches").exists():
-        assert "raise fs.inotify.max_user_watches, which is " in told[0]
+        assert "raise fs.inotify.max_user_watches, which is " in reported[0]

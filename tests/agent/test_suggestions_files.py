@@ -191,13 +191,13 @@ def test_a_file_that_is_there_after_all(here):
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """A search path of one directory."""
-    place = tmp_path / "bin"
-    place.mkdir()
-    monkeypatch.setenv("PATH", str(place))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
     for name, mode in (("frobnicate", 0o755), ("frobnicatr", 0o644)):
-        (place / name).touch(mode)
-        (place / name).chmod(mode)
-    return place
+        (folder / name).touch(mode)
+        (folder / name).chmod(mode)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_a_file_that_may_not_be_executed(here):
     found = suggest(_raised(subprocess.run, ["./x"]))
     assert found[0] == "make it executable: chmod +x x"
     assert "mode -rw-------; this process runs as " in found[1]
-    said = subprocess.CalledProcessError(126, ["sh"], stderr="bash: ./x: Permission denied")
-    assert suggest(said)[0] == "make it executable: chmod +x x"
+    stated = subprocess.CalledProcessError(126, ["sh"], stderr="bash: ./x: Permission denied")
+    assert suggest(stated)[0] == "make it executable: chmod +x x"
     assert not any("chmod" in text for text in suggest(PermissionError(13, "no", "x")))  # reading needs no x
 
 

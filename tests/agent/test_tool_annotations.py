@@ -130,7 +130,7 @@ async def test_j03_what_does_not_fit_is_named_and_nothing_is_called(annotation, 
     assert json.loads(outcome.to_llm())["executed"] == "no"
 
 
-async def test_j03_all_arguments_are_told_at_once_in_words_for_a_model():
+async def test_j03_all_arguments_are_reported_at_once_in_words_for_a_model():
     """Plain ones and others, missing ones and unknown ones."""
 
     def function(c: Color, q: Query, n: int, *, path: pathlib.Path = pathlib.Path()): ...
@@ -185,7 +185,7 @@ async def test_j03_annotations_that_are_texts_and_local_are_found():
     assert [each["field"] for each in wrong] == ["size", "by"]
 
 
-async def test_j03_what_nobody_can_judge_is_the_tools_own_affair():
+async def test_j03_what_cannot_be_judged_is_the_tools_own_affair():
     """A class that pydantic does not know."""
 
     class Link: ...

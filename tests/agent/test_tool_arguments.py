@@ -133,10 +133,10 @@ def test_what_is_not_plain_is_not_judged():
 )
 def test_text_that_is_no_object(text, received):
     """No JSON, no object, a key twice, no number, a pit: one violation, and nothing is guessed."""
-    told = wrong(search, text)
-    assert set(told) == {"arguments"}
-    assert told["arguments"][0] == "one JSON object"
-    assert told["arguments"][1].startswith(received)
+    reported = wrong(search, text)
+    assert set(reported) == {"arguments"}
+    assert reported["arguments"][0] == "one JSON object"
+    assert reported["arguments"][1].startswith(received)
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -204,8 +204,8 @@ def test_text_and_mapping_are_judged_alike(arguments):
     from_mapping, from_text = parameters.read(arguments), parameters.read(json.dumps(arguments))
     assert from_mapping.wrong == from_text.wrong
     if not from_mapping.wrong:
-        given_ = dict(zip(["pattern", "most"], from_text.args, strict=False)) | dict(from_text.kwargs)
-        assert given_ == arguments
+        passed_ = dict(zip(["pattern", "most"], from_text.args, strict=False)) | dict(from_text.kwargs)
+        assert passed_ == arguments
 
 
 @given(st.text())

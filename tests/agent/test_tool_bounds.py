@@ -72,7 +72,7 @@ async def test_a_direct_call_is_bounded_too(is_async):
 
 
 @pytest.mark.requirement("R12")
-async def test_a_tool_that_ignores_cancellation_is_left_behind_and_reported():
+async def test_a_tool_that_ignores_cancellation_is_abandoned_and_reported():
     """A second after its limit the caller goes on; the tool is kept until it ends, and its error is nobody's."""
     toolbox = once()
     release = asyncio.Event()
@@ -88,7 +88,7 @@ async def test_a_tool_that_ignores_cancellation_is_left_behind_and_reported():
                 ignored.append(1)
         raise ZeroDivisionError
 
-    with rb.testing.virtual_time() as clock, rb.testing.record() as told:
+    with rb.testing.virtual_time() as clock, rb.testing.record() as reported:
         call = asyncio.create_task(toolbox.call("stubborn", {}))
         await settle()
         clock.advance(5)
@@ -96,13 +96,13 @@ async def test_a_tool_that_ignores_cancellation_is_left_behind_and_reported():
         clock.advance(bounded.GRACE)
         outcome = await call
     assert (outcome.failure.code, len(ignored)) == ("TOOL_TIMEOUT", 1)
-    remaining = [event for event in told if isinstance(event, rb.events.TaskLeftBehind)]
+    remaining = [event for event in reported if isinstance(event, rb.events.TaskLeftBehind)]
     assert [(event.name, event.seconds) for event in remaining] == [("stubborn", 5)]
-    assert len(bounded._left) == 1
+    assert len(bounded._abandoned) == 1
     release.set()
     await settle()
     gc.collect()
-    assert (bounded._left, complaints) == (set(), [])
+    assert (bounded._abandoned, complaints) == (set(), [])
 
 
 @pytest.mark.requirement("R12")
@@ -127,7 +127,7 @@ async def test_a_sync_tool_never_runs_on_the_loop():
             await asyncio.sleep(0.01)
 
     ticking = asyncio.create_task(tick())
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         outcome = await toolbox.call("block", {})
     ticking.cancel()
     released.set()
@@ -136,7 +136,7 @@ async def test_a_sync_tool_never_runs_on_the_loop():
     assert ticks > 3
     assert threads[0].daemon
     assert threads[0] is not threading.main_thread()
-    remaining = [event for event in told if isinstance(event, rb.events.ThreadLeftBehind)]
+    remaining = [event for event in reported if isinstance(event, rb.events.ThreadLeftBehind)]
     assert [(event.name, event.seconds) for event in remaining] == [("block", 0.1)]
 
 
@@ -154,13 +154,13 @@ async def test_cancelling_a_call_cancels_its_tool():
             done.append("cleaned up")
             raise
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         call = asyncio.create_task(toolbox.call("work", {}))
         await settle()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert (done, told) == (["cleaned up"], [])
+    assert (done, reported) == (["cleaned up"], [])
 
 
 @pytest.mark.real
@@ -169,14 +169,14 @@ async def test_cancelling_the_call_of_a_sync_tool_leaves_its_thread_behind():
     toolbox = once()
     released = threading.Event()
     toolbox.tool(lambda: released.wait(20), name="block")
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         call = asyncio.create_task(toolbox.call("block", {}))
         await asyncio.sleep(0.05)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
     released.set()
-    assert [type(event) for event in told] == [rb.events.ThreadLeftBehind]
+    assert [type(event) for event in reported] == [rb.events.ThreadLeftBehind]
 
 
 async def test_a_caller_without_patience_leaves_the_tool_at_once():
@@ -191,7 +191,7 @@ async def test_a_caller_without_patience_leaves_the_tool_at_once():
         finally:
             await release.wait()
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         call = asyncio.create_task(toolbox.call("work", {}))
         for _ in range(2):
             await settle()
@@ -200,7 +200,7 @@ async def test_a_caller_without_patience_leaves_the_tool_at_once():
             await call
     release.set()
     await settle()
-    assert [type(event) for event in told] == [rb.events.TaskLeftBehind]
+    assert [type(event) for event in reported] == [rb.events.TaskLeftBehind]
 
 
 async def test_a_deadline_around_bounds_a_tool_that_ignores_it():
@@ -231,11 +231,11 @@ async def test_a_deadline_around_bounds_a_sync_tool_called_by_name():
     toolbox = Toolbox(rb.Policy(rb.Deadline(0.05), at_once()))
     released = threading.Event()
     toolbox.tool(lambda: released.wait(20), name="block", timeout=60)
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         outcome = await toolbox.call("block", "")
     released.set()
     assert outcome.failure.code == "SYS_DEADLINE_EXCEEDED"
-    assert rb.events.ThreadLeftBehind in map(type, told)
+    assert rb.events.ThreadLeftBehind in map(type, reported)
 
 
 @pytest.mark.real
@@ -341,12 +341,12 @@ async def test_context_variables_are_those_of_the_caller():
     """A tool sees them in a task and in a thread, and the deadline around the call as well."""
     toolbox = Toolbox(rb.Policy(rb.Deadline(60), at_once()))
 
-    def left() -> bool:
+    def rest() -> bool:
         return 50 < rb.current_attempt().remaining <= 60
 
-    async def left_async() -> bool:
-        return left()
+    async def closed_async() -> bool:
+        return rest()
 
-    for tool in (left, left_async):
+    for tool in (rest, closed_async):
         toolbox.tool(tool)
         assert (await toolbox.call(tool.__name__, {})).value is True

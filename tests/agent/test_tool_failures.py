@@ -43,7 +43,7 @@ async def test_a_failure_of_validation_is_data_too():
 
 @pytest.mark.requirement("R11")
 @pytest.mark.parametrize("text", ["rate limit exceeded", "429 Too Many Requests"])
-async def test_h07_a_rate_limited_command_is_told_as_such_and_repeated_with_jitter(text):
+async def test_h07_a_rate_limited_command_is_reported_as_such_and_repeated_with_jitter(text):
     """ "rate_limit" for the model, and waits that are not the same for two clients."""
     toolbox = rb.Toolbox(rb.presets.recursor)
 

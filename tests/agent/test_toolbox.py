@@ -94,7 +94,7 @@ async def test_methods_partials_and_callable_objects_are_tools():
     assert (await toolbox.call("partial", "")).value == "found a book"
 
 
-async def test_what_there_is_to_be_told():
+async def test_what_there_is_to_be_reported():
     """`tools` has each tool's name, limit, and what it may; it cannot be changed."""
     toolbox = Toolbox(timeouts={"find": timedelta(minutes=1)})
     toolbox.tool(lambda: None, name="find", required=False, idempotent=True)
@@ -147,7 +147,7 @@ def test_the_most_particular_limit_counts():
     assert limit("b", policy=rb.Policy(rb.Retry())) == 30
 
 
-def test_other_layers_of_a_tool_take_the_place_of_their_class():
+def test_other_layers_of_a_tool_replace_their_class():
     """A row of the preset's `tools` replaces its Retry; the rest of `calls` stays; `default` is for those without a row."""
     preset = rb.BridgePolicy(
         calls=rb.Policy(rb.Retry(attempts=4), rb.Breaker()),
@@ -188,8 +188,12 @@ async def test_a_failure_is_data(error, type, recoverable):
     assert (outcome.type, outcome.recoverable, outcome.ok) == (type, recoverable, False)
     assert outcome.message
     assert outcome.suggestion
-    told = json.loads(outcome.to_llm())
-    assert (told["type"], told["recoverable"], told["message"]) == (type, recoverable, outcome.message)
+    reported = json.loads(outcome.to_llm())
+    assert (reported["type"], reported["recoverable"], reported["message"]) == (
+        type,
+        recoverable,
+        outcome.message,
+    )
     with pytest.raises(builtins_type(error)) as raised:
         _ = outcome.value
     assert raised.value is error
@@ -200,7 +204,7 @@ def builtins_type(error):
     return error.__class__
 
 
-async def test_what_nobody_knows_is_the_tool_that_failed():
+async def test_what_is_unknown_is_the_tool_that_failed():
     """An exception that is only the tool's own has code TOOL_EXECUTION_FAILED; one that says more keeps its code."""
     toolbox = Toolbox(rb.Policy(rb.Breaker()))
 
@@ -217,13 +221,13 @@ async def test_a_tool_that_is_not_there():
     toolbox = Toolbox()
     for name in ("grep", "read_file"):
         toolbox.tool(lambda: None, name=name)
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         outcome = await toolbox.call("grpe", "{}")
     assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_NOT_FOUND", rb.Executed.NO)
     assert (outcome.attempts, outcome.type, outcome.tool) == (0, "not_found", "grpe")
     assert "did you mean grep?" in outcome.suggestion
     assert "read_file" in outcome.suggestion
-    assert [event.tool for event in told] == ["grpe"]
+    assert [event.tool for event in reported] == ["grpe"]
     with pytest.raises(rb.BridgeError):
         _ = outcome.value
     assert (await Toolbox().call("", "{}")).failure.code == "TOOL_NOT_FOUND"
@@ -240,17 +244,17 @@ async def test_a_failure_is_an_event():
             raise REFUSED
         return "sunny"
 
-    with rb.testing.record() as told:
+    with rb.testing.record() as reported:
         await toolbox.call("weather", {"city": "Rome"})
         outcome = await toolbox.call("weather", {"city": "x"})
-    failed = [event for event in told if isinstance(event, rb.events.ToolFailed)]
+    failed = [event for event in reported if isinstance(event, rb.events.ToolFailed)]
     assert len(failed) == 1
     assert (failed[0].tool, failed[0].required) == ("weather", False)
     assert failed[0].failure is outcome.failure
     assert (outcome.is_skipped, outcome.required) == (True, False)
 
 
-async def test_fixes_are_looked_for_and_a_search_that_fails_is_left_out(monkeypatch):
+async def test_fixes_are_looked_for_and_a_search_that_fails_is_omitted(monkeypatch):
     """`suggest` gets the failure, the arguments and the names; what it finds is the suggestion, what it raises is not."""
     import resilient_bridge.agent.suggestions.suggest as module
 
@@ -354,7 +358,7 @@ async def test_a_mistaken_call_is_raised(name, arguments, options):
 
 
 # ---- secrets --------------------------------------------------------------------------------------------------------
-async def test_arguments_are_told_to_nobody(caplog):
+async def test_arguments_are_reported_to_no_one(caplog):
     """Not in a log, an event, a repr or a failure: of a tool that fails, that is late, that is not there, that is called wrongly."""
     toolbox = Toolbox(rb.Policy(rb.Retry(attempts=2)))
     secret = "hunter2hunter2"
@@ -364,7 +368,7 @@ async def test_arguments_are_told_to_nobody(caplog):
         raise REFUSED
 
     caplog.set_level(logging.DEBUG)
-    with rb.testing.virtual_time(), rb.testing.record() as told:
+    with rb.testing.virtual_time(), rb.testing.record() as reported:
         outcomes = [
             await toolbox.call("log_in", {"phrase": secret}),
             await toolbox.call("log_in", {"phrase": secret, "mode": secret}),
@@ -373,8 +377,8 @@ async def test_arguments_are_told_to_nobody(caplog):
             await toolbox.call("log_in", '{"phrase": "' + secret),
             await toolbox.call("log_in", '["' + secret + '"]'),
         ]
-    shown = [repr(outcomes), repr(told), repr(toolbox), repr(toolbox.tools), caplog.text]
+    shown = [repr(outcomes), repr(reported), repr(toolbox), repr(toolbox.tools), caplog.text]
     shown += [str(outcome.failure.to_dict()) + outcome.failure.explain() for outcome in outcomes]
     shown += [outcome.to_llm() + str(outcome.to_tool_error("t")) for outcome in outcomes]
-    assert caplog.records or told
+    assert caplog.records or reported
     assert not [text for text in shown if secret in text]

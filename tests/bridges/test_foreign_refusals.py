@@ -211,7 +211,7 @@ async def test_c10_health_and_wait_ready_say_why_the_link_is_down():
      ({"auth": None, "auth_ack": None}, "session_joined", "join=None"),
      ({"auth": None, "auth_ack": None, "join": None}, "heartbeat_pong", "ping=None")],
 )  # fmt: skip
-async def test_c03_a_server_that_says_nothing_is_told_with_the_answer_that_is_missing(
+async def test_c03_a_server_that_says_nothing_is_named_with_the_answer_that_is_missing(
     switched_off, missing, field
 ):
     """Which answer is missing, and which field of Dialect switches it off: in the error, and in `health()`."""
@@ -227,7 +227,7 @@ async def test_c03_a_server_that_says_nothing_is_told_with_the_answer_that_is_mi
 # -- a session that the server has closed -------------------------------------------------------------------------------
 @pytest.mark.parametrize("code", ["SESS_CLOSED", "SESS_NOT_FOUND"])
 @pytest.mark.parametrize("error_ids", ["same", "fresh"])
-async def test_c08_a_session_that_is_closed_is_left(code, error_ids):
+async def test_c08_a_session_that_is_closed_is_abandoned(code, error_ids):
     """A send that is refused so says it, and the next goes through: in a new session, whose start is told as a gap."""
     bridge = Mini(ack=True, error_ids=error_ids, says_type=False)
     async with bridge.running(), Watch(bridge.url, token="t") as watch:

@@ -69,7 +69,7 @@ async def test_cut_and_recover(stage, how):
         assert not any(message.maybe_duplicate for message in watch.messages)
 
 
-async def test_ten_cuts_with_traffic_both_ways(stage):
+async def test_ten_cuts_with_traffic_in_both_directions(stage):
     """Cut ten times while both sides talk: nothing lost, nothing twice, nothing out of order, every receipt confirmed."""
     async with stage.client() as watch:
         pushed, receipts = [], []
@@ -200,9 +200,9 @@ async def test_truncated_replay(stage):
         assert watch.stream.index(gap) == 2
         assert gap.since == watch.messages[1].timestamp
         assert gap.until == watch.messages[2].timestamp
-        kept = watch.ids[2:]
-        assert 100 < len(kept) < 3_000
-        assert kept == missed[-len(kept) :]
+        saved = watch.ids[2:]
+        assert 100 < len(saved) < 3_000
+        assert saved == missed[-len(saved) :]
 
 
 async def test_request_and_response(stage):

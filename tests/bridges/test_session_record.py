@@ -81,16 +81,16 @@ async def test_leaving_keeps_the_snapshot_and_what_the_position_cannot_tell(stor
     await on_enter(store, "s1", clock.now)
     async with Sessions(store) as sessions:
         await sessions.checkpoint("s1", message_count=12, last_message_id="m12", context_snapshot={"a": 1})
-    kept = await on_exit(store, read_up_to(0), clock.now)
-    assert (kept.state, kept.checkpoint.message_count, kept.checkpoint.last_message_id) == (
+    saved = await on_exit(store, read_up_to(0), clock.now)
+    assert (saved.state, saved.checkpoint.message_count, saved.checkpoint.last_message_id) == (
         "paused",
         12,
         "m12",
     )
-    kept = await on_exit(store, read_up_to(13, ids=False), clock.now)
-    assert (kept.checkpoint.message_count, kept.checkpoint.last_message_id) == (13, "m12")
-    kept = await on_exit(store, read_up_to(15), clock.now)
-    assert kept.checkpoint == SessionCheckpoint(
+    saved = await on_exit(store, read_up_to(13, ids=False), clock.now)
+    assert (saved.checkpoint.message_count, saved.checkpoint.last_message_id) == (13, "m12")
+    saved = await on_exit(store, read_up_to(15), clock.now)
+    assert saved.checkpoint == SessionCheckpoint(
         message_count=15, last_message_id="m15", context_snapshot={"a": 1}
     )
     assert (await on_enter(store, "s2", clock.now)).checkpoint is None
@@ -128,10 +128,10 @@ async def test_a_lost_session_is_closed_and_its_owner_goes_on_in_the_new_one(sto
         # What is lost may be unknown, or closed by its owner; the new one may be an earlier one of ours.
         assert (await on_lost(store, "unknown", "newer", clock.now)).agent_type is None
         assert (await on_lost(store, "old", "newer", clock.now)).agent_type is None
-        assert sorted(kept.id for kept in await sessions.list("active")) == ["new", "newer"]
+        assert sorted(saved.id for saved in await sessions.list("active")) == ["new", "newer"]
 
 
-async def test_a_loss_half_kept_has_lost_nothing():
+async def test_a_loss_half_saved_has_lost_nothing():
     """If the store fails at the first write nothing has changed, at the second one only the old record is not closed yet."""
     clock = Clock()
     store = Disk()
@@ -162,7 +162,7 @@ async def test_a_session_that_the_server_names_otherwise_keeps_its_record(store)
         assert sorted(store.records()) == ["new", "theirs"]
 
 
-async def test_nobody_refuses_what_the_server_has_done(store):
+async def test_no_one_refuses_what_the_server_has_done(store):
     """Found in a session whose record is over, by a loss or by a name, a client goes on; the record stays as it was."""
     clock = Clock()
     async with Sessions(store) as sessions:
@@ -188,7 +188,7 @@ async def test_what_a_client_cannot_keep_goes_up():
         await on_exit(store, read_up_to(1), clock.now)
 
 
-async def test_with_nobody_else_there_a_record_is_kept_without_waiting():
+async def test_with_no_other_owner_a_record_is_saved_without_waiting():
     """On a store in memory entering and leaving never give up their turn, so that clients of before run as they did."""
     clock = Clock()
     for coroutine in (

@@ -155,13 +155,13 @@ async def test_a_session_survives_kill_9(store):
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     later = RedisStore(store, wait=10) if isinstance(store, str) else store
     async with Sessions(later) as sessions:
-        (kept,) = await sessions.list("active")
-        assert (kept.id, kept.agent_type, kept.working_directory) == ("s1", "claude", "/work")
-        assert kept.checkpoint == SessionCheckpoint(message_count=3, context_snapshot={"files": ["a.py"]})
-        assert (await sessions.activate("s1")).checkpoint == kept.checkpoint
+        (saved,) = await sessions.list("active")
+        assert (saved.id, saved.agent_type, saved.working_directory) == ("s1", "claude", "/work")
+        assert saved.checkpoint == SessionCheckpoint(message_count=3, context_snapshot={"files": ["a.py"]})
+        assert (await sessions.activate("s1")).checkpoint == saved.checkpoint
 
 
-async def test_a_failure_is_kept(store):
+async def test_a_failure_is_saved(store):
     """A session in error says why, in a later process too, and can be closed."""
     Clock()
     async with Sessions(store) as sessions:
@@ -179,23 +179,23 @@ async def test_a_failure_is_kept(store):
             await sessions.fail("s1", ValueError("x"))
 
 
-async def test_a_checkpoint_changes_what_is_given(store):
+async def test_a_checkpoint_changes_what_is_restored(store):
     """What is not given stays; None is a snapshot and an id like any other; without a word it is an empty checkpoint."""
     Clock()
     async with Sessions(store) as sessions:
         await sessions.create("claude", "/work", session_id="s1")
-        kept = await sessions.checkpoint("s1")
-        assert kept.checkpoint == SessionCheckpoint()
+        saved = await sessions.checkpoint("s1")
+        assert saved.checkpoint == SessionCheckpoint()
         await sessions.checkpoint("s1", message_count=3, last_message_id="m3", context_snapshot=[1])
-        kept = await sessions.checkpoint("s1", context_snapshot=[2])
-        assert kept.checkpoint == SessionCheckpoint(
+        saved = await sessions.checkpoint("s1", context_snapshot=[2])
+        assert saved.checkpoint == SessionCheckpoint(
             message_count=3, last_message_id="m3", context_snapshot=[2]
         )
-        kept = await sessions.checkpoint("s1", last_message_id=None, context_snapshot=None)
-        assert kept.checkpoint == SessionCheckpoint(message_count=3)
+        saved = await sessions.checkpoint("s1", last_message_id=None, context_snapshot=None)
+        assert saved.checkpoint == SessionCheckpoint(message_count=3)
         with pytest.raises(rb.ConfigError):
             await sessions.checkpoint("s1", context_snapshot={1, 2})
-        assert await sessions.get("s1") == kept
+        assert await sessions.get("s1") == saved
 
 
 # ---- the kept records ----------------------------------------------------------------------------------------------
@@ -210,8 +210,8 @@ async def test_the_latest_activity_comes_first(store):
             await sessions.create("claude", "/work", session_id=session_id)
         clock.at(10)
         await sessions.activate("a")
-        assert [kept.id for kept in await sessions.list()] == ["a", "c", "b"]
-        assert [kept.id for kept in await sessions.list("created")] == ["c", "b"]
+        assert [saved.id for saved in await sessions.list()] == ["a", "c", "b"]
+        assert [saved.id for saved in await sessions.list("created")] == ["c", "b"]
         assert await sessions.list("closed") == []
         with pytest.raises(rb.ConfigError, match=r"Sessions\.list\.state: wanted one of created, active"):
             await sessions.list("asleep")
@@ -239,12 +239,12 @@ async def test_an_unknown_session_is_answered_with_near_ones(store):
             await sessions.get(None)
 
 
-async def test_an_id_is_given_once(store):
+async def test_an_id_is_issued_once(store):
     """Ids of ours differ; one that is taken is refused, one of a closed session as SESS_CLOSED, until it is forgotten."""
     Clock()
     async with Sessions(store) as sessions:
         made = [await sessions.create("claude", "/work") for _ in range(3)]
-        assert len({kept.id for kept in made}) == 3
+        assert len({saved.id for saved in made}) == 3
         taken = made[0].id
         with pytest.raises(
             rb.ConfigError, match=r"create\.session_id: wanted an id that no kept session has"
@@ -293,4 +293,4 @@ async def test_a_damaged_record_is_named_and_can_be_forgotten(store):
             with pytest.raises(rb.errors.StoreError, match=f"session {session_id}"):
                 await sessions.list()
             await sessions.forget(session_id)
-        assert [kept.id for kept in await sessions.list()] == ["other"]
+        assert [saved.id for saved in await sessions.list()] == ["other"]

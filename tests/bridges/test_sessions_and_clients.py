@@ -24,9 +24,11 @@ def reopened(request, tmp_path):
     if request.param == "redis":
         url, name = request.getfixturevalue("server").url, f"t{time.monotonic_ns()}"
         return lambda: RedisStore(url, name=name)
-    kept = rb.stores.MemoryStore()
+    saved = rb.stores.MemoryStore()
     return (
-        (lambda: kept) if request.param == "memory" else lambda: rb.stores.SQLiteStore(tmp_path / "bridge.db")
+        (lambda: saved)
+        if request.param == "memory"
+        else lambda: rb.stores.SQLiteStore(tmp_path / "bridge.db")
     )
 
 

@@ -80,7 +80,7 @@ async def test_what_the_store_refuses_has_not_happened():
         store.fails = 1
         with pytest.raises(rb.errors.StoreError):
             await sessions.create("claude", "/work", session_id="s2")
-        assert [kept.id for kept in await sessions.list()] == ["s1"]
+        assert [saved.id for saved in await sessions.list()] == ["s1"]
 
 
 # ---- two at once ---------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ async def test_of_two_who_resume_at_once_one_gets_it():
         assert results[1].failure.code == "SESS_NOT_RESUMABLE"
 
 
-async def test_two_changes_at_once_are_both_kept():
+async def test_two_changes_at_once_are_both_saved():
     """A snapshot and a count, a close and an activity: the later one builds on the earlier one, and neither is lost."""
     Clock()
     store = Disk()

@@ -16,7 +16,7 @@ from typing import Any, Self
 import attrs
 
 import resilient_bridge as rb
-from tests.adapters.campaigns import told_by
+from tests.adapters.campaigns import outcome_of
 from tests.peers.faults import SOUND, Fault
 from tests.peers.http_fault import HttpFault
 from tests.peers.http_wire import Answer, Request
@@ -46,16 +46,16 @@ class Call:
 
     key: str
     may_repeat: bool
-    told: str = ""
-    is_told_of_all: bool = True  # the verdict speaks of the whole call, not of one request of several
+    reported: str = ""
+    hears_of_all: bool = True  # the verdict speaks of the whole call, not of one request of several
 
     def wrong(self, ran: int) -> str:
         """What is wrong with how it went; empty if nothing is."""
         if ran > 1 and not self.may_repeat:
             return f"ran {ran} times without permission"
-        if self.told == "done" and not ran:
+        if self.reported == "done" and not ran:
             return "told done, and never ran"
-        if self.told == "not run" and ran and self.is_told_of_all and not self.may_repeat:
+        if self.reported == "not run" and ran and self.hears_of_all and not self.may_repeat:
             return f"told not to have run, and ran {ran} times"
         return ""
 
@@ -134,9 +134,9 @@ class Far:
     async def _work(self, waiting: Iterator[Call], make: Callable[[Call], Awaitable[Any]]) -> None:
         for call in waiting:
             try:
-                call.told = _told(await make(call))
+                call.reported = _reported(await make(call))
             except Exception as error:  # noqa: BLE001 -- of whichever library; what is told by it is judged
-                call.told = told_by(error)
+                call.reported = outcome_of(error)
 
     async def _refuse_for_a_moment(self, start: int) -> None:
         """Before half of the rounds nobody listens; between two of them, so that no connection is just being accepted."""
@@ -176,8 +176,8 @@ def key_in(path: str) -> str:
     return path.partition("key=")[2].partition("&")[0]
 
 
-def _told(answer: Any) -> str:
+def _reported(answer: Any) -> str:
     if isinstance(answer, rb.Outcome):
-        return "done" if answer.failure is None else told_by(answer.failure)
+        return "done" if answer.failure is None else outcome_of(answer.failure)
     status = getattr(answer, "status_code", 200)
-    return "done" if status < 300 else told_by(answer)
+    return "done" if status < 300 else outcome_of(answer)

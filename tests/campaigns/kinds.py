@@ -49,10 +49,10 @@ async def http11(seed: int, number: int) -> Tally:
 async def http2(seed: int, number: int) -> Tally:
     """The same over HTTP/2, behind an nginx that ends each connection after seven requests."""
     library = (httpx, httpx2)[seed % 2]
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         async with (
             Far(seed) as far,
-            nginx(Path(place), far.front.port, http="keepalive_requests 7;") as front,
+            nginx(Path(folder), far.front.port, http="keepalive_requests 7;") as front,
         ):
             inner = library.AsyncHTTPTransport(http2=True, verify=front.trust, trust_env=False)
             transport = rb.HTTPTransport(QUICK, inner)
@@ -71,8 +71,8 @@ async def redirects(seed: int, number: int) -> Tally:
             wrapped = rb.wrap(bare, QUICK, methods={"post"})
 
             async def make(call: Call) -> Any:
-                call.is_told_of_all = far.rng("client", call.key).random() < 0.5
-                client = wrapped if call.is_told_of_all else ours
+                call.hears_of_all = far.rng("client", call.key).random() < 0.5
+                client = wrapped if call.hears_of_all else ours
                 return await client.post(f"/moved?key={call.key}", content=b"x")
 
             return await far.play(_calls(far, number, share=0), make)
@@ -97,8 +97,8 @@ async def sdk(seed: int, number: int) -> Tally:
 
 async def mcp_http(seed: int, number: int) -> Tally:
     """`reconnecting` over an MCP server behind a proxy that resets, cuts, refuses and answers 404, 408, 429, 503."""
-    with tempfile.TemporaryDirectory() as place:
-        async with mcp_server(ledger=Path(place) / "ledger") as server:
+    with tempfile.TemporaryDirectory() as folder:
+        async with mcp_server(ledger=Path(folder) / "ledger") as server:
             mode = "legacy" if seed % 2 else "auto"
             outcomes, _, _, met = await test_link_campaign.play(
                 server, seed, number, callers=8, mode=mode, rate=0.5
@@ -106,9 +106,9 @@ async def mcp_http(seed: int, number: int) -> Tally:
             keys = server.ledger.keys
             allowed = {"done": {1}, "not run": {0}, "unknown": {0, 1}, "answered": {0, 1}}
             wrong = [
-                f"seed {seed}, {key}: told {told}, ran {keys.count(key)} times"
-                for key, told in outcomes.told.items()
-                if keys.count(key) not in allowed.get(told, set())
+                f"seed {seed}, {key}: told {reported}, ran {keys.count(key)} times"
+                for key, reported in outcomes.reported.items()
+                if keys.count(key) not in allowed.get(reported, set())
             ]
             return Tally(number, min(number, met.total()), met.total(), 0, wrong)
 
@@ -116,10 +116,10 @@ async def mcp_http(seed: int, number: int) -> Tally:
 async def mcp_stdio(seed: int, number: int) -> Tally:
     """`reconnecting` over the pipes of a child that is killed, crashes, goes deaf, breaks off and babbles."""
     tally, rounds = Tally(), max(1, number // (test_stdio_campaign.ROUNDS * test_stdio_campaign.CALLERS))
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for part in range(rounds):
             own = seed * 1_000 + part
-            run = test_stdio_campaign.Campaign(own, Path(place) / f"{own}", random.Random(own))
+            run = test_stdio_campaign.Campaign(own, Path(folder) / f"{own}", random.Random(own))
             await run.run()
             ran = {call.key: run.noted[f"ran {call.key}"] for call in run.calls}
             faulted = sum(bool(call.fault or call.round) for call in run.calls)
@@ -156,7 +156,7 @@ async def tools(seed: int, number: int) -> Tally:
 async def phases(seed: int, number: int) -> Tally:
     """Phases of a Workflow whose tools place an order and then fail in the words of corruption and partial failure, or on the wire."""
     texts = ["Unexpected token < in JSON", "Operation incomplete", "State mismatch", "Invalid JSON", ""]
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         async with (
             Far(seed, rate=0.3) as far,
             httpx.AsyncClient(base_url=far.url(""), trust_env=False) as http,
@@ -173,13 +173,13 @@ async def phases(seed: int, number: int) -> Tally:
             box.tool(idempotent=False, name="order")(order)
 
             async def make(call: Call) -> Any:
-                flow = rb.Workflow(Path(place) / f"{call.key}.json", tools=box)
+                flow = rb.Workflow(Path(folder) / f"{call.key}.json", tools=box)
 
                 @flow.phase
                 async def buy(phase: Any) -> None:
                     await phase.call("order", {"key": call.key})
 
-                call.is_told_of_all = False  # a report is no verdict on one call
+                call.hears_of_all = False  # a report is no verdict on one call
                 report = await flow.run()
                 if report.status != "completed":
                     raise RuntimeError(report.status)

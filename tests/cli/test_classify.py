@@ -92,8 +92,8 @@ def test_the_data_are_those_of_the_failure(capsys):
 )  # fmt: skip
 def test_what_is_read_by_its_form(capsys, what, code, retryable):
     """Codes of ours and of servers, names of errnos, numbers, JSON, and the text of an error."""
-    said = _json(capsys, "--", what)
-    assert (said["code"], said["retryable"]) == (code, retryable)
+    stated = _json(capsys, "--", what)
+    assert (stated["code"], stated["retryable"]) == (code, retryable)
 
 
 @pytest.mark.parametrize(
@@ -119,15 +119,15 @@ def test_what_is_read_by_its_form(capsys, what, code, retryable):
 )  # fmt: skip
 def test_an_option_says_what_it_is(capsys, argv, code, details):
     """Status, close code, exit code, errno, JSON-RPC code; WHAT is then the text that came with it."""
-    said = _json(capsys, *argv)
-    assert said["code"] == code
-    assert {name: said["details"][name] for name in details} == details
+    stated = _json(capsys, *argv)
+    assert stated["code"] == code
+    assert {name: stated["details"][name] for name in details} == details
     text = argv[2] if len(argv) > 2 else ""
     if text and not text.startswith("{"):
-        assert text in json.dumps(said)
+        assert text in json.dumps(stated)
 
 
-def test_a_number_alone_is_told_how_it_was_read(capsys):
+def test_a_number_alone_says_how_it_was_read(capsys):
     """On stderr, so that the explanation stays what it is; an option says it without a guess."""
     code, out, err = _run(capsys, "429")
     assert (code, err) == (0, "resilient-bridge classify: read as an HTTP status, as with --status 429\n")
@@ -137,7 +137,7 @@ def test_a_number_alone_is_told_how_it_was_read(capsys):
     assert "--mcp -32603" in _run(capsys, "--", "-32603")[2]
 
 
-def test_a_text_without_a_rule_is_told_as_such(capsys):
+def test_a_text_without_a_rule_is_reported_as_such(capsys):
     """Unknown is not retryable (S10), and the reader is told that it is unknown."""
     code, out, err = _run(capsys, "the cat sat on the keyboard")
     assert (code, err) == (0, "resilient-bridge classify: no rule knows this text: not retryable\n")

@@ -37,12 +37,12 @@ async def test_a_line_that_is_damaged(argv, receipts):
         assert await ran(server, argv, range(3)) == (0, [])
         assert stat.S_IMODE(receipts.stat().st_mode) == 0o600
         receipts.write_bytes(receipts.read_bytes().replace(b'"line":2', b'"line":3'))
-        code, told = await ran(server, argv, range(3, 5))
+        code, reported = await ran(server, argv, range(3, 5))
         assert code == 0
-        assert len(told) == 1
-        assert told[0].startswith("receipts: ")
-        assert "is kept as done.jsonl.damaged-" in told[0]
-        assert "what became of line 2 is lost" in told[0]
+        assert len(reported) == 1
+        assert reported[0].startswith("receipts: ")
+        assert "is kept as done.jsonl.damaged-" in reported[0]
+        assert "what became of line 2 is lost" in reported[0]
         assert await ran(server, argv, [5]) == (0, [])
         assert applied(server) == [*range(6)]
 
@@ -52,30 +52,30 @@ async def test_a_last_line_that_a_kill_cut_off(argv, receipts):
     async with BridgeServer() as server:
         await ran(server, argv, range(3))
         receipts.write_bytes(receipts.read_bytes()[:-20])
-        code, told = await ran(server, argv, range(2, 4))
+        code, reported = await ran(server, argv, range(2, 4))
         assert code == 0
-        assert len(told) == 1
-        assert "line 3 of the input has no receipt yet" in told[0]
+        assert len(reported) == 1
+        assert "line 3 of the input has no receipt yet" in reported[0]
         assert applied(server) == [*range(4)]
         assert receipts.read_bytes().count(b"\n") == 4
 
 
-@pytest.mark.parametrize("left", [0, 1], ids=["empty", "a last line"])
-async def test_a_file_that_does_not_say_where_the_input_goes_on(argv, receipts, left):
+@pytest.mark.parametrize("remaining", [0, 1], ids=["empty", "a last line"])
+async def test_a_file_that_does_not_say_where_the_input_goes_on(argv, receipts, remaining):
     """Whoever counts its lines gives all of the input again, or too little: 2, nothing is read, and stderr says what to do."""
     async with BridgeServer() as server:
         await ran(server, argv, range(3))
         receipts.write_bytes(
-            receipts.read_bytes()[:-1].replace(b'"line":3', b'"line":4') + b"\n" if left else b""
+            receipts.read_bytes()[:-1].replace(b'"line":3', b'"line":4') + b"\n" if remaining else b""
         )
-        code, told = await ran(server, argv, range(3 * left, 4))
+        code, reported = await ran(server, argv, range(3 * remaining, 4))
         assert code == 2
-        assert len(told) == 1
-        assert "no input was read" in told[0]
-        assert "is kept as done.jsonl.damaged-" in told[0]
+        assert len(reported) == 1
+        assert "no input was read" in reported[0]
+        assert "is kept as done.jsonl.damaged-" in reported[0]
         assert applied(server) == [0, 1, 2]
-        assert await ran(server, argv, range(2 * left, 4)) == (0, [])
-        assert applied(server) == ([0, 1, 2, 3] if left else [0, 1, 2, 0, 1, 2, 3])
+        assert await ran(server, argv, range(2 * remaining, 4)) == (0, [])
+        assert applied(server) == ([0, 1, 2, 3] if remaining else [0, 1, 2, 0, 1, 2, 3])
 
 
 async def test_a_link_is_not_followed(argv, receipts, tmp_path):
@@ -84,8 +84,8 @@ async def test_a_link_is_not_followed(argv, receipts, tmp_path):
     victim.write_text("")
     receipts.symlink_to(victim)
     async with BridgeServer() as server:
-        code, told = await ran(server, argv, [1])
+        code, reported = await ran(server, argv, [1])
         assert code == 2
-        assert "a symbolic link" in told[0]
+        assert "a symbolic link" in reported[0]
         assert applied(server) == []
     assert victim.read_text() == ""

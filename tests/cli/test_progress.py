@@ -40,8 +40,8 @@ class Terminal(io.StringIO):
         return super().write(text)
 
 
-def _tell(kind, **told):
-    emit(kind(at=datetime.now(UTC), workflow="w", **told))
+def _tell(kind, **reported):
+    emit(kind(at=datetime.now(UTC), workflow="w", **reported))
 
 
 def _started(phase, number, total=5):
@@ -118,7 +118,7 @@ def test_a_name_cannot_write_to_the_terminal():
 # ---- where it is drawn ----------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_drawn_where_nobody_looks():
+async def test_nothing_is_drawn_where_no_one_looks():
     """A file or a pipe gets no byte, and no listener waits."""
     out, before = io.StringIO(), has_listeners()
     with Progress(out):

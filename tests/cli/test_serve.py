@@ -95,7 +95,7 @@ async def test_it_asks_for_its_token():
                 await client.wait_ready(10)
 
 
-async def test_a_port_that_is_taken_is_told():
+async def test_a_port_that_is_taken_is_reported():
     """One line on stderr, exit code 2, and no address on stdout."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

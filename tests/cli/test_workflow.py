@@ -120,7 +120,7 @@ def test_abort_ends_with_zero_and_status_with_three(run, flow):
     assert ran(flow) == ["make", "ship", "make", "ship"]
 
 
-def test_status_of_what_has_not_begun(run, flow):
+def test_status_of_what_has_not_started(run, flow):
     """It is 0, and no file is made."""
     code, out, err = run("status", flow)
     assert (code, out.splitlines()[0], err) == (0, "demo has not begun (0 of 2 phases finished)", "")
@@ -146,10 +146,10 @@ def test_each_report_as_json(run, flow, action, code, status):
     run("run", flow)
     got, out, err = run(action, flow, "--json")
     assert (got, out.count("\n"), err) == (code, 1, "")
-    told = json.loads(out)
-    assert (told["workflow"], told["status"], told["completed"]) == ("demo", status, ["make"])
-    assert (told["failure"] is not None) is (status == "halted")
-    assert told["state_file"] == str(flow.with_name("state.json"))
+    reported = json.loads(out)
+    assert (reported["workflow"], reported["status"], reported["completed"]) == ("demo", status, ["make"])
+    assert (reported["failure"] is not None) is (status == "halted")
+    assert reported["state_file"] == str(flow.with_name("state.json"))
 
 
 def test_an_empty_reason_is_refused(run, flow):
@@ -161,7 +161,7 @@ def test_an_empty_reason_is_refused(run, flow):
 
 
 @pytest.mark.requirement("C5")
-def test_a_damaged_file_is_told_by_status_and_mended_by_run(run, flow):
+def test_a_damaged_file_is_reported_by_status_and_mended_by_run(run, flow):
     """Status changes nothing and ends with 2; the next run uses the backup."""
     run("run", flow)
     state = flow.with_name("state.json")
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_told_by_status_and_mended_by_run(run, flow):
 # ---- processes ------------------------------------------------------------------------------------------------------
 
 
-def _begun(flow, *argv, until=("make", "ship")):
+def _started(flow, *argv, until=("make", "ship")):
     """The command as a process, in the middle of `ship`."""
     child = subprocess.Popen(
         [*COMMAND, *argv, str(flow)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -198,7 +198,7 @@ def _begun(flow, *argv, until=("make", "ship")):
 def test_interrupted_it_goes_on_later(run, flow, number):
     """By Ctrl-C or by a supervisor: 130 and one line that says how to go on; the file is sound, and the finished phase does not run again."""
     flow.with_name("wait").write_text("")
-    child = _begun(flow, "run")
+    child = _started(flow, "run")
     child.send_signal(number)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out) == (130, "")
@@ -235,7 +235,7 @@ def test_a_sync_phase_is_waited_for(run, flow):
     flow.write_text(f"{FLOW}\n@flow.phase\ndef long():\n    note('long')\n{waits}")
     ready(flow)
     flow.with_name("hold").write_text("")
-    child = _begun(flow, "run", until=("make", "ship", "long"))
+    child = _started(flow, "run", until=("make", "ship", "long"))
     child.send_signal(signal.SIGINT)
     time.sleep(0.2)
     assert child.poll() is None
@@ -251,7 +251,7 @@ def test_a_sync_phase_is_waited_for(run, flow):
 def test_another_runner_at_work(run, flow):
     """Whoever would change something is told who has the file, with 2; status looks past it; the runner does not notice."""
     flow.with_name("wait").write_text("")
-    child = _begun(flow, "run")
+    child = _started(flow, "run")
     for action in ("run", "resume", "skip", "abort"):
         code, out, err = run(action, flow)
         assert (code, out, err.count("\n")) == (2, "", 1)

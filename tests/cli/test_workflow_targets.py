@@ -22,7 +22,7 @@ TWO = "from resilient_bridge.agent import Workflow\na = Workflow('a.json')\nb = 
 
 
 @pytest.mark.parametrize(
-    ("source", "name", "told"),
+    ("source", "name", "reported"),
     [
         (None, "", "flow.py"),
         ("def broken(:\n", "", "cannot be imported"),
@@ -39,7 +39,7 @@ TWO = "from resilient_bridge.agent import Workflow\na = Workflow('a.json')\nb = 
         ("raise RuntimeError('token=s3cret-value')\n", "", "RuntimeError"),
     ],
 )
-def test_a_target_that_is_none_is_one_line_and_two(run, tmp_path, source, name, told):
+def test_a_target_that_is_none_is_one_line_and_two(run, tmp_path, source, name, reported):
     """Whatever is wrong with it: no traceback, no secret, nothing on stdout, nothing made."""
     path = tmp_path / "flow.py"
     if source is not None:
@@ -48,7 +48,7 @@ def test_a_target_that_is_none_is_one_line_and_two(run, tmp_path, source, name, 
         code, out, err = run(action, f"{path}{name}")
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert err.startswith("resilient-bridge workflow: TARGET: ")
-        assert told in err
+        assert reported in err
         assert "s3cret" not in err
     assert {one.name for one in tmp_path.iterdir()} <= {"flow.py"}
 

@@ -101,13 +101,13 @@ async def test_its_replay_is_inclusive_and_bounded():
         many = (await bridge.tell("push 3000"))["pushed"]
         async with peer(bridge.url) as client:
             await client.join("s", resume=True)
-            kept = (await client.hear())["payload"]["messages"]
-            assert kept == many[-len(kept) :]
-            assert 80_000 < len(json.dumps(kept, separators=(",", ":"))) <= 102_400
+            saved = (await client.hear())["payload"]["messages"]
+            assert saved == many[-len(saved) :]
+            assert 80_000 < len(json.dumps(saved, separators=(",", ":"))) <= 102_400
 
 
 @pytest.mark.requirement("R4")
-async def test_it_forgets_sessions_when_told():
+async def test_it_forgets_sessions_on_request():
     """Expired: 4404 and SESS_NOT_FOUND. Restarted: 1012 and another server_id."""
     async with node_bridge() as bridge:
         async with peer(bridge.url) as client:

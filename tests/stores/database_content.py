@@ -69,10 +69,10 @@ def outcome(seq):
     return (f"id-{seq}", f"key-{seq}", EntryState.CONFIRMED, "applied", "")
 
 
-async def done(kept):
+async def done(saved):
     """Wait for what a store may do at once or later."""
-    if kept is not None:
-        await kept
+    if saved is not None:
+        await saved
 
 
 async def write_first(store):

@@ -53,11 +53,11 @@ class Answer(NamedTuple):
     lost: str
 
 
-def flipped(files, side, place, bit):
+def flipped(files, side, write_out, bit):
     """The files with one bit of one of them turned over."""
     data = bytearray(files[side])
-    data[place] ^= 1 << bit
-    return Damaged(f"bit {bit} of byte {place} of the {side[1:] or 'file'}", {**files, side: bytes(data)})
+    data[write_out] ^= 1 << bit
+    return Damaged(f"bit {bit} of byte {write_out} of the {side[1:] or 'file'}", {**files, side: bytes(data)})
 
 
 def cut(files, side, size):
@@ -71,7 +71,7 @@ def files_of(path):
     }
 
 
-def place(damaged, directory):
+def write_out(damaged, directory):
     """Write the files; where the database is."""
     path = directory / "known.db"
     for side, data in damaged.files.items():
@@ -82,7 +82,7 @@ def place(damaged, directory):
 
 async def answer(damaged, truth, directory, *, is_prefix_right=False):
     """Open it twice. `is_prefix_right`: an older state is no loss, because nobody can tell."""
-    path = place(damaged, directory)
+    path = write_out(damaged, directory)
     content, events = await look(path)
     again, later = await look(path)
     wrong = wrong_rows(content, is_late=not is_prefix_right)
@@ -140,8 +140,8 @@ def wrong_event(event, damaged, content):
     if not aside.exists():
         return [f"nothing was set aside as {aside.name}"]
     for side, data in damaged.files.items():
-        kept = Path(f"{aside}{side}")
-        if data is not None and (not kept.exists() or kept.read_bytes() != data):
+        saved = Path(f"{aside}{side}")
+        if data is not None and (not saved.exists() or saved.read_bytes() != data):
             wrong.append(f"the {side[1:] or 'file'} that was set aside is not what it was")
     if not event.lost or event.failure.code != "SYS_STATE_DAMAGED":
         wrong.append(f"the event says {event.lost!r}, {event.failure.code}")
@@ -164,16 +164,16 @@ async def sweep(cases, truth, **options):
     for damaged in cases:
         directory = Path(tempfile.mkdtemp(prefix="damage-", dir=ROOM))
         try:
-            said = await answer(damaged, truth, directory, **options)
+            answered = await answer(damaged, truth, directory, **options)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- any is a finding
             found.append(f"{damaged.name}: {type(error).__name__}: {error}")
             continue
         finally:
             shutil.rmtree(directory)
-        counts["silent" if said.is_silent else "mended"] += 1
-        if not said.is_silent:
-            shares.append(said.share)
-        found += [f"{damaged.name}: {one} (lost: {said.lost})" for one in said.wrong]
+        counts["silent" if answered.is_silent else "mended"] += 1
+        if not answered.is_silent:
+            shares.append(answered.share)
+        found += [f"{damaged.name}: {one} (lost: {answered.lost})" for one in answered.wrong]
     counts["wrong"] = len(found)
     counts["kept %"] = round(100 * sum(shares) / len(shares)) if shares else 0
     return found, counts

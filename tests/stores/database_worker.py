@@ -26,8 +26,8 @@ SENDS = 40
 GROUP = range(25, 29)
 
 
-def say(**told):
-    os.write(1, json.dumps(told).encode() + b"\n")
+def say(**reported):
+    os.write(1, json.dumps(reported).encode() + b"\n")
 
 
 async def tried(op, number, work):

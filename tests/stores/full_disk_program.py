@@ -27,10 +27,10 @@ from tests.threats.watching import Watch, quick, until
 class Disk:
     """A small file system, and what takes all the room on it."""
 
-    def __init__(self, place):
-        self.place = place
-        self._ballast = place / "ballast"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", place], check=True)
+    def __init__(self, folder):
+        self.folder = folder
+        self._ballast = folder / "ballast"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", folder], check=True)
 
     def fill(self):
         """Not one more page."""
@@ -45,45 +45,45 @@ class Disk:
         self._ballast.unlink()
 
     def mount(self, how):
-        subprocess.run(["mount", "-o", f"remount,{how}", self.place], check=True)
+        subprocess.run(["mount", "-o", f"remount,{how}", self.folder], check=True)
 
 
 async def store(disk, out, durability):
     """A life on a disk that is full after a while, another when there is room; the files of both moments."""
-    path = disk.place / "alive.db"
-    kept = SQLiteStore(path, durability=durability)
-    await kept.open(now())
+    path = disk.folder / "alive.db"
+    saved = SQLiteStore(path, durability=durability)
+    await saved.open(now())
     for seq in range(1, 6):
-        await send(kept, seq)
+        await send(saved, seq)
     disk.fill()
     say(op="full", n=0, code="")
-    await life(kept, 6, SENDS)
+    await life(saved, 6, SENDS)
     copy(path, out / "full.db")
     disk.free()
     say(op="lifted", n=0, code="")
-    await life(kept, SENDS + 1, SENDS + 24)
+    await life(saved, SENDS + 1, SENDS + 24)
     copy(path, out / "left.db")
-    await tried("close", 0, kept.close)
+    await tried("close", 0, saved.close)
     copy(path, out / "closed.db")
     disk.fill()
-    await tried("open when full", 0, lambda: SQLiteStore(disk.place / "another.db").open(now()))
+    await tried("open when full", 0, lambda: SQLiteStore(disk.folder / "another.db").open(now()))
 
 
 async def read_only(disk, out, durability):
     """A file system that may not be written to, with and without a database on it."""
-    path = disk.place / "alive.db"
-    kept = SQLiteStore(path, durability=durability)
-    await kept.open(now())
-    await tried("put", 1, lambda: kept.put(entry(1)))
-    await kept.close()
+    path = disk.folder / "alive.db"
+    saved = SQLiteStore(path, durability=durability)
+    await saved.open(now())
+    await tried("put", 1, lambda: saved.put(entry(1)))
+    await saved.close()
     disk.mount("ro")
     for name in ("alive.db", "another.db"):
-        await tried("open", 0, lambda name=name: SQLiteStore(disk.place / name).open(now()))
+        await tried("open", 0, lambda name=name: SQLiteStore(disk.folder / name).open(now()))
     disk.mount("rw")
-    kept = SQLiteStore(path, durability=durability)
-    await tried("open again", 0, lambda: kept.open(now()))
-    say(op="entries", n=len(list(kept.entries())), code="")
-    await kept.close()
+    saved = SQLiteStore(path, durability=durability)
+    await tried("open again", 0, lambda: saved.open(now()))
+    say(op="entries", n=len(list(saved.entries())), code="")
+    await saved.close()
     copy(path, out / "left.db")
 
 
@@ -100,11 +100,11 @@ class Patient(Watch):
 
 @asynccontextmanager
 async def staged(disk, durability):
-    kept = SQLiteStore(disk.place / "alive.db", durability=durability)
+    saved = SQLiteStore(disk.folder / "alive.db", durability=durability)
     async with (
         BridgeServer() as bridge,
         FaultProxy(*bridge.address) as proxy,
-        Patient(proxy.url("/ws"), store=kept, policy=quick()) as watch,
+        Patient(proxy.url("/ws"), store=saved, policy=quick()) as watch,
     ):
         await watch.ready(10)
         yield bridge, proxy, watch
@@ -124,7 +124,7 @@ async def client(disk, out, durability):
         await _while_ready(disk, bridge, watch)
         await _while_away(disk, bridge, proxy, watch)
         say(fact="connections", count=proxy.connections)
-        copy(disk.place / "alive.db", out / "left.db")
+        copy(disk.folder / "alive.db", out / "left.db")
     say(fact="closed", state=str(watch.client.state), error=repr(watch.error))
 
 

@@ -24,25 +24,25 @@ from tests.stores.later_versions import VERSIONS
 class Dying(sqlite3.Connection):
     """One that kills its process before a statement."""
 
-    left = 0
+    remaining = 0
 
-    def execute(self, *given):
+    def execute(self, *passed):
         self._count()
-        return super().execute(*given)
+        return super().execute(*passed)
 
-    def executemany(self, *given):
+    def executemany(self, *passed):
         self._count()
-        return super().executemany(*given)
+        return super().executemany(*passed)
 
     def _count(self):
-        Dying.left -= 1
-        if Dying.left == 0:
+        Dying.remaining -= 1
+        if Dying.remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def migrate(path, at):
     """Open it; only the connection that migrates counts."""
-    Dying.left = at
+    Dying.remaining = at
     real = sqlite_migration.connect
 
     def connect(*args, **options):

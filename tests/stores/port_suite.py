@@ -26,10 +26,10 @@ def now(wall=None):
     return Now(asyncio.get_running_loop().time(), time.time() if wall is None else wall)
 
 
-async def done(kept):
+async def done(durable):
     """What a store promised, once it has kept it."""
-    if kept is not None:
-        await kept
+    if durable is not None:
+        await durable
 
 
 def send(seq, *, ttl=None, at=None, coalesce=None, frame=None):
@@ -51,7 +51,7 @@ def read(watermark, first, last, *, taken=True, at=None, kind="tool_call"):
             watermark.take()
 
 
-class Place:
+class Backend:
     """Where a store keeps things. `store()` makes an object that opens it."""
 
     is_durable = True
@@ -67,7 +67,7 @@ class Place:
             await store.close()
 
 
-class MemoryPlace(Place):
+class MemoryBackend(Backend):
     """One object is the place."""
 
     is_durable = False
@@ -80,7 +80,7 @@ class MemoryPlace(Place):
         return self._store
 
 
-class SQLitePlace(Place):
+class SQLiteBackend(Backend):
     """A file."""
 
     durability = "process"
@@ -98,7 +98,7 @@ class SQLitePlace(Place):
         shutil.copytree(self._folder / self._name, self._folder / copy._name)
         return copy
 
-    async def left(self):
+    async def remaining(self):
         """What a `kill -9` at this moment would leave, as a function that makes a place of it later, when the engine may be written."""
         copy = await self.crashed()
 
@@ -108,13 +108,13 @@ class SQLitePlace(Place):
         return made
 
 
-class MachinePlace(SQLitePlace):
+class MachineBackend(SQLiteBackend):
     """A file that survives a power cut."""
 
     durability = "machine"
 
 
-class RedisPlace(Place):
+class RedisBackend(Backend):
     """The keys of one name."""
 
     def __init__(self, folder, server, name=None):
@@ -128,12 +128,12 @@ class RedisPlace(Place):
 
     async def crashed(self):
         """A copy of the keys, without an owner: his lease has run out."""
-        made = await self.left()
+        made = await self.remaining()
         return await made()
 
-    async def left(self):
+    async def remaining(self):
         """The keys as they are now, as a function that makes a place of them later, when Redis may be written."""
-        copy = RedisPlace(None, self.server, f"{self.name}+{time.monotonic_ns()}")
+        copy = RedisBackend(None, self.server, f"{self.name}+{time.monotonic_ns()}")
         copy.tag = copy.store()._keys.tag
         with self.server.client(decode_responses=False) as client:
             keys = [key for key in client.keys(f"{self.tag}:*") if not key.endswith(b":owner")]
@@ -149,10 +149,10 @@ class RedisPlace(Place):
 
 
 PLACES = [
-    pytest.param(MemoryPlace, id="memory"),
-    pytest.param(SQLitePlace, id="sqlite"),
-    pytest.param(MachinePlace, id="machine"),
-    pytest.param(RedisPlace, id="redis", marks=pytest.mark.real),
+    pytest.param(MemoryBackend, id="memory"),
+    pytest.param(SQLiteBackend, id="sqlite"),
+    pytest.param(MachineBackend, id="machine"),
+    pytest.param(RedisBackend, id="redis", marks=pytest.mark.real),
 ]
 DURABLE = PLACES[1:]
 
@@ -162,14 +162,14 @@ def ids(entries):
     return [entry.id for entry in sorted(entries, key=lambda entry: entry.seq)]
 
 
-def place_fixture(places):
+def backend_fixture(places):
     """A fixture that gives a place of each kind; the module has a `server` for the one that needs it."""
 
     @pytest.fixture(params=places)
-    def place(request, tmp_path):
+    def backend(request, tmp_path):
         return request.param(tmp_path, lambda: request.getfixturevalue("server"))
 
-    return place
+    return backend
 
 
 async def refused(awaitable):
@@ -186,7 +186,7 @@ async def accepted(store, *numbers):
         await store.put(send(n))
 
 
-async def after_a_crash(place):
+async def after_a_crash(backend):
     """What the next process would find now."""
-    async with (await place.crashed()).opened() as store:
+    async with (await backend.crashed()).opened() as store:
         return ids(store.entries())

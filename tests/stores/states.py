@@ -29,7 +29,7 @@ def damage(path):
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def write(path, **said):
+def write(path, **stated):
     """A document as another version of the program may have left it."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.write_bytes(write_document(Document(**{"version": 1, "saved_at": EPOCH, **said})))
+    path.write_bytes(write_document(Document(**{"version": 1, "saved_at": EPOCH, **stated})))

@@ -72,7 +72,7 @@ def test_a_new_file_is_private_and_its_name_is_not_to_be_guessed(path, monkeypat
     assert target.read_text() == "theirs"
 
 
-def test_a_name_that_is_taken_is_left_alone(path, monkeypatch):
+def test_a_name_that_is_taken_is_untouched(path, monkeypatch):
     """Should somebody have guessed it after all, their file stays as it is."""
     monkeypatch.setattr(REAL, "new_token", lambda: "0" * 16)
     taken = path.with_name(".state.json.0000000000000000.tmp")
@@ -151,7 +151,7 @@ def test_a_crash_leaves_the_old_or_the_new(path, monkeypatch, at):
     assert path.read_bytes() == (OLD if at <= STEPS.index("replace") + 1 else NEW)
 
 
-def test_what_a_killed_process_left_is_removed_an_hour_later(path):
+def test_what_a_killed_process_leaves_is_removed_an_hour_later(path):
     """Its own temporary files only, and not those of a save that may still run."""
     old, fresh = f".{path.name}.{'0' * 16}.tmp", f".{path.name}.{'1' * 16}.tmp"
     others = [f".{path.name}.tmp", f".other.{'0' * 16}.tmp", f"{path.name}.damaged-20260320T143200Z"]
@@ -164,7 +164,7 @@ def test_what_a_killed_process_left_is_removed_an_hour_later(path):
 
 
 @pytest.mark.parametrize("kind", ["listdir", "lstat", "unlink"])
-def test_leftovers_that_cannot_be_removed_are_left(path, monkeypatch, kind):
+def test_remainingovers_that_cannot_be_removed_stay(path, monkeypatch, kind):
     """Tidying up is no reason to fail."""
     remaining = path.with_name(f".{path.name}.{'0' * 16}.tmp")
     remaining.write_text("")
@@ -204,35 +204,35 @@ FIRST = "state.json.damaged-20260320T143200Z"
 def test_a_damaged_file_is_renamed_with_its_time(path, noon):
     """The name says when; the file is the same."""
     inode = path.stat().st_ino
-    kept = set_aside(path)
-    assert kept == path.with_name(FIRST)
+    aside = set_aside(path)
+    assert aside == path.with_name(FIRST)
     assert files_in(path.parent) == [FIRST]
-    assert kept.stat().st_ino == inode
+    assert aside.stat().st_ino == inode
 
 
-def test_what_was_kept_is_never_overwritten(path, noon):
+def test_what_was_set_aside_is_never_overwritten(path, noon):
     """A second and a third of the same second get numbers, whichever way they are kept."""
-    kept = [set_aside(path)]
+    aside = [set_aside(path)]
     for number in range(2, 4):
         path.write_text(f"another {number}")
-        kept.append(keep_copy(path, path.read_bytes()))
-    kept.append(set_aside(path))
-    assert [one.name for one in kept] == [FIRST, f"{FIRST}-2", f"{FIRST}-3", f"{FIRST}-4"]
-    assert [one.read_text() for one in kept[1:]] == ["another 2", "another 3", "another 3"]
-    assert kept[0].read_bytes() == OLD
+        aside.append(keep_copy(path, path.read_bytes()))
+    aside.append(set_aside(path))
+    assert [one.name for one in aside] == [FIRST, f"{FIRST}-2", f"{FIRST}-3", f"{FIRST}-4"]
+    assert [one.read_text() for one in aside[1:]] == ["another 2", "another 3", "another 3"]
+    assert aside[0].read_bytes() == OLD
 
 
 def test_a_copy_leaves_the_file(path, noon):
     """The copy is private and durable, and may say that it is foreign instead."""
-    kept = keep_copy(path, OLD, "foreign")
-    assert kept.name == "state.json.foreign-20260320T143200Z"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert kept.read_bytes() == path.read_bytes() == OLD
+    aside = keep_copy(path, OLD, "foreign")
+    assert aside.name == "state.json.foreign-20260320T143200Z"
+    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+    assert aside.read_bytes() == path.read_bytes() == OLD
 
 
 @pytest.mark.parametrize("keep", [set_aside, lambda path: keep_copy(path, OLD)], ids=["rename", "copy"])
 @pytest.mark.parametrize("at", range(1, 9))
-def test_keeping_may_fail_at_any_step(path, monkeypatch, keep, at):
+def test_saving_may_fail_at_any_step(path, monkeypatch, keep, at):
     """Threat 36: typed, and the file is there, under its name or, if MAYBE, the other; what was begun is gone."""
     disk = insert(monkeypatch, FaultyDisk(at, failing("EIO"), kinds=set(STEPS)))
     try:

@@ -73,11 +73,11 @@ async def test_as_the_id_of_a_session(store, session_id):
         other = await sessions.create("claude", "/work", session_id=session_id + "x")
         await sessions.create("claude", "../../work\0", session_id=session_id)
         await sessions.activate(session_id)
-        kept = await sessions.checkpoint(
+        saved = await sessions.checkpoint(
             session_id, last_message_id=session_id, context_snapshot=[session_id]
         )
     async with rb.stores.Sessions(store) as sessions:
-        assert await sessions.get(session_id) == kept
+        assert await sessions.get(session_id) == saved
         assert {record.id for record in await sessions.list()} == {session_id, other.id}
         await sessions.forget(session_id)
         assert await sessions.list() == [other]
@@ -110,10 +110,10 @@ async def test_a_key_that_is_refused_leaves_nothing_behind(store, key):
 async def test_no_session_has_an_empty_id(store):
     """Neither a record nor a client: a ConfigError, and what is there already stays as it is."""
     async with rb.stores.Sessions(store) as sessions:
-        kept = await sessions.create("claude", "/work", session_id="s1")
+        saved = await sessions.create("claude", "/work", session_id="s1")
         with pytest.raises(rb.ConfigError, match=r"SessionRecord\.id: wanted text that is not empty"):
             await sessions.create("claude", "/work", session_id="")
-        assert await sessions.list() == [kept]
+        assert await sessions.list() == [saved]
     with pytest.raises(rb.ConfigError, match=r"BridgeClient\.session_id: wanted a non-empty string"):
         rb.BridgeClient("ws://127.0.0.1:1/", store=store, session_id="")
 

@@ -237,7 +237,7 @@ def test_what_a_hand_set_on_a_server_that_hangs_is_not_lost_with_it(server, stat
         assert client.hget(f"{{resilient_bridge:circuit:{key}}}:1", "state") == "isolated"
 
 
-def test_the_place_of_a_probe_that_came_too_late_is_not_lost(server, seen, key):
+def test_the_permit_of_a_probe_that_came_too_late_is_not_lost(server, seen, key):
     """The asker has gone on alone when the place arrives: it goes back, and need not be waited for as long as its lease."""
     with RedisState(server.url, timeout=0.3, retry_after=0.1) as state:
         guard = guarded(state, key, failures=1, open_for=0.1)
@@ -356,7 +356,7 @@ def test_closed_it_goes_on_alone_without_a_word(server, key, seen):
     assert of_store(seen) == []
 
 
-def test_a_state_that_nobody_holds_ends_by_itself(server, key):
+def test_a_state_that_no_one_holds_ends_by_itself(server, key):
     """Policy and state are gone: thread and connection go with them."""
     import gc
 

@@ -15,7 +15,7 @@ from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
 from resilient_bridge.testing.proxy import Fault, FaultProxy
 from resilient_bridge.testing.server import BridgeServer
 from tests.redis_server import redis_server_fixture
-from tests.stores.port_suite import RedisPlace, accepted, after_a_crash, ids, now, read, refused, send
+from tests.stores.port_suite import RedisBackend, accepted, after_a_crash, ids, now, read, refused, send
 from tests.threats.watching import Watch, quick, until
 
 
@@ -24,14 +24,14 @@ server = redis_server_fixture()
 
 
 @pytest.fixture
-def place(server):
+def backend(server):
     """The keys of one name on a server of the test's own."""
-    return RedisPlace(None, server)
+    return RedisBackend(None, server)
 
 
-async def test_restarted_empty(place, server):
+async def test_restarted_empty(backend, server):
     """Killed and started empty under a living store: everything it knew is there again before anything new is accepted."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1, 2, 3)
         await store.mark(2, now().wall - 100)
         await store.mark(2, now().wall)
@@ -49,7 +49,7 @@ async def test_restarted_empty(place, server):
         assert (failure.code, failure.retryable) == ("SYS_STORE_UNAVAILABLE", True)
         server.start()
         await accepted(store, 5)
-        crashed = await place.crashed()
+        crashed = await backend.crashed()
     async with crashed.opened() as found:
         assert ids(found.entries()) == ["id-2", "id-3", "id-5"]
         entries = {entry.seq: entry for entry in found.entries()}
@@ -62,45 +62,45 @@ async def test_restarted_empty(place, server):
         assert found.last_seq() == 5
 
 
-async def test_restarted_empty_while_nothing_happens(place, server):
+async def test_restarted_empty_while_nothing_happens(backend, server):
     """An idle owner notices when it renews its lease, and writes everything again."""
-    async with place.opened(lease=0.6) as store:
+    async with backend.opened(lease=0.6) as store:
         await accepted(store, 1, 2)
         server.restart()
         await asyncio.sleep(1)
-        assert await after_a_crash(place) == ["id-1", "id-2"]
+        assert await after_a_crash(backend) == ["id-1", "id-2"]
 
 
-async def test_restarted_with_an_old_copy(place, server):
+async def test_restarted_with_an_old_copy(backend, server):
     """A Redis that comes back with the state of a minute ago is told what came since."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1, 2)
-        old = await place.crashed()
+        old = await backend.crashed()
         entry = send(1)
         entry.settle(EntryState.CONFIRMED)
         store.settle(entry)
         await accepted(store, 3)
         with server.client() as client:
             for key in client.keys(f"{old.tag}:*"):
-                client.copy(key, place.tag + key[len(old.tag) :], replace=True)
-        assert await after_a_crash(place) == ["id-1", "id-2"]
+                client.copy(key, backend.tag + key[len(old.tag) :], replace=True)
+        assert await after_a_crash(backend) == ["id-1", "id-2"]
         await accepted(store, 4)
-        assert await after_a_crash(place) == ["id-2", "id-3", "id-4"]
+        assert await after_a_crash(backend) == ["id-2", "id-3", "id-4"]
 
 
-async def test_an_evicted_key(place, server):
+async def test_an_evicted_key(backend, server):
     """A key that Redis evicted, or somebody deleted, is written again before anything else is."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1, 2)
         with server.client() as client:
-            client.delete(f"{place.tag}:outbox")
+            client.delete(f"{backend.tag}:outbox")
         await accepted(store, 3)
-        assert await after_a_crash(place) == ["id-1", "id-2", "id-3"]
+        assert await after_a_crash(backend) == ["id-1", "id-2", "id-3"]
 
 
-async def test_stopped(place, server):
+async def test_stopped(backend, server):
     """Stopped in mid-use: refused within the timeout; what was refused is gone before anything else is accepted."""
-    async with place.opened(timeout=0.4) as store:
+    async with backend.opened(timeout=0.4) as store:
         await accepted(store, 1)
         server.pause()
         waiting = [asyncio.ensure_future(refused(store.put(send(n)))) for n in (2, 3)]
@@ -111,16 +111,16 @@ async def test_stopped(place, server):
             assert seconds < 0.6
         server.resume()
         await accepted(store, 4)
-        crashed = await place.crashed()
+        crashed = await backend.crashed()
     async with crashed.opened() as found:
         assert ids(found.entries()) == ["id-1", "id-4"]
         assert {entry.state for entry in found.entries()} == {"queued"}
 
 
-async def test_done_and_refused(place, server):
+async def test_done_and_refused(backend, server):
     """Redis did it and the answer was lost: the sender was refused, so it is erased before anything else is accepted."""
     async with FaultProxy("127.0.0.1", server.port) as proxy:
-        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0", name=place.name, timeout=0.4)
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0", name=backend.name, timeout=0.4)
         await store.open(now())
         await accepted(store, 1)
         await store.keep_record("r", "old")
@@ -129,10 +129,10 @@ async def test_done_and_refused(place, server):
         for each in waiting:
             await refused(each)
         with server.client() as client:
-            assert sorted(client.hkeys(f"{place.tag}:outbox")) == ["1", "2"]  # it was done
+            assert sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"]  # it was done
         proxy.heal()
         await accepted(store, 3)
-        crashed = await place.crashed()
+        crashed = await backend.crashed()
         await store.close()
     async with crashed.opened() as found:
         assert ids(found.entries()) == ["id-1", "id-3"]
@@ -140,9 +140,9 @@ async def test_done_and_refused(place, server):
         assert dict(found.records()) == {"r": "old"}
 
 
-async def test_what_was_refused_is_not_done_later(place, server):
+async def test_what_was_refused_is_not_done_later(backend, server):
     """Stopped, refused, and the process ends: when Redis goes on it finds the send in its buffers, and does not accept it."""
-    store = place.store(timeout=0.4, lease=1.5)
+    store = backend.store(timeout=0.4, lease=1.5)
     await store.open(now())
     await accepted(store, 1)
     server.pause()
@@ -152,30 +152,30 @@ async def test_what_was_refused_is_not_done_later(place, server):
         await store.close()
     assert time.monotonic() - started < 1.5
     server.resume()
-    async with place.opened(wait=5) as found:
+    async with backend.opened(wait=5) as found:
         assert ids(found.entries()) == ["id-1"]
 
 
-async def test_more_refused_than_can_be_remembered(place, server):
+async def test_more_refused_than_can_be_remembered(backend, server):
     """Far more is done and refused than anybody could list: afterwards exactly what was accepted is there."""
     async with FaultProxy("127.0.0.1", server.port) as proxy:
-        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0", name=place.name, timeout=1)
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0", name=backend.name, timeout=1)
         await store.open(now())
         await accepted(store, 1)
         proxy.apply(Fault.black_hole("down"))
         await asyncio.gather(*(refused(store.put(send(n))) for n in range(10, 1_210)))
         assert not store._commits.pending.refused
         with server.client() as client:
-            assert client.hlen(f"{place.tag}:outbox") == 1_201  # it was done
+            assert client.hlen(f"{backend.tag}:outbox") == 1_201  # it was done
         proxy.heal()
         await accepted(store, 5_000)
-        assert await after_a_crash(place) == ["id-1", "id-5000"]
+        assert await after_a_crash(backend) == ["id-1", "id-5000"]
         await store.close()
 
 
-async def test_writing_everything_again_may_take_long(place, server):
+async def test_writing_everything_again_may_take_long(backend, server):
     """While everything is written again, and that takes longer than the timeout, a send is refused at once; then it goes on."""
-    async with place.opened(timeout=0.3) as store:
+    async with backend.opened(timeout=0.3) as store:
         await accepted(store, 1)
         commits = store._commits
         with server.client() as client:
@@ -189,12 +189,12 @@ async def test_writing_everything_again_may_take_long(place, server):
             assert seconds < 0.3
         await until(lambda: not (commits._is_lost or commits._is_restoring), 5)
         await accepted(store, 3)
-        assert await after_a_crash(place) == ["id-1", "id-3"]
+        assert await after_a_crash(backend) == ["id-1", "id-3"]
 
 
-async def test_full(place, server):
+async def test_full(backend, server):
     """Out of memory: a send is refused, marks and outcomes are not, so that what is kept can go and make room."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1, 2)
         with server.client() as client:
             client.config_set("maxmemory", "1mb")
@@ -210,46 +210,46 @@ async def test_full(place, server):
             entry.settle(EntryState.CONFIRMED)
             store.settle(entry)
             await store.keep(store.session("s"))
-            assert client.hkeys(f"{place.tag}:outbox") == ["2"]
+            assert client.hkeys(f"{backend.tag}:outbox") == ["2"]
             client.config_set("maxmemory", "0")
         await accepted(store, 5)
-        assert await after_a_crash(place) == ["id-2", "id-5"]
+        assert await after_a_crash(backend) == ["id-2", "id-5"]
 
 
-async def test_a_replica(place, server):
+async def test_a_replica(backend, server):
     """A server that became a replica refuses writes: so does the store, and goes on when it is a master again."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         with server.client() as client:
             client.execute_command("REPLICAOF", "127.0.0.1", "1")
             failure, _ = await refused(store.put(send(1)))
             assert failure.code == "SYS_STORE_UNAVAILABLE"
             client.execute_command("REPLICAOF", "NO", "ONE")
         await accepted(store, 2)
-        assert await after_a_crash(place) == ["id-2"]
+        assert await after_a_crash(backend) == ["id-2"]
 
 
-async def test_forgotten_scripts(place, server):
+async def test_forgotten_scripts(backend, server):
     """A server that forgot the scripts is sent them again."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         with server.client() as client:
             client.script_flush()
         await accepted(store, 1)
 
 
-async def test_a_dropped_connection(place, server):
+async def test_a_dropped_connection(backend, server):
     """A connection that Redis closed is replaced, and nobody notices."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1)
         with server.client() as client:
             client.execute_command("CLIENT", "KILL", "TYPE", "normal")
         await accepted(store, 2)
-        assert await after_a_crash(place) == ["id-1", "id-2"]
+        assert await after_a_crash(backend) == ["id-1", "id-2"]
 
 
-async def test_what_nobody_waits_for_is_tried_again(place, server):
+async def test_what_no_one_waits_for_is_tried_again(backend, server):
     """An outcome that could not be written is written when Redis is back, and who listens hears of both."""
     heard = []
-    async with place.opened() as store:
+    async with backend.opened() as store:
         store.on_failure = heard.append
         await accepted(store, 1, 2)
         server.kill()
@@ -260,24 +260,24 @@ async def test_what_nobody_waits_for_is_tried_again(place, server):
         server.start()
         await until(lambda: heard[-1] is None, 5)
         assert heard[0].failure.code == "SYS_STORE_UNAVAILABLE"
-        assert await after_a_crash(place) == ["id-2"]
+        assert await after_a_crash(backend) == ["id-2"]
 
 
-async def test_a_defect_leaves_nobody_waiting(place, monkeypatch):
+async def test_a_defect_leaves_no_one_waiting(backend, monkeypatch):
     """Should the store itself be broken, who waits is refused, and the next one is served if it was for once."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         with monkeypatch.context() as broken:
             broken.setattr(Change, "commands", lambda *_: 1 / 0)
             failure, _ = await refused(store.put(send(1)))
         assert failure.code == "SYS_STORE_UNAVAILABLE"
         assert isinstance(failure.cause, ZeroDivisionError)
         await accepted(store, 2)
-        assert await after_a_crash(place) == ["id-2"]
+        assert await after_a_crash(backend) == ["id-2"]
 
 
-async def test_one_script_for_all_that_came_meanwhile(place, server):
+async def test_one_script_for_all_that_came_meanwhile(backend, server):
     """A thousand senders share a few writes."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1)
         with server.client() as client:
             before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
@@ -285,11 +285,11 @@ async def test_one_script_for_all_that_came_meanwhile(place, server):
             assert client.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 3
 
 
-async def test_a_client_tells_the_outage_once(place, server):
+async def test_a_client_tells_the_outage_once(backend, server):
     """A client whose Redis is away refuses sends, says so once, goes on receiving, and says once that it works again."""
     async with (
         BridgeServer() as bridge,
-        Watch(bridge.url, store=place.store(timeout=0.5), policy=quick()) as watch,
+        Watch(bridge.url, store=backend.store(timeout=0.5), policy=quick()) as watch,
     ):
         await watch.ready(5)
         server.kill()

@@ -16,7 +16,7 @@ from resilient_bridge.errors import Failure, StoreError
 from resilient_bridge.telemetry.events import GaveUp
 from resilient_bridge.testing.server import BridgeServer
 from tests.redis_server import redis_server_fixture
-from tests.stores.port_suite import RedisPlace, accepted, after_a_crash, ids, now, refused, send
+from tests.stores.port_suite import RedisBackend, accepted, after_a_crash, ids, now, refused, send
 from tests.threats.watching import Watch, quick, until
 
 
@@ -25,18 +25,18 @@ server = redis_server_fixture()
 
 
 @pytest.fixture
-def place(server):
+def backend(server):
     """The keys of one name on a server of the test's own."""
-    return RedisPlace(None, server)
+    return RedisBackend(None, server)
 
 
 @asynccontextmanager
-async def _another(place, server):
+async def _another(backend, server):
     """Another owner: the lease of the one before ran out while that slept, and it does not know yet."""
-    store = place.store()
+    store = backend.store()
     with server.client() as client:
         while True:  # the one before is awake in truth, and takes its lease again if it is quicker
-            client.delete(f"{place.tag}:owner")
+            client.delete(f"{backend.tag}:owner")
             try:
                 await store.open(now())
                 break
@@ -48,10 +48,17 @@ async def _another(place, server):
         await store.close()
 
 
-async def _killed(place, lease):
+async def _killed(backend, lease):
     """A process that owned the store, and was killed."""
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.stores.redis_store_program", place.server.url, place.name, str(lease)),
+        *(
+            sys.executable,
+            "-m",
+            "tests.stores.redis_store_program",
+            backend.server.url,
+            backend.name,
+            str(lease),
+        ),
         stdout=asyncio.subprocess.PIPE,
     )
     assert await program.stdout.readline() == b"accepted\n"
@@ -59,22 +66,22 @@ async def _killed(place, lease):
     await program.wait()
 
 
-async def test_a_killed_owner(place):
+async def test_a_killed_owner(backend):
     """After `kill -9` the next process is told the seconds left, or waits for at most the lease, and finds everything."""
-    await _killed(place, 1.5)
-    failure, _ = await refused(place.store().open(now()))
+    await _killed(backend, 1.5)
+    failure, _ = await refused(backend.store().open(now()))
     assert failure.code == "SYS_STORE_IN_USE"
     assert 0 < failure.retry_after <= 1.5
     assert "lease" in failure.message
     started = time.monotonic()
-    async with place.opened(wait=10) as store:
+    async with backend.opened(wait=10) as store:
         assert time.monotonic() - started < 2.5
         assert ids(store.entries()) == ["id-1", "id-2", "id-3"]
         assert sorted(entry.state for entry in store.entries()) == ["queued", "written", "written"]
 
 
 @pytest.mark.parametrize("end", [StoreError(Failure.of("SYS_STORE_UNAVAILABLE")), asyncio.CancelledError()])
-async def test_an_opening_that_fails_owns_nothing(place, server, monkeypatch, end):
+async def test_an_opening_that_fails_owns_nothing(backend, server, monkeypatch, end):
     """Whoever fails, or is cancelled, while he loads has let go: the next one need not wait for the lease."""
 
     async def load(*_):
@@ -83,28 +90,28 @@ async def test_an_opening_that_fails_owns_nothing(place, server, monkeypatch, en
     with monkeypatch.context() as broken:
         broken.setattr("resilient_bridge.stores.redis.opening.load", load)
         with pytest.raises(type(end)):
-            await place.store().open(now())
+            await backend.store().open(now())
     assert server.connections() == 0
-    async with place.opened() as store:
+    async with backend.opened() as store:
         await accepted(store, 1)
 
 
-async def test_waiting_has_an_end(place):
+async def test_waiting_has_an_end(backend):
     """A wait shorter than the lease ends with the same error."""
-    async with place.opened():
-        failure, seconds = await refused(place.store(wait=0.3).open(now()))
+    async with backend.opened():
+        failure, seconds = await refused(backend.store(wait=0.3).open(now()))
         assert failure.code == "SYS_STORE_IN_USE"
         assert 0.3 <= seconds < 1
 
 
-async def test_taken_over(place, server):
+async def test_taken_over(backend, server):
     """An owner that was replaced is refused from then on, changes nothing, and hears of it even if it only listens."""
     heard = []
-    old = place.store(lease=0.6)
+    old = backend.store(lease=0.6)
     await old.open(now())
     old.on_failure = heard.append
     await accepted(old, 1)
-    async with _another(place, server) as new:
+    async with _another(backend, server) as new:
         await accepted(new, 2)
         failure, _ = await refused(old.put(send(3)))
         assert failure.code == "SESS_SUPERSEDED"
@@ -113,61 +120,61 @@ async def test_taken_over(place, server):
     with pytest.raises(StoreError):
         await old.put(send(4))
     await old.close()
-    async with place.opened() as found:
+    async with backend.opened() as found:
         assert ids(found.entries()) == ["id-1", "id-2"]
 
 
-async def test_replaced_and_gone_again(place, server):
+async def test_replaced_and_gone_again(backend, server):
     """The other owner has come and gone: the old one is refused all the same, because it does not know what happened."""
-    old = place.store()
+    old = backend.store()
     await old.open(now())
-    async with _another(place, server) as new:
+    async with _another(backend, server) as new:
         await accepted(new, 1)
     failure, _ = await refused(old.put(send(2)))
     assert failure.code == "SESS_SUPERSEDED"
     await old.close()
-    assert await after_a_crash(place) == ["id-1"]
+    assert await after_a_crash(backend) == ["id-1"]
 
 
-async def test_replaced_on_an_empty_redis(place, server):
+async def test_replaced_on_an_empty_redis(backend, server):
     """Redis was emptied, and somebody else is just becoming the owner: he is, though nothing else says so yet."""
-    store = place.store()
+    store = backend.store()
     await store.open(now())
     await accepted(store, 1)
     with server.client() as client:
         client.flushall()
-        client.set(f"{place.tag}:owner", "somebody", px=60_000)
+        client.set(f"{backend.tag}:owner", "somebody", px=60_000)
         failure, _ = await refused(store.put(send(2)))
         assert failure.code == "SESS_SUPERSEDED"
-        assert client.keys() == [f"{place.tag}:owner"]
+        assert client.keys() == [f"{backend.tag}:owner"]
     await store.close()
 
 
-async def test_a_lease_that_nobody_took(place, server):
+async def test_a_lease_that_no_one_took(backend, server):
     """A lease that ran out while nobody else came is taken again."""
-    async with place.opened() as store:
+    async with backend.opened() as store:
         with server.client() as client:
-            client.delete(f"{place.tag}:owner")
+            client.delete(f"{backend.tag}:owner")
             await accepted(store, 1)
-            assert 0 < client.pttl(f"{place.tag}:owner") <= 30_000
+            assert 0 < client.pttl(f"{backend.tag}:owner") <= 30_000
 
 
-async def test_a_lease_is_renewed(place):
+async def test_a_lease_is_renewed(backend):
     """An owner that has nothing to write stays the owner for much longer than its lease."""
-    async with place.opened(lease=0.5):
+    async with backend.opened(lease=0.5):
         await asyncio.sleep(1.2)
-        failure, _ = await refused(place.store().open(now()))
+        failure, _ = await refused(backend.store().open(now()))
         assert failure.code == "SYS_STORE_IN_USE"
 
 
-async def test_a_client_that_was_replaced_fails(place, server):
+async def test_a_client_that_was_replaced_fails(backend, server):
     """A client that only listens ends as superseded when another process has its store, and does not reconnect."""
     async with (
         BridgeServer() as bridge,
-        Watch(bridge.url, store=place.store(lease=0.6), policy=quick()) as watch,
+        Watch(bridge.url, store=backend.store(lease=0.6), policy=quick()) as watch,
     ):
         await watch.ready(5)
-        async with _another(place, server):
+        async with _another(backend, server):
             await until(lambda: watch.of(GaveUp), 5)
             assert watch.client.state == "FAILED"
             assert watch.of(GaveUp)[0].failure.code == "SESS_SUPERSEDED"
@@ -180,10 +187,10 @@ def _sockets():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
-async def test_nothing_is_left_behind(place, server):
+async def test_nothing_stays_behind(backend, server):
     """After close there is no connection, no task and no owner; also when Redis is stopped."""
     before, sockets = asyncio.all_tasks(), _sockets()
-    store = place.store(timeout=0.3)
+    store = backend.store(timeout=0.3)
     await store.open(now())
     await accepted(store, 1)
     server.pause()
@@ -198,9 +205,9 @@ async def test_nothing_is_left_behind(place, server):
         while server.connections():
             await asyncio.sleep(0.01)
     with server.client() as client:
-        client.delete(f"{place.tag}:owner")
-        async with place.opened() as store:
+        client.delete(f"{backend.tag}:owner")
+        async with backend.opened() as store:
             await accepted(store, 2)
-        assert not client.exists(f"{place.tag}:owner")
+        assert not client.exists(f"{backend.tag}:owner")
     assert server.connections() == 0
     assert asyncio.all_tasks() == before

@@ -13,7 +13,7 @@ from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.protocol import EntryState
 from resilient_bridge.stores.redis.store import RedisStore
 from tests.redis_server import redis_server, redis_server_fixture
-from tests.stores.port_suite import RedisPlace, accepted, now, refused, send
+from tests.stores.port_suite import RedisBackend, accepted, now, refused, send
 
 
 pytestmark = pytest.mark.real
@@ -21,9 +21,9 @@ server = redis_server_fixture()
 
 
 @pytest.fixture
-def place(server):
+def backend(server):
     """The keys of one name on a server of the test's own."""
-    return RedisPlace(None, server)
+    return RedisBackend(None, server)
 
 
 async def test_without_the_package(server, monkeypatch):
@@ -92,21 +92,21 @@ def test_what_the_package_says_is_masked():
     assert not any(secret in text for secret in ("hunter", "2secret", "jo%C3%A9", "joé"))
 
 
-async def test_outcomes_are_remembered_for_a_day(place):
+async def test_outcomes_are_remembered_for_a_day(backend):
     """An outcome is found again for a day, and not after that."""
     wall = now().wall
-    async with place.opened(wall) as store:
+    async with backend.opened(wall) as store:
         entry = send(1)
         await store.put(entry)
         entry.settle(EntryState.CONFIRMED)
         store.settle(entry)
-    async with place.opened(wall + 23 * 3600) as store:
+    async with backend.opened(wall + 23 * 3600) as store:
         assert len(list(store.outcomes())) == 1
-    async with place.opened(wall + 25 * 3600) as store:
+    async with backend.opened(wall + 25 * 3600) as store:
         assert list(store.outcomes()) == []
 
 
-async def test_nobody_there(server):
+async def test_no_server(server):
     """A Redis that is away is said at once, one that does not answer within the timeout; the client does not start."""
     server.kill()
     failure, _ = await refused(RedisStore(server.url).open(now()))

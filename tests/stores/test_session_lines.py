@@ -113,13 +113,13 @@ def test_a_record_gets_its_time_in_front_unless_it_has_one():
 
 def test_what_json_lacks_is_written_in_words():
     """Sets, tuples, bytes, times, numbers that are none, errors, and anything that has a text."""
-    told = recorded(
+    reported = recorded(
         tuple=(1, 2), set={1}, bytes=b"abc", nan=float("nan"), inf=float("-inf"), error=ValueError("wrong"), huge=10**5_000,
         when=datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2))), naive=AT.replace(tzinfo=None), mapping=UserDict(a=1),
         object=timedelta(seconds=5), none=None, true=True, number=1.5,
     )  # fmt: skip
-    del told["at"]
-    assert told == {
+    del reported["at"]
+    assert reported == {
         "tuple": [1, 2], "set": [1], "bytes": "abc", "nan": "nan", "inf": "-inf", "error": "ValueError: wrong",
         "huge": "integer of 16610 bits", "when": "2026-01-01T00:00:00+02:00", "naive": "2026-03-20T14:32:00",
         "mapping": {"a": 1}, "object": "0:00:05", "none": None, "true": True, "number": 1.5,
@@ -146,11 +146,11 @@ def test_what_cannot_be_looked_at_is_named():
 
 def test_one_record_is_one_line_whatever_it_says():
     """Threat 46: line breaks, terminal escapes, NUL, marks that reorder text and lone surrogates, in names and in values."""
-    told = recorded(
+    reported = recorded(
         **{"x": FORGED, FORGED: 1, "nested": [{FORGED: FORGED}], "bytes": FORGED.encode(errors="replace")}
     )
-    assert "forged" in told["x"]
-    for text in (*told, *map(str, told.values())):
+    assert "forged" in reported["x"]
+    for text in (*reported, *map(str, reported.values())):
         assert text.isprintable()
 
 
@@ -158,16 +158,18 @@ def test_what_is_too_much_is_cut_and_says_so():
     """Long texts, wide and deep values, values that hold themselves, and a line beyond its bound."""
     ring: list[object] = [1]
     ring.append(ring)
-    told = recorded(text="y" * 10_000, wide=list(range(500)), many={str(n): n for n in range(500)}, ring=ring)
-    assert told["text"].endswith("…")
-    assert len(told["text"]) == 500
-    assert told["wide"][99:] == [99, "… 400 more"]
-    assert told["many"]["…"] == 400
-    assert "…" in str(told["ring"])
+    reported = recorded(
+        text="y" * 10_000, wide=list(range(500)), many={str(n): n for n in range(500)}, ring=ring
+    )
+    assert reported["text"].endswith("…")
+    assert len(reported["text"]) == 500
+    assert reported["wide"][99:] == [99, "… 400 more"]
+    assert reported["many"]["…"] == 400
+    assert "…" in str(reported["ring"])
     bush = [[["x" * 400] * 100] * 100] * 100
-    told = recorded(event="Big", bush=bush)
-    assert told.pop("cut").startswith("a line of ")
-    assert told == {"at": "2026-03-20T14:32:00.000Z", "event": "Big"}
+    reported = recorded(event="Big", bush=bush)
+    assert reported.pop("cut").startswith("a line of ")
+    assert reported == {"at": "2026-03-20T14:32:00.000Z", "event": "Big"}
     assert str(recorded(grid=[[[1] * 100] * 100] * 100)).count("1, 1") in range(950, 2_000)
 
 
@@ -238,12 +240,12 @@ def test_no_secret_of_an_event_is_written():
     with pytest.raises(httpx.HTTPStatusError) as caught:
         answer.raise_for_status()
     failure = classify(caught.value)
-    told = Failure.of(
+    reported = Failure.of(
         "AUTH_FORBIDDEN", f"token={CANARY}", details={"headers": {"Cookie": CANARY}}, history=(failure,)
     )
     for event in (
         events.Disconnected(at=AT, reason=f"wss://h/?access_token={CANARY}", failure=failure),
-        events.GaveUp(at=AT, name=f"Bearer {CANARY}", failure=told),
+        events.GaveUp(at=AT, name=f"Bearer {CANARY}", failure=reported),
     ):
         assert CANARY.encode() not in event_line(event)
 
@@ -258,9 +260,9 @@ def test_what_is_no_secret_stays():
         "key": "k-1",
         "none": {"token": None},
     }
-    told = recorded(**record)
-    del told["at"]
-    assert told == record
+    reported = recorded(**record)
+    del reported["at"]
+    assert reported == record
 
 
 @settings(deadline=None, max_examples=60)

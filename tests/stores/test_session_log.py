@@ -238,8 +238,8 @@ def test_a_rotation_that_fails_half_way_loses_no_old_file(path, monkeypatch, at)
                 emit(EVENT)
         assert log.lost == 10
         emit(EVENT)
-    kept = [numbered(path, n).read_text()[0] for n in range(1, 6)]
-    assert kept == ["0", "1", "2", "3", "4"]
+    saved = [numbered(path, n).read_text()[0] for n in range(1, 6)]
+    assert saved == ["0", "1", "2", "3", "4"]
     assert lines(path)[0] == LINE
 
 
@@ -259,7 +259,7 @@ def test_a_torn_last_line_is_ended(path):
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed"])
-def test_a_file_that_is_moved_away_is_begun_anew(path, how):
+def test_a_file_that_is_moved_away_is_started_anew(path, how):
     """As other rotators do: the next line is where one looks for it, and not in a file without a name."""
     with SessionLog(path) as log:
         emit(EVENT)
@@ -288,7 +288,7 @@ with SessionLog(sys.argv[1]) as log:
 @pytest.mark.requirement("V14")
 def test_a_process_that_is_killed_tears_at_most_its_last_line(path):
     """SIGKILL, five times: every line that was acknowledged is there, and whole."""
-    told = 0
+    reported = 0
     for turn in range(5):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
@@ -298,13 +298,13 @@ def test_a_process_that_is_killed_tears_at_most_its_last_line(path):
             time.sleep(0.01 * turn)
         finally:
             writer.send_signal(signal.SIGKILL)
-            told += 1 + len(writer.stdout.read().split())
+            reported += 1 + len(writer.stdout.read().split())
             writer.wait()
             writer.stdout.close()
     text = path.read_text().splitlines()
     whole = [line for line in text if line.endswith("}") and json.loads(line)]
     assert len(text) - len(whole) <= 5
-    assert len(whole) >= told
+    assert len(whole) >= reported
 
 
 @pytest.mark.parametrize(

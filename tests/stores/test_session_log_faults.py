@@ -37,7 +37,7 @@ def lines(path):
 @pytest.mark.requirement("V14")
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("kind", ["write", "open", "fstat", "lseek", "read"])
-def test_a_disk_that_fails_is_told_once_and_breaks_nothing(path, monkeypatch, heard, kind, code):
+def test_a_disk_that_fails_is_reported_once_and_breaks_nothing(path, monkeypatch, heard, kind, code):
     """Threat 36: the emitter and other listeners do not notice; lines are counted; one StoreFailed, one StoreRecovered."""
     with SessionLog(path) as log:
         emit(EVENT)
@@ -63,7 +63,7 @@ def test_a_disk_that_fails_is_told_once_and_breaks_nothing(path, monkeypatch, he
     assert lines(path)[2]["lost"] == 6
 
 
-def test_a_line_that_was_begun_is_ended_when_it_works_again(path, monkeypatch):
+def test_a_line_that_was_started_is_ended_when_it_works_again(path, monkeypatch):
     """The disk took seven bytes of it: a torn line, counted as lost, and whole ones behind it."""
     with SessionLog(path) as log:
         emit(EVENT)
@@ -97,7 +97,7 @@ def test_a_directory_that_is_gone_is_not_made_again(path, heard):
     assert [line["event"] for line in lines(path)] == ["Closed", "StoreRecovered"]
 
 
-def test_a_link_in_its_place_takes_no_lines(path, heard):
+def test_a_link_in_its_position_takes_no_lines(path, heard):
     """Threat 38, while it runs: somebody's file is not written to, and that is told."""
     with SessionLog(path) as log:
         target = path.with_name("theirs")
@@ -112,10 +112,10 @@ def test_a_link_in_its_place_takes_no_lines(path, heard):
 def test_a_disk_that_comes_and_goes_ends_no_emit_in_a_loop(path, monkeypatch, heard):
     """Every second call fails: each event ends, and failures and recoveries are told in turn."""
 
-    turns = itertools.count()
+    rounds = itertools.count()
 
     def write(handle, data):
-        if next(turns) % 2 == 0:
+        if next(rounds) % 2 == 0:
             raise failing("EIO")
         return os.write(handle, data)
 
@@ -161,7 +161,7 @@ def test_an_interrupt_passes(path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["open", "fstat", "lseek", "read", "write"])
-def test_what_cannot_be_begun_is_an_error_where_it_is_begun(path, monkeypatch, kind):
+def test_what_cannot_be_started_is_an_error_where_it_is_started(path, monkeypatch, kind):
     """Typed, nobody listens, and no descriptor stays open."""
     path.parent.mkdir(mode=0o700)
     path.write_text("torn")

@@ -15,7 +15,7 @@ import pytest
 from resilient_bridge.stores.sqlite.database import PAGE
 from tests.samples import IS_ALL, some
 from tests.stores.database_content import SIDES, checkpointed, crashed, look, never_copied
-from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, flipped, place, sweep
+from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, flipped, sweep, write_out
 
 
 HEADER = range(108)  # the file's, and that of the tree on its first page
@@ -35,7 +35,7 @@ async def known():
             files = files_of(await make(room / make.__name__))
             whole = room / f"{make.__name__} whole"
             whole.mkdir(mode=0o700)
-            truth, events = await look(place(Damaged("", files), whole))
+            truth, events = await look(write_out(Damaged("", files), whole))
             assert events == []
             found[make.__name__] = files, truth
     finally:
@@ -43,9 +43,9 @@ async def known():
     return found
 
 
-def bit_of(place):
+def bit_of(write_out):
     """Another bit for each place."""
-    return (place * 2_654_435_761 >> 16) % 8
+    return (write_out * 2_654_435_761 >> 16) % 8
 
 
 # ---- bits ------------------------------------------------------------------------------------------------------------
@@ -121,11 +121,11 @@ async def test_every_page_made_zeros(known):
         zeros = files[""][:page] + bytes(PAGE) + files[""][page + PAGE :]
         room = Path(tempfile.mkdtemp(dir=ROOM))
         try:
-            said = await answer(Damaged(f"page {page // PAGE}", {**files, "": zeros}), truth, room)
+            answered = await answer(Damaged(f"page {page // PAGE}", {**files, "": zeros}), truth, room)
             content, _ = await look(room / "known.db")
         finally:
             shutil.rmtree(room)
-        assert (page, said.wrong, said.is_silent) == (page, [], False)
+        assert (page, answered.wrong, answered.is_silent) == (page, [], False)
         empty += not content.entries
     assert empty == 1
 
@@ -169,12 +169,12 @@ async def test_a_file_that_is_gone_beside_its_log(known):
     files, truth = known["crashed"]
     room = Path(tempfile.mkdtemp(dir=ROOM))
     try:
-        said = await answer(Damaged("no file", {**files, "": None}), truth, room)
+        answered = await answer(Damaged("no file", {**files, "": None}), truth, room)
     finally:
         shutil.rmtree(room)
-    assert said.wrong == []
-    assert not said.is_silent
-    assert said.share > 0.2
+    assert answered.wrong == []
+    assert not answered.is_silent
+    assert answered.share > 0.2
 
 
 # ---- other files in its place ----------------------------------------------------------------------------------------
@@ -191,13 +191,13 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("log", [None, "crashed"])
-async def test_another_file_in_its_place(known, tmp_path, name, log):
+async def test_another_file_in_its_position(known, tmp_path, name, log):
     """Kept beside a new database, which holds what the log has; told, and never a silent empty start."""
     files, truth = known["crashed"]
     damaged = Damaged(name, {"": OTHERS[name], "-wal": log and files["-wal"]})
     tmp_path.chmod(0o700)
-    said = await answer(damaged, truth, tmp_path)
-    assert said.wrong == []
-    assert not said.is_silent
-    assert (said.share > 0.2) == bool(log)
+    answered = await answer(damaged, truth, tmp_path)
+    assert answered.wrong == []
+    assert not answered.is_silent
+    assert (answered.share > 0.2) == bool(log)
     assert not [side for side in SIDES[1:] if Path(f"{tmp_path / 'known.db'}{side}").exists()]

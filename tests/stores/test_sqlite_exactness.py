@@ -32,7 +32,7 @@ def take(store, watermark, n: int) -> None:
     store.touch()
 
 
-def said(path) -> tuple[int, list[str], int]:
+def stated(path) -> tuple[int, list[str], int]:
     """What a crash would leave: messages taken, those in hand, and how many more may have been handed out."""
     copy = path.with_name("copy.db")
     for side in ("", "-wal"):
@@ -50,12 +50,12 @@ async def test_a_quiet_consumer_leaves_no_doubt(tmp_path):
     watermark = store.session("s")
     for n in range(1, 4):
         take(store, watermark, n)
-    assert said(path)[2] == 64  # before the first of them was handed out the doubt was written down
+    assert stated(path)[2] == 64  # before the first of them was handed out the doubt was written down
     async with asyncio.timeout(5):
-        while said(path) != (2, ["m3"], 0):
+        while stated(path) != (2, ["m3"], 0):
             await asyncio.sleep(0.02)
     take(store, watermark, 4)
-    assert said(path) == (2, ["m3"], 64)  # written before m4 was handed out
+    assert stated(path) == (2, ["m3"], 64)  # written before m4 was handed out
     await store.close()
 
 
@@ -66,11 +66,11 @@ async def test_the_doubt_is_there_before_the_log_is_emptied(tmp_path, monkeypatc
     await store.open(now())
     take(store, store.session("s"), 1)
     async with asyncio.timeout(5):
-        while said(path)[2]:
+        while stated(path)[2]:
             await asyncio.sleep(0.02)
     parts = []
     begin_anew = store._database.begin_log_anew
-    monkeypatch.setattr(store._database, "begin_log_anew", lambda: (parts.append(said(path)), begin_anew()))
+    monkeypatch.setattr(store._database, "begin_log_anew", lambda: (parts.append(stated(path)), begin_anew()))
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._COPY_EVERY", 1)
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._LOG_LIMIT", 0)
     assert store.put(Entry(1, "id", "key", "tool_result", "{}")) is None

@@ -54,13 +54,13 @@ def worker(*command, before=(), env=None):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-async def wrong_after(told, path):
+async def wrong_after(reported, path):
     """What is in the file, held against what was told; a store that was refused something is not damaged."""
     content, events = await look(path)
     wrong = [f"an event: {event.lost}" for event in events]
-    wrong += [f"{line['op']} {line['n']}: {line['code']}" for line in told if "not typed" in line["code"]]
+    wrong += [f"{line['op']} {line['n']}: {line['code']}" for line in reported if "not typed" in line["code"]]
     answers = {
-        op: {line["n"]: not line["code"] for line in told if line["op"] == op}
+        op: {line["n"]: not line["code"] for line in reported if line["op"] == op}
         for op in ("put", "mark", "keep")
     }
     put, marked = answers["put"], max([n for n, is_ok in answers["mark"].items() if is_ok], default=0)
@@ -80,9 +80,9 @@ async def wrong_after(told, path):
     wrong += [
         f"outcome {seq}" for seq, (*_, reason) in content.outcomes.items() if put.get(seq) == bool(reason)
     ]
-    kept = max([n for n, is_ok in answers["keep"].items() if is_ok], default=0)
-    if not kept <= content.taken <= max(len(put), kept):
-        wrong.append(f"position {content.taken}, kept was {kept}")
+    saved = max([n for n, is_ok in answers["keep"].items() if is_ok], default=0)
+    if not saved <= content.taken <= max(len(put), saved):
+        wrong.append(f"position {content.taken}, kept was {saved}")
     wrong += [
         f"message {n}"
         for n, mark in marks_of(content).items()
@@ -133,15 +133,15 @@ async def test_every_call_that_fails(room, durability, call, error):
             path = room / f"{end} {how}" / "known.db"
             inject = [STRACE, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
             inject += ["-e", f"inject={call}:error={error}:when={how}"]
-            told = worker(path, durability, end, before=inject)
-            refused += any(line["code"] for line in told)
-            wrong += [f"{end} {how}: {one}" for one in await wrong_after(told, path)]
+            reported = worker(path, durability, end, before=inject)
+            refused += any(line["code"] for line in reported)
+            wrong += [f"{end} {how}: {one}" for one in await wrong_after(reported, path)]
             # strace counts by thread: the k-th call of one that copies may come at the very end
-            if not how.endswith("+") and others + 20 < k < last - 40 and told[-1]["op"] != "open":
-                assert not told[-1]["code"], (
+            if not how.endswith("+") and others + 20 < k < last - 40 and reported[-1]["op"] != "open":
+                assert not reported[-1]["code"], (
                     end,
                     how,
-                    told[-1],
+                    reported[-1],
                 )  # the disk works again, and so does the store
             shutil.rmtree(path.parent)
     assert wrong == []
@@ -158,10 +158,10 @@ async def test_a_flush_that_fails_after_the_data_was_written(room, lasting):
         await look(path)  # so that the flushes are those of the sends
         inject = [STRACE, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]
         inject += ["-e", f"inject=fdatasync:error=EIO:when={k}{lasting}"]
-        told = worker(path, "machine", "sends", before=inject)
-        refused += any(line["code"] and line["op"] == "put" for line in told)
+        reported = worker(path, "machine", "sends", before=inject)
+        refused += any(line["code"] and line["op"] == "put" for line in reported)
         content, events = await look(path)
-        put = {line["n"] for line in told if line["op"] == "put" and not line["code"]}
+        put = {line["n"] for line in reported if line["op"] == "put" and not line["code"]}
         assert (k, set(content.entries), events) == (k, put, [])
     assert refused >= 5
 
@@ -176,9 +176,9 @@ async def test_a_limit_at_every_size(room, durability):
     The sizes are 13,001 bytes apart, which is no multiple of a page or of a frame of the log; 64, if all are asked for.
     """
     step = "64" if IS_ALL else "13001"
-    told = worker(room, durability, "sizes", env={"STEP": step})
+    reported = worker(room, durability, "sizes", env={"STEP": step})
     lives = {}
-    for line in told:
+    for line in reported:
         if line["op"] == "limit":
             current = lives.setdefault(line["n"], ([], []))
             half = 0

@@ -36,8 +36,8 @@ def mounts():
     """Why nothing can be mounted here; "" if it can."""
     if shutil.which("unshare") is None:
         return "unshare is missing"
-    with tempfile.TemporaryDirectory() as place:
-        mounted = ["unshare", "-m", "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place]
+    with tempfile.TemporaryDirectory() as folder:
+        mounted = ["unshare", "-m", "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]
         done = subprocess.run(mounted, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"nothing can be mounted: {done.stderr.strip()}"
 
@@ -47,14 +47,14 @@ def full_disk(tmp_path):
     """Runs a scenario on a small file system; its facts, and where the copies are."""
     if mounts():
         pytest.skip(mounts())
-    place, out = tmp_path / "disk", tmp_path / "out"
-    for one in (place, out):
+    folder, out = tmp_path / "disk", tmp_path / "out"
+    for one in (folder, out):
         one.mkdir(mode=0o700)
 
     def run(scenario, durability):
         program = ["unshare", "-m", sys.executable, "-m", "tests.stores.full_disk_program"]
         done = subprocess.run(
-            [*program, scenario, str(place), str(out), durability],
+            [*program, scenario, str(folder), str(out), durability],
             cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -66,29 +66,29 @@ def full_disk(tmp_path):
 @pytest.mark.parametrize("durability", DURABILITY)
 async def test_a_store_on_a_full_disk(full_disk, durability):
     """Every refusal is typed, nothing of it is in the file, everything accepted is; with room it works at once, without being reopened."""
-    told, out = full_disk("store", durability)
-    at = [line["op"] for line in told].index("lifted")
-    assert sum(line["code"] == "SYS_STORE_UNAVAILABLE" for line in told[:at]) > 5
-    late = [line for line in told[at:] if line["op"] != "open when full"]
+    reported, out = full_disk("store", durability)
+    at = [line["op"] for line in reported].index("lifted")
+    assert sum(line["code"] == "SYS_STORE_UNAVAILABLE" for line in reported[:at]) > 5
+    late = [line for line in reported[at:] if line["op"] != "open when full"]
     assert [line for line in late if line["code"]] == []
-    assert told[-1]["op"] == "open when full"
-    assert told[-1]["code"] == "SYS_STORE_UNAVAILABLE"
-    assert await wrong_after(told[:at], out / "full.db") == []
+    assert reported[-1]["op"] == "open when full"
+    assert reported[-1]["code"] == "SYS_STORE_UNAVAILABLE"
+    assert await wrong_after(reported[:at], out / "full.db") == []
     for name in ("left.db", "closed.db"):
-        assert (name, await wrong_after(told, out / name)) == (name, [])
+        assert (name, await wrong_after(reported, out / name)) == (name, [])
 
 
 @pytest.mark.parametrize("durability", DURABILITY)
 async def test_a_file_system_that_may_not_be_written_to(full_disk, durability):
     """Opening is refused, with a database there and without; when it may be written to, everything is there."""
-    told, out = full_disk("read_only", durability)
-    codes = [(line["op"], line["code"]) for line in told]
+    reported, out = full_disk("read_only", durability)
+    codes = [(line["op"], line["code"]) for line in reported]
     refused = ("open", "SYS_STORE_UNAVAILABLE")
     assert codes == [("put", ""), refused, refused, ("open again", ""), ("entries", "")]
-    assert told[-1]["n"] == 1
+    assert reported[-1]["n"] == 1
     assert (
         await wrong_after(
-            told[:1] + [{"op": op, "n": 0, "code": ""} for op in ("mark", "keep")], out / "left.db"
+            reported[:1] + [{"op": op, "n": 0, "code": ""} for op in ("mark", "keep")], out / "left.db"
         )
         == []
     )
@@ -100,9 +100,9 @@ async def test_a_client_on_a_full_disk(full_disk, durability):
 
     Each of the two times that it is full is told once, and so is each end of it; the connection is kept all the while.
     """
-    told, _ = full_disk("client", durability)
+    reported, _ = full_disk("client", durability)
     facts = {}
-    for line in told:
+    for line in reported:
         facts.setdefault(line.pop("fact"), []).append(line)
     assert facts["refused"] == [{"codes": ["SYS_STORE_UNAVAILABLE"] * 5, "pending": 0}]
     assert facts["goes on"] == [{"answer": "git_status_response", "state": "READY"}]
@@ -121,7 +121,7 @@ async def test_a_client_on_a_full_disk(full_disk, durability):
 
 
 @pytest.fixture
-def nobody():
+def no_one():
     """A directory of a user who has no rights; this process is that user meanwhile."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
@@ -135,23 +135,23 @@ def nobody():
         shutil.rmtree(made)
 
 
-async def test_a_directory_that_may_not_be_written_to(nobody):
+async def test_a_directory_that_may_not_be_written_to(no_one):
     """No lock can be made there: refused, also where a database is; when it may be, everything is there."""
-    path = await checkpointed(nobody)
+    path = await checkpointed(no_one)
     truth, _ = await look(path)
     for name in ("known.db", "another.db"):
-        (nobody / "known.db.owner").unlink(missing_ok=True)
-        nobody.chmod(0o500)
+        (no_one / "known.db.owner").unlink(missing_ok=True)
+        no_one.chmod(0o500)
         with pytest.raises(StoreError) as caught:
-            await look(nobody / name)
+            await look(no_one / name)
         assert caught.value.failure.code == "SYS_STORE_UNAVAILABLE"
-        nobody.chmod(0o700)
+        no_one.chmod(0o700)
     assert await look(path) == (truth, [])
 
 
-async def test_a_file_that_may_not_be_written_to(nobody):
+async def test_a_file_that_may_not_be_written_to(no_one):
     """Refused as it is, and not set aside: it is sound."""
-    path = await checkpointed(nobody)
+    path = await checkpointed(no_one)
     truth, _ = await look(path)
     before = path.read_bytes()
     path.chmod(0o400)
@@ -164,12 +164,12 @@ async def test_a_file_that_may_not_be_written_to(nobody):
 
 
 @contextmanager
-def no_descriptors(left=0):
+def no_descriptors(rest=0):
     """Only so many more may be opened."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + left, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + rest, hard))
     try:
         yield
     finally:

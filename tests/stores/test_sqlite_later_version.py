@@ -13,7 +13,7 @@ import resilient_bridge as rb
 from resilient_bridge.errors import StoreError
 from resilient_bridge.stores.sqlite.opening import open_database
 from tests.stores.database_content import checkpointed, copy, crashed, done, entry, look, opened
-from tests.stores.database_damage import Damaged, files_of, flipped, place
+from tests.stores.database_damage import Damaged, files_of, flipped, write_out
 from tests.stores.faulty_disk import files_in
 from tests.stores.later_versions import put_in_force
 
@@ -52,10 +52,10 @@ async def refused(path):
 @pytest.mark.parametrize("condition", ["whole", "live"])
 async def test_a_database_of_a_later_version(later, tmp_path, monkeypatch, condition):
     """StoreError names the file, its version and ours; the owner has let go, and its own version finds everything."""
-    path = place(Damaged("", later[condition]), tmp_path / "b")
+    path = write_out(Damaged("", later[condition]), tmp_path / "b")
     for _ in range(2):
-        said = await refused(path)
-        assert re.search(r"known\.db is of version 2, wanted 1 or earlier", said)
+        answered = await refused(path)
+        assert re.search(r"known\.db is of version 2, wanted 1 or earlier", answered)
     put_in_force(monkeypatch, 2)
     database, mended = open_database(path, is_machine=False)
     try:
@@ -67,7 +67,7 @@ async def test_a_database_of_a_later_version(later, tmp_path, monkeypatch, condi
 
 async def test_a_client_is_refused(later, tmp_path):
     """On entering, with the same error: nothing is sent."""
-    path = place(Damaged("", later["whole"]), tmp_path / "b")
+    path = write_out(Damaged("", later["whole"]), tmp_path / "b")
     with pytest.raises(StoreError) as caught:
         async with rb.BridgeClient("ws://127.0.0.1:9", store=path):
             raise AssertionError("it was entered")
@@ -101,14 +101,14 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_a_damaged_one(later, tmp_path, damage):
     """It is not for us to mend: of what it holds we would know only a part."""
-    path = place(Damaged(damage, DAMAGES[damage](later["whole"])), tmp_path / "b")
+    path = write_out(Damaged(damage, DAMAGES[damage](later["whole"])), tmp_path / "b")
     assert "version 2" in await refused(path)
 
 
 async def test_a_damaged_log_of_one(later, tmp_path):
     """The same, beside its file, when its last page is bad."""
     files = later["live"]
-    path = place(flipped(files, "-wal", 40, 3), tmp_path / "b")
+    path = write_out(flipped(files, "-wal", 40, 3), tmp_path / "b")
     assert "version 2" in await refused(path)
 
 
@@ -118,7 +118,7 @@ async def test_a_file_of_ours_is_never_refused(tmp_path):
         (tmp_path / name).mkdir(mode=0o700)
     files = files_of(await crashed(tmp_path / "a"))
     for side in ("", "-wal"):
-        assert Path(f"{place(Damaged('', files), tmp_path / 'b')}{side}").exists()
+        assert Path(f"{write_out(Damaged('', files), tmp_path / 'b')}{side}").exists()
     path = tmp_path / "b" / "known.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=65537")

@@ -57,7 +57,7 @@ def room():
     shutil.rmtree(made)
 
 
-def left_by(path):
+def written_by(path):
     """All files of a database, as a kill of its process at this moment leaves them."""
     return {end: Path(f"{path}{end}").read_bytes() for end in ENDS if Path(f"{path}{end}").exists()}
 
@@ -78,7 +78,7 @@ async def killed(room):
         await write_first(store)
     async with opened(path) as (store, _):
         await write_second(store)
-        files = left_by(path)
+        files = written_by(path)
     assert set(files) == set(ENDS)
     truth, events = await look(put(files, room))
     assert (len(truth.entries), events) == (31, [])
@@ -126,7 +126,7 @@ async def test_a_store_that_was_never_copied_is_no_empty_start(room, how):
     """Everything was in its log, and that is empty or gone: a new beginning, but not a silent one."""
     async with opened(room / "alive.db") as (store, _):
         await write_first(store)
-        files = left_by(room / "alive.db")
+        files = written_by(room / "alive.db")
     if how == "empty":
         files["-wal"] = b""
     else:
@@ -141,7 +141,7 @@ async def test_a_log_with_one_transaction(room):
     await look(room / "alive.db")
     async with opened(room / "alive.db") as (store, _):
         await done(store.put(entry(1)))
-        files = left_by(room / "alive.db")
+        files = written_by(room / "alive.db")
     assert len(files["-wal"]) == 32 + FRAME
     bad = bytearray(files["-wal"])
     bad[-5] ^= 4
@@ -251,7 +251,7 @@ async def test_every_condition_of_a_log(room):
                 database.checkpoint()
             if n % 12 == 0:
                 database.begin_log_anew()
-            files = left_by(path)
+            files = written_by(path)
             (room / str(n)).mkdir()
             _, events = await look(put(files, room / str(n)))
             assert (n, events) == (n, [])
@@ -274,9 +274,9 @@ async def test_a_kill_at_every_system_call(killed, room, call, durability):
     """
     files = killed[0] if durability == "process" else {}
 
-    def life(place, *inject):
+    def life(folder, *inject):
         trace = [STRACE, "-f", "-qq", "-o", room / "calls", "-e", f"trace={call}", *inject]
-        program = [*trace, sys.executable, "-m", "tests.stores.log_worker", place, durability]
+        program = [*trace, sys.executable, "-m", "tests.stores.log_worker", folder, durability]
         ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
         parts = [json.loads(line) for line in ended.stdout.splitlines()]
         return ended.returncode, {line["n"] for line in parts if line["op"] == "put" and not line["code"]}

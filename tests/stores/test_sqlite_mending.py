@@ -21,7 +21,15 @@ from resilient_bridge.stores.sqlite.opening import open_database
 from resilient_bridge.telemetry import listen
 from resilient_bridge.telemetry.events import StateSetAside
 from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
-from tests.stores.database_damage import Damaged, answer, files_of, flipped, place, wrong_event, wrong_rows
+from tests.stores.database_damage import (
+    Damaged,
+    answer,
+    files_of,
+    flipped,
+    write_out,
+    wrong_event,
+    wrong_rows,
+)
 from tests.stores.faulty_disk import CrashError, files_in
 
 
@@ -40,13 +48,13 @@ def room(tmp_path):
 async def known(room):
     """The files of the known database, and the truth."""
     files = files_of(await checkpointed(room / "a"))
-    truth, _ = await look(place(Damaged("", files), room / "b"))
+    truth, _ = await look(write_out(Damaged("", files), room / "b"))
     return files, truth
 
 
 def changed(files, room, script):
     """The known database after this SQL of somebody else."""
-    path = place(Damaged("", files), room / "a")
+    path = write_out(Damaged("", files), room / "a")
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(script)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -61,16 +69,16 @@ async def test_another_version_of_ours(known, room, version):
     """Set aside whole, and all that this version can read is in the new file: not one row is lost, and every mark is doubted."""
     files, truth = known
     other = changed(files, room, f"PRAGMA user_version={version}")
-    said = await answer(Damaged("version", other), truth, room / "c")
-    assert said.wrong == []
-    assert (said.is_silent, said.share) == (False, 1.0)
+    answered = await answer(Damaged("version", other), truth, room / "c")
+    assert answered.wrong == []
+    assert (answered.is_silent, answered.share) == (False, 1.0)
 
 
 async def test_a_send_whose_outcome_is_known_does_not_come_back(known, room):
     """An old page of the sends beside a new one of the outcomes: what is settled stays settled."""
     files, truth = known
     row = summed(entry_row(entry(min(SETTLED)), 1.0))
-    path = place(Damaged("", files), room / "a")
+    path = write_out(Damaged("", files), room / "a")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(insert("outbox"), row)
         connection.execute("PRAGMA user_version=2")
@@ -99,10 +107,10 @@ SHAPES = {
 async def test_a_database_of_another_shape(known, room, shape):
     """A table or column less, one more, a trigger, a type that makes numbers of texts: set aside, and what is ours is used."""
     files, truth = known
-    said = await answer(Damaged(shape, changed(files, room, SHAPES[shape])), truth, room / "c")
-    assert said.wrong == []
-    assert not said.is_silent
-    assert said.share > 0.2
+    answered = await answer(Damaged(shape, changed(files, room, SHAPES[shape])), truth, room / "c")
+    assert answered.wrong == []
+    assert not answered.is_silent
+    assert answered.share > 0.2
 
 
 # ---- another program's -----------------------------------------------------------------------------------------------
@@ -149,16 +157,16 @@ async def test_a_log_of_another_program(known, room):
         connection.execute("CREATE TABLE bookmarks (url)")
         connection.execute("INSERT INTO bookmarks VALUES (zeroblob(20000))")
         log = files_of(other)["-wal"]
-    said = await answer(Damaged("a log of another", {**files, "-wal": log}), truth, room / "c")
-    assert said.wrong == []
-    assert not said.is_silent
+    answered = await answer(Damaged("a log of another", {**files, "-wal": log}), truth, room / "c")
+    assert answered.wrong == []
+    assert not answered.is_silent
 
 
 async def test_a_log_of_another_database_of_ours(room):
     """It cannot be told from one's own; every row is one that was accepted, by the one or the other."""
     files = files_of(await checkpointed(room / "a"))
     other = files_of(await crashed(room / "b"))
-    content, _ = await look(place(Damaged("", {"": files[""], "-wal": other["-wal"]}), room / "c"))
+    content, _ = await look(write_out(Damaged("", {"": files[""], "-wal": other["-wal"]}), room / "c"))
     assert wrong_rows(content) == []
 
 
@@ -172,14 +180,14 @@ async def test_a_write_that_was_not_finished(room, frames):
     frame, log = 24 + PAGE, files["-wal"]
     ends = [at for at in range(32, len(log), frame) if log[at + 4 : at + 8] != bytes(4)]
     start = next(at + frame for at, then in pairwise(ends) if then - at > (frames + 1) * frame)
-    before, _ = await look(place(Damaged("", {**files, "-wal": log[:start]}), room / "a"))
+    before, _ = await look(write_out(Damaged("", {**files, "-wal": log[:start]}), room / "a"))
     torn = {**files, "-wal": log[: start + frames * frame]}
-    async with opened(place(Damaged("", torn), room / "c")) as (store, events):
+    async with opened(write_out(Damaged("", torn), room / "c")) as (store, events):
         assert (read(store), events) == (before, [])
         await done(store.put(entry(99)))
         remaining = files_of(room / "c" / "known.db")
     (room / "d").mkdir(mode=0o700)
-    content, events = await look(place(Damaged("", remaining), room / "d"))
+    content, events = await look(write_out(Damaged("", remaining), room / "d"))
     assert events == []
     assert content.entries.keys() == {*before.entries, 99}
 
@@ -187,7 +195,7 @@ async def test_a_write_that_was_not_finished(room, frames):
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
 
 
-async def test_a_directory_in_its_place(room):
+async def test_a_directory_in_its_position(room):
     """Refused as a configuration, and nothing is changed."""
     (room / "a" / "known.db").mkdir()
     with pytest.raises(ConfigError, match="a directory"):
@@ -199,7 +207,7 @@ async def test_a_disk_too_full_for_the_new_file(known, room, monkeypatch):
     """The damaged file stays where it is, whole; when there is room it is mended, and told once."""
     files, truth = known
     broken = {**files, "": files[""][:-PAGE]}
-    path = place(Damaged("", broken), room / "c")
+    path = write_out(Damaged("", broken), room / "c")
     with monkeypatch.context() as patch:
         patch.setattr(
             sqlite_opening.Database, "begin_log_anew", lambda _: None
@@ -209,8 +217,8 @@ async def test_a_disk_too_full_for_the_new_file(known, room, monkeypatch):
             await look(path)
     assert caught.value.failure.code == "SYS_STORE_UNAVAILABLE"
     assert files_of(path)[""] == broken[""]
-    said = await answer(Damaged("", broken), truth, room / "c")
-    assert (said.wrong, said.is_silent) == ([], False)
+    answered = await answer(Damaged("", broken), truth, room / "c")
+    assert (answered.wrong, answered.is_silent) == ([], False)
 
 
 # ---- crashes while mending -------------------------------------------------------------------------------------------
@@ -255,10 +263,10 @@ async def test_a_crash_at_every_step_of_mending(known, room, monkeypatch, has_in
         number += 1
         directory = room / f"at {number}"
         directory.mkdir(mode=0o700)
-        path = place(broken, directory)
+        path = write_out(broken, directory)
         parts = []
         with listen(
-            lambda event, told=parts: told.append(event) if isinstance(event, StateSetAside) else None
+            lambda event, reported=parts: reported.append(event) if isinstance(event, StateSetAside) else None
         ):
             with monkeypatch.context() as patch, suppress(CrashError):
                 calls = crash_at(number, patch)
@@ -274,7 +282,7 @@ async def test_a_crash_at_every_step_of_mending(known, room, monkeypatch, has_in
     assert number >= 8
 
 
-LEFT = {
+REMAINING = {
     "a new file that was not finished": ({".salvaged": b"half"}, True),
     "and its log": ({".salvaged": b"half", ".salvaged-wal": b"log", ".salvaged-shm": b"x"}, True),
     "a first file that was not finished": ({".new": b"half", ".new-wal": b"log", ".new-journal": b"x"}, True),
@@ -282,12 +290,12 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("name", REMAINING)
 async def test_leftovers(known, room, name):
     """Beside a sound database they are removed, and nothing is said; without one a new one is begun."""
     files, truth = known
-    remaining, has_database = LEFT[name]
-    path = place(Damaged("", files if has_database else {}), room / "c")
+    remaining, has_database = REMAINING[name]
+    path = write_out(Damaged("", files if has_database else {}), room / "c")
     for end, data in remaining.items():
         Path(f"{path}{end}").write_bytes(data)
     content, events = await look(path)
@@ -300,7 +308,7 @@ async def test_leftovers(known, room, name):
 async def test_a_mended_file_whose_original_was_taken_away(known, room, has_log):
     """A crash before the last step, and somebody has moved the original: what was made of it is used, and no old log with it."""
     files, truth = known
-    path = place(Damaged("", {".salvaged": files[""]}), room / "c")
+    path = write_out(Damaged("", {".salvaged": files[""]}), room / "c")
     if has_log:
         log = files_of(await crashed(room / "b"))["-wal"]
         Path(f"{path}-wal").write_bytes(log)
@@ -312,7 +320,7 @@ async def test_a_mended_file_whose_original_was_taken_away(known, room, has_log)
 async def test_messages_stay_beside_their_file(known, room, monkeypatch):
     """A damaged file is read from a copy beside it; what a killed process leaves of that is removed by the next, and nothing of others."""
     files, _ = known
-    path = place(flipped(files, "", PAGE + 4, 7), room / "c")
+    path = write_out(flipped(files, "", PAGE + 4, 7), room / "c")
     seen = []
     real = sqlite_salvage.shutil.copyfile
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from tests.stores.database_content import checkpointed, crashed, look
-from tests.stores.database_damage import Damaged, files_of, flipped, place, wrong_event, wrong_rows
+from tests.stores.database_damage import Damaged, files_of, flipped, write_out, wrong_event, wrong_rows
 
 
 pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5")]
@@ -69,7 +69,7 @@ async def test_every_rename_that_fails(tmp_path, monkeypatch, make, lasting):
     truth, refused = None, 0
     for at in count():
         (tmp_path / f"{at}").mkdir(mode=0o700)
-        path = place(damaged, tmp_path / f"{at}")
+        path = write_out(damaged, tmp_path / f"{at}")
         renames = Renames(at, lasting=lasting)
         first = await opened_with(renames, path, monkeypatch)
         content, second = await look(path)

@@ -22,9 +22,9 @@ from resilient_bridge.stores.sqlite.database import PAGE, is_good
 from resilient_bridge.stores.sqlite.integrity import faults_of
 from resilient_bridge.stores.sqlite.opening import open_database
 from resilient_bridge.stores.sqlite.versions import LAYOUTS, Layout
-from tests.stores.data.make_version_1 import WALL, told
+from tests.stores.data.make_version_1 import WALL, reported
 from tests.stores.database_content import checkpointed, crashed, look
-from tests.stores.database_damage import Damaged, files_of, flipped, place, wrong_event, wrong_rows
+from tests.stores.database_damage import Damaged, files_of, flipped, write_out, wrong_event, wrong_rows
 from tests.stores.faulty_disk import files_in
 from tests.stores.later_versions import put_in_force
 
@@ -56,7 +56,7 @@ async def answers_of(path):
     with rb.listen(heard.append):
         await store.open(Now(asyncio.get_running_loop().time(), WALL + 60))
     try:
-        return json.loads(json.dumps(told(store))), heard
+        return json.loads(json.dumps(reported(store))), heard
     finally:
         await store.close()
 
@@ -90,7 +90,7 @@ def test_the_tables_of_version_1_are_those_of_its_file():
 
 
 @pytest.mark.parametrize("numbers", [(3,), (2, 3)], ids=["by version 3", "by version 2, then by version 3"])
-async def test_a_store_of_a_later_version_says_what_version_1_said(path, version_1, monkeypatch, numbers):
+async def test_a_store_of_a_later_version_says_what_version_1_reported(path, version_1, monkeypatch, numbers):
     """Through two versions at once, or one a day: sends, marks, outcomes, positions, records are exact, and no event says otherwise."""
     put_in_force(monkeypatch, 2)
     if 2 in numbers:
@@ -121,7 +121,7 @@ async def test_a_column_more_and_a_table_more(path, monkeypatch):
     rows, version = table(path, "outbox")
     assert (version, all(map(is_good, rows))) == (2, True)
     found = judged(path)
-    assert (bool(found), found.version, found.is_in_place) == (False, 2, True)
+    assert (bool(found), found.version, found.has_tables_first) == (False, 2, True)
 
 
 def test_a_client_of_a_later_version_goes_on(path, monkeypatch):
@@ -151,7 +151,7 @@ async def test_a_file_with_a_log(tmp_path, monkeypatch):
     for name in ("a", "b"):
         (tmp_path / name).mkdir(mode=0o700)
     remaining = await crashed(tmp_path / "a")
-    truth, _ = await look(place(Damaged("", files_of(remaining)), tmp_path / "b"))
+    truth, _ = await look(write_out(Damaged("", files_of(remaining)), tmp_path / "b"))
     put_in_force(monkeypatch, 2, 3)
     assert await look(remaining) == (truth, [])
     assert table(remaining, "marks")[1] == 3
@@ -163,12 +163,12 @@ async def test_a_file_with_a_log(tmp_path, monkeypatch):
 class FailingConnection(sqlite3.Connection):
     """One on a disk whose k-th statement fails."""
 
-    left = 0
+    rest = 0
     seen = ()
 
-    def execute(self, sql, *given):
+    def execute(self, sql, *passed):
         self._count(sql)
-        return super().execute(sql, *given)
+        return super().execute(sql, *passed)
 
     def executemany(self, sql, rows):
         self._count(sql)
@@ -176,8 +176,8 @@ class FailingConnection(sqlite3.Connection):
 
     def _count(self, sql):
         FailingConnection.seen += (sql,)
-        FailingConnection.left -= 1
-        if FailingConnection.left == 0:
+        FailingConnection.rest -= 1
+        if FailingConnection.rest == 0:
             raise sqlite3.OperationalError("disk I/O error")
 
 
@@ -193,7 +193,7 @@ def failing_at(monkeypatch):
             return real(*args, **options)
 
     def fail_at(number):
-        FailingConnection.left, FailingConnection.seen = number, ()
+        FailingConnection.rest, FailingConnection.seen = number, ()
         monkeypatch.setattr(sqlite_migration, "connect", connect)
 
     return fail_at
@@ -248,7 +248,7 @@ async def test_a_kill_at_every_statement(path, version_1, monkeypatch):
     for at in range(1, count + 1):
         remaining = path.parent / "room" / str(at) / "known.db"
         (remaining.parent / "copy").mkdir(mode=0o700)
-        copy = place(Damaged("", files_of(remaining)), remaining.parent / "copy")
+        copy = write_out(Damaged("", files_of(remaining)), remaining.parent / "copy")
         try:
             assert (at, await answers_of(copy)) == (at, (version_1, []))
             old += 1
@@ -303,7 +303,7 @@ async def known(tmp_path):
     for name in ("a", "b", "c", "d"):
         (tmp_path / name).mkdir(mode=0o700)
     files = files_of(await checkpointed(tmp_path / "a"))
-    return files, (await look(place(Damaged("", files), tmp_path / "d")))[0]
+    return files, (await look(write_out(Damaged("", files), tmp_path / "d")))[0]
 
 
 def without_page(files, page):
@@ -316,9 +316,9 @@ def without_page(files, page):
 async def test_a_damaged_file_of_version_1(known, tmp_path, monkeypatch, page):
     """A page of zeros, the first of all among them: what version 1 would have saved is saved, and is of version 3."""
     broken = without_page(known[0], page)
-    before, events = await look(place(broken, tmp_path / "b"))
+    before, events = await look(write_out(broken, tmp_path / "b"))
     put_in_force(monkeypatch, 2, 3)
-    found, later = await look(place(broken, tmp_path / "c"))
+    found, later = await look(write_out(broken, tmp_path / "c"))
     assert found == before
     assert [event.lost for event in later] == [event.lost for event in events] != []
     assert judged(tmp_path / "c" / "known.db") == ((), (), "", 3, True)
@@ -328,26 +328,26 @@ async def test_a_migrated_file_whose_first_page_is_lost(known, tmp_path, monkeyp
     """Its tables begin where those of a new file do: everything is found again."""
     files, truth = known
     put_in_force(monkeypatch, 2, 3)
-    assert await look(place(Damaged("", files), tmp_path / "b")) == (truth, [])
+    assert await look(write_out(Damaged("", files), tmp_path / "b")) == (truth, [])
     content, events = await look(
-        place(without_page(files_of(tmp_path / "b" / "known.db"), 0), tmp_path / "c")
+        write_out(without_page(files_of(tmp_path / "b" / "known.db"), 0), tmp_path / "c")
     )
     assert len(events) == 1
     assert content.entries.keys() == truth.entries.keys()
     assert content._replace(entries=truth.entries) == truth
 
 
-async def test_a_file_that_was_killed_before_its_tables_were_in_place(known, tmp_path, monkeypatch):
+async def test_a_file_that_was_killed_before_its_tables_were_renamed(known, tmp_path, monkeypatch):
     """It is whole, and silent; the next opening makes up for what was left."""
     files, truth = known
     put_in_force(monkeypatch, 2, 3)
-    path = place(Damaged("", files), tmp_path / "b")
+    path = write_out(Damaged("", files), tmp_path / "b")
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_migration, "are_tables_on_first_pages", lambda _: True)
         open_database(path, is_machine=False)[0].close()
-    assert (judged(path).version, judged(path).is_in_place) == (3, False)
+    assert (judged(path).version, judged(path).has_tables_first) == (3, False)
     assert await look(path) == (truth, [])
-    assert judged(path).is_in_place
+    assert judged(path).has_tables_first
 
 
 async def test_damage_in_a_crashed_file_of_version_1(tmp_path, monkeypatch):
@@ -357,7 +357,7 @@ async def test_damage_in_a_crashed_file_of_version_1(tmp_path, monkeypatch):
     files = files_of(await crashed(tmp_path / "a"))
     put_in_force(monkeypatch, 2, 3)
     broken = flipped(files, "-wal", len(files["-wal"]) * 3 // 4, 3)
-    remaining = place(broken, tmp_path / "b")
+    remaining = write_out(broken, tmp_path / "b")
     content, events = await look(remaining)
     assert len(events) == 1
     assert wrong_event(events[0], broken, content) == wrong_rows(content) == []

@@ -130,7 +130,7 @@ async def test_a_fork_that_uses_the_store(path, durability):
 
 
 @pytest.mark.parametrize("durability", ["process", "machine"])
-async def test_nothing_is_left_after_closing(path, durability):
+async def test_nothing_remains_after_closing(path, durability):
     """No descriptor, no thread of ours, no task, one file and the lock; closing again does nothing, and it may be opened again."""
     await look(path)
     await asyncio.to_thread(int)  # the loop's own threads
@@ -262,7 +262,7 @@ async def test_the_log_stays_bounded(path, monkeypatch, durability):
 
 
 @pytest.mark.parametrize("durability", ["process", "machine"])
-async def test_a_log_that_cannot_be_copied_stalls_nobody(path, monkeypatch, durability):
+async def test_a_log_that_cannot_be_copied_stalls_no_one(path, monkeypatch, durability):
     """Somebody reads the file all the while: the log grows, every write is done at once, and nothing is lost."""
     monkeypatch.setattr(sqlite_commits, "_COPY_EVERY", 8)
     monkeypatch.setattr(sqlite_commits, "_LOG_LIMIT", 1_000)
@@ -315,7 +315,7 @@ class Kind(StrEnum):
     NOTE = "note"
 
 
-async def test_subclasses_and_whole_numbers_are_kept_exactly(path):
+async def test_subclasses_and_whole_numbers_are_saved_exactly(path):
     """A type from an enumeration, times that are whole: the next process finds them sound, as what they are."""
     odd = Entry(1, "id-1", Kind.NOTE, Kind.NOTE, "{}", coalesce=Kind.NOTE, expires=type(now())(10**9, 10**10))
     async with opened(path) as (store, _):

@@ -18,7 +18,7 @@ import pytest
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.telemetry import listen
-from tests.stores.data.make_version_1 import WALL, told
+from tests.stores.data.make_version_1 import WALL, reported
 from tests.stores.database_content import done
 
 
@@ -42,7 +42,7 @@ async def open_at(path, seconds):
     return store, heard
 
 
-def test_the_file_is_the_one_that_version_1_left():
+def test_the_file_is_the_one_that_version_1_wrote():
     """Byte for byte: whoever makes it anew makes the other tests here prove nothing."""
     assert sha256((DATA / "version-1.db").read_bytes()).hexdigest() == SHA256
     with closing(sqlite3.connect(f"{(DATA / 'version-1.db').as_uri()}?immutable=1", uri=True)) as connection:
@@ -53,7 +53,7 @@ async def test_a_database_of_version_1_is_read_as_it_was_meant(path):
     """Sends, marks, outcomes, positions, answers and records: each as version 1 wrote it, without an event."""
     store, heard = await open_at(path, 60)
     try:
-        found = json.loads(json.dumps(told(store)))
+        found = json.loads(json.dumps(reported(store)))
     finally:
         await store.close()
     assert heard == []

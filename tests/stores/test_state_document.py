@@ -145,10 +145,10 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("value", "said"), UNFIT)
-def test_a_value_that_json_cannot_hold_is_refused(value, said):
+@pytest.mark.parametrize(("value", "stated"), UNFIT)
+def test_a_value_that_json_cannot_hold_is_refused(value, stated):
     """Threats 2 to 4: typed, with the place, and never a value that would come back as another one."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=stated):
         write_document(Document(version=1, saved_at=AT, value=value))
 
 
@@ -161,10 +161,10 @@ def test_a_hundred_levels_are_allowed():
 def test_a_stack_that_is_nearly_used_up_is_typed(monkeypatch):
     """Deep inside somebody's recursion the encoder may fail: an error, and no half-written text."""
 
-    def none_left(value):
+    def no_remainingover(value):
         raise RecursionError
 
-    monkeypatch.setattr("resilient_bridge.stores.state_files.document._encode", none_left)
+    monkeypatch.setattr("resilient_bridge.stores.state_files.document._encode", no_remainingover)
     with pytest.raises(ConfigError, match="RecursionError"):
         write_document(DOCUMENT)
 
@@ -199,10 +199,10 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize(("data", "said"), UNREADABLE)
-def test_what_cannot_be_read_says_why_and_holds_nothing(data, said):
+@pytest.mark.parametrize(("data", "stated"), UNREADABLE)
+def test_what_cannot_be_read_says_why_and_holds_nothing(data, stated):
     """Whatever json would accept or die of."""
-    with pytest.raises(InvalidDocumentError, match=said) as caught:
+    with pytest.raises(InvalidDocumentError, match=stated) as caught:
         read_document(data.encode() if isinstance(data, str) else data)
     assert caught.value.document is None
     assert not caught.value.is_foreign

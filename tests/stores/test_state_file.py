@@ -92,7 +92,7 @@ def test_a_value_of_null_is_a_value(path):
 @pytest.mark.parametrize(
     "value", [float("nan"), {1: 2}, "\ud800", {"a": object()}, pytest.param(10**5_000, id="digits")]
 )
-def test_what_cannot_be_kept_is_refused_before_anything_is_touched(file, path, value):
+def test_what_cannot_be_saved_is_refused_before_anything_is_touched(file, path, value):
     """Not even the backup changes."""
     before = {one: one.read_bytes() for one in path.parent.iterdir()}
     with pytest.raises(ConfigError, match="value"):
@@ -110,7 +110,7 @@ def test_what_the_check_refuses_is_not_saved(file, path):
     assert value_in(backup_of(path)) == TWO
 
 
-def test_threads_take_turns(path):
+def test_threads_alternate(path):
     """Four threads save and load one object: every load is something that was saved."""
     file = StateFile(path, version=1)
     file.save(0)
@@ -148,7 +148,7 @@ def test_without_a_listener_the_log_says_it_once(file, path, caplog):
         loaded = file.load()
     ((name, level, line),) = caplog.record_tuples
     assert (name, level) == ("resilient_bridge", logging.WARNING)
-    assert all(said in line for said in (str(path), str(loaded.set_aside), "the backup of", loaded.lost))
+    assert all(stated in line for stated in (str(path), str(loaded.set_aside), "the backup of", loaded.lost))
     assert line.isprintable()
 
 

@@ -175,10 +175,10 @@ def test_a_save_may_fail_at_any_call(file, monkeypatch, heard, code, lasting):
         if raised is not None:
             assert raised.failure.code == "SYS_STORE_UNAVAILABLE"
             assert isinstance(raised.__cause__, OSError)
-        is_kept = raised is None or raised.failure.executed is Executed.MAYBE
+        is_saved = raised is None or raised.failure.executed is Executed.MAYBE
         loaded = StateFile(path, version=1).load()
         assert (loaded.source, loaded.lost) == ("file", "")
-        assert loaded.value in ([THREE, TWO] if raised and is_kept else [THREE] if is_kept else [TWO])
+        assert loaded.value in ([THREE, TWO] if raised and is_saved else [THREE] if is_saved else [TWO])
         assert lasting or files_in(path.parent) == ["state.json", "state.json.backup"]
         file.save(ONE)
         assert file.load().value == ONE
@@ -228,8 +228,8 @@ def test_a_recovery_may_fail_at_any_call(file, monkeypatch, heard, name, code):
         assert loaded.lost
         assert heard
         assert not [name for name in files_in(path.parent) if name.endswith(".tmp")]
-        for kept in {path.parent / event.set_aside.partition(" and ")[0] for event in heard}:
-            assert kept.read_bytes() in files.values()
+        for saved in {path.parent / event.set_aside.partition(" and ")[0] for event in heard}:
+            assert saved.read_bytes() in files.values()
 
 
 # ---- every moment ----------------------------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def test_a_process_that_is_killed_loses_nothing_it_acknowledged(path, heard):
             time.sleep(0.003 * turn)
         finally:
             writer.send_signal(signal.SIGKILL)
-            told = writer.stdout.read().split()
+            reported = writer.stdout.read().split()
             writer.wait()
             writer.stdout.close()
-        last = int(told[-1]) if told else first
+        last = int(reported[-1]) if reported else first
         loaded = StateFile(path, version=1).load()
         assert loaded.source == "file"
         assert loaded.value in {last, last + 1}

@@ -27,9 +27,9 @@ def path(tmp_path):
 
 def without_missing(value):
     """Drop the artifacts that are not there."""
-    kept = [name for name in value["artifacts"] if name != "gone.md"]
-    gone = len(value["artifacts"]) - len(kept)
-    return {**value, "artifacts": kept}, f"{gone} artifact that is missing" if gone else ""
+    rows = [name for name in value["artifacts"] if name != "gone.md"]
+    gone = len(value["artifacts"]) - len(rows)
+    return {**value, "artifacts": rows}, f"{gone} artifact that is missing" if gone else ""
 
 
 def read_saved_at(path):
@@ -38,7 +38,7 @@ def read_saved_at(path):
 
 
 @pytest.mark.requirement("C5")
-def test_a_damaged_file_is_kept_and_its_backup_used(file, path, heard):
+def test_a_damaged_file_is_set_aside_and_its_backup_used(file, path, heard):
     """The backup's value, its time, what may be gone, and one event; file and backup are sound again."""
     saved = read_document(backup_of(path).read_bytes()).saved_at
     damage(path)
@@ -74,7 +74,7 @@ def test_a_loss_is_remembered_until_the_next_save(file, path, heard):
 
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({"phase": 5}, "TypeError: expected a phase"),
         ({}, "KeyError: 'phase'"),
@@ -82,16 +82,16 @@ def test_a_loss_is_remembered_until_the_next_save(file, path, heard):
         (None, "TypeError: "),
     ],
 )
-def test_a_value_that_its_check_refuses_is_damaged(file, path, heard, wrong, told):
+def test_a_value_that_its_check_refuses_is_damaged(file, path, heard, wrong, reported):
     """Whole, but not what the program can work with: the backup takes its place, and the reason is told."""
     write(path, value=wrong)
     loaded = file.load()
     assert (loaded.value, loaded.source) == (ONE, "backup")
-    assert heard[0].failure.message.startswith(f"{path}: its check raised {told}")
+    assert heard[0].failure.message.startswith(f"{path}: its check raised {reported}")
     assert heard[0].failure.cause is not None
 
 
-def test_a_check_that_raises_without_a_word_is_told_by_its_class(path, heard):
+def test_a_check_that_raises_without_a_word_is_reported_by_its_class(path, heard):
     """An assertion, say."""
 
     def silent(value):
@@ -147,7 +147,7 @@ def test_a_salvaged_value_may_have_lost_more(path, heard):
     assert file.load().lost == loaded.lost
 
 
-def test_without_a_check_nobody_vouches_for_a_wrong_checksum(path, heard):
+def test_without_a_check_no_one_vouches_for_a_wrong_checksum(path, heard):
     """The value could be any other one: it is kept, and not used."""
     file = StateFile(path, version=1)
     file.save(ONE)
@@ -156,17 +156,17 @@ def test_without_a_check_nobody_vouches_for_a_wrong_checksum(path, heard):
 
 
 @pytest.mark.requirement("C5")
-def test_when_nothing_is_left_it_begins_anew_and_says_so(file, path, heard):
+def test_when_nothing_remains_it_begins_anew_and_says_so(file, path, heard):
     """Both are kept; None is loaded, also the next time, with what was lost, until something is saved."""
     for one in (path, backup_of(path)):
         one.write_bytes(b"\0" * 50)
     loaded = file.load()
     assert (loaded.value, loaded.source, loaded.saved_at) == (None, "new", None)
     assert loaded.lost.startswith("all of it")
-    kept = [name for name in files_in(path.parent) if "damaged" in name]
-    assert len(kept) == 2
+    rows = [name for name in files_in(path.parent) if "damaged" in name]
+    assert len(rows) == 2
     (event,) = heard
-    assert all(name in event.set_aside for name in kept)
+    assert all(name in event.set_aside for name in rows)
     again = StateFile(path, version=1).load()
     assert (again.value, again.source, again.lost) == (None, "new", loaded.lost)
     assert len(heard) == 1
@@ -214,7 +214,7 @@ def test_saving_over_something_damaged_keeps_it_and_the_backup(file, path, heard
 
 
 @pytest.mark.requirement("C5")
-def test_orphans_are_taken_out_and_told(path, heard):
+def test_orphans_are_taken_out_and_reported(path, heard):
     """The value without them is used and saved, the file with them kept; a second load finds none."""
     file = StateFile(path, version=1, orphans=without_missing)
     file.save({"artifacts": ["plan.md", "gone.md"]})
@@ -265,7 +265,7 @@ def test_a_state_without_orphans_is_as_it_was(path, heard):
     assert (path.read_bytes(), heard) == (before, [])
 
 
-def test_what_is_left_has_to_pass_the_check(path, heard):
+def test_what_remains_has_to_pass_the_check(path, heard):
     """A state that is nothing without its orphans is no state."""
     file = StateFile(path, version=1, check=lambda value: bool(value["artifacts"]), orphans=without_missing)
     file.save({"artifacts": ["gone.md"]})
@@ -281,7 +281,7 @@ def test_a_search_for_orphans_that_raises_counts_against_the_value(path, heard):
     assert heard[0].failure.code == "SYS_STATE_DAMAGED"
 
 
-def test_what_is_left_is_what_is_checked(path, heard):
+def test_what_remains_is_what_is_checked(path, heard):
     """The value with its orphans, and then the one without them."""
     seen = []
     file = StateFile(path, version=1, check=seen.append, orphans=without_missing)

@@ -91,7 +91,7 @@ def test_a_migration_to_what_json_cannot_hold_touches_nothing(path):
 
 
 @pytest.mark.requirement("C5")
-def test_a_newer_version_is_kept_for_the_newer_program(path, heard):
+def test_a_newer_version_is_set_aside_for_the_newer_program(path, heard):
     """It is not read, not destroyed, and not called damaged; the backup of our own version takes its place."""
     write(path, version=2, value={"from": "the future"})
     newer = path.read_bytes()
@@ -133,7 +133,7 @@ def test_an_older_version_without_a_way_from_it_is_foreign(path, heard):
 
 
 @pytest.mark.parametrize("text", ["{}", '{"phase": "plan"}', "[1]", "5", '{"format": "theirs"}'])
-def test_a_file_of_another_program_is_kept(path, heard, text):
+def test_a_file_of_another_program_is_set_aside(path, heard, text):
     """Somebody's JSON is not ours to use or to lose."""
     path.write_text(text)
     loaded = StateFile(path, version=1, check=lambda value: True).load()
@@ -153,10 +153,10 @@ def test_saving_over_a_foreign_file_keeps_it(path, heard, text):
     foreign = path.read_bytes()
     write(backup_of(path), value=ONE)
     StateFile(path, version=1).save({"phase": "build"})
-    (kept,) = path.parent.glob("*.foreign-*")
-    assert kept.read_bytes() == foreign
+    (saved,) = path.parent.glob("*.foreign-*")
+    assert saved.read_bytes() == foreign
     assert value_in(backup_of(path)) == ONE
-    assert heard[0].set_aside == str(kept)
+    assert heard[0].set_aside == str(saved)
 
 
 def test_going_forth_and_back_loses_nothing_silently(path, heard):
@@ -166,13 +166,13 @@ def test_going_forth_and_back_loses_nothing_silently(path, heard):
     new = StateFile(path, version=2, migrations={1: lambda value: {**value, "new": True}})
     new.save({**new.load().value, "n": 2})
     assert (old.load().value, len(heard)) == ({"n": 1}, 1)
-    kept = heard[0].set_aside
+    saved = heard[0].set_aside
     assert new.load().value == {"n": 1, "new": True}
-    Path(kept).replace(path)
+    Path(saved).replace(path)
     assert new.load().value == {"n": 2, "new": True}
 
 
-def test_a_damaged_newer_file_is_kept_as_damaged(path, heard):
+def test_a_damaged_newer_file_is_set_aside_as_damaged(path, heard):
     """It is both: told as damage, and kept."""
     write(path, version=2, value=ONE)
     damage(path)

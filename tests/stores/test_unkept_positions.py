@@ -12,19 +12,19 @@ from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
 from resilient_bridge.testing.server import BridgeServer
 from tests.redis_server import redis_server_fixture
 from tests.stores import port_suite
-from tests.stores.port_suite import DURABLE, RedisPlace, done, place_fixture
+from tests.stores.port_suite import DURABLE, RedisBackend, backend_fixture, done
 from tests.threats.watching import quick, until
 
 
 pytestmark = pytest.mark.real
 server = redis_server_fixture(scope="module")
-kept = place_fixture(DURABLE)
+durable = backend_fixture(DURABLE)
 
 BOUND = 64  # what a crash may bring back, each flagged
 
 
 @contextmanager
-def refusing(place, store):
+def refusing(backend, store):
     """The store's own engine refuses every write."""
     if hasattr(store, "_database"):
         execute = store._database.connection.execute
@@ -34,7 +34,7 @@ def refusing(place, store):
         finally:
             execute("PRAGMA query_only=OFF")
     else:
-        with place.server.client() as client:
+        with backend.server.client() as client:
             client.config_set("min-replicas-to-write", 1)
             try:
                 yield
@@ -65,9 +65,9 @@ async def read_all(client, into):
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3], ids=["steady", "quiet"])
-async def test_the_reader_is_told_and_goes_on_where_he_was(kept, pause):
+async def test_the_reader_is_warned_and_goes_on_where_he_was(durable, pause):
     """At most 64 more, then StoreError for each request, told by one event; when the store is back every message comes, once, in order."""
-    store, events = kept.store(), []
+    store, events = durable.store(), []
     async with BridgeServer() as bridge, rb.BridgeClient(bridge.url, store=store, policy=quick()) as client:
         with rb.listen(events.append):
             await client.wait_ready(10)
@@ -76,7 +76,7 @@ async def test_the_reader_is_told_and_goes_on_where_he_was(kept, pause):
             await pushed(bridge, 1, 10)
             await until(lambda: len(had) == 10)
             await asyncio.sleep(pause)  # a position is exact 100 ms after the last message
-            with refusing(kept, store):
+            with refusing(durable, store):
                 await pushed(bridge, 11, 210)
                 for _ in range(3):
                     error = await asyncio.wait_for(reading, 10)
@@ -94,21 +94,21 @@ async def test_the_reader_is_told_and_goes_on_where_he_was(kept, pause):
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3], ids=["steady", "quiet"])
-async def test_a_crash_while_nothing_can_be_kept(kept, pause):
+async def test_a_crash_while_nothing_can_be_saved(durable, pause):
     """No write succeeds, 200 messages, a crash: the next process gets at most 64 of those again that the consumer had, each flagged."""
     had, again = [], []
     async with BridgeServer() as bridge:
-        store = kept.store()
+        store = durable.store()
         async with rb.BridgeClient(bridge.url, store=store, policy=quick()) as client:
             await client.wait_ready(10)
             reading = asyncio.create_task(read(client, had))
             await pushed(bridge, 1, 10)
             await until(lambda: len(had) == 10)
             await asyncio.sleep(pause)
-            with refusing(kept, store):
+            with refusing(durable, store):
                 await pushed(bridge, 11, 210)
                 assert await asyncio.wait_for(reading, 10) is not None
-                remaining = await kept.left()
+                remaining = await durable.remaining()
             after = await remaining()
         async with rb.BridgeClient(bridge.url, store=after.store(), policy=quick()) as client:
             reading = asyncio.create_task(read(client, again))
@@ -124,7 +124,7 @@ async def test_a_crash_while_nothing_can_be_kept(kept, pause):
 
 async def test_what_is_taken_while_redis_writes_counts_as_well(server):
     """30 messages are in the write that Redis is slow with, 33 are taken meanwhile: after it 30 more may go, and the next one has to wait."""
-    async with RedisPlace(None, server).opened() as store:
+    async with RedisBackend(None, server).opened() as store:
         position = store.session("s")
 
         def take(first, last):

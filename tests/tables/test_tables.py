@@ -127,9 +127,9 @@ def fault(name: str, *, is_known: bool = False) -> BaseException:
     error = http_error(int(name)) if name.isdecimal() else BROKEN[name](name)
     if not is_known or name not in NOT_APPLIED:
         return error
-    said = rb.NotExecutedError()
-    said.__cause__ = error
-    return said
+    stated = rb.NotExecutedError()
+    stated.__cause__ = error
+    return stated
 
 
 def name_of(error: BaseException | None) -> str | None:
@@ -204,8 +204,8 @@ def test_what_is_repeated_by_executed_and_idempotent(row, form):
         proof="stated",
     )
     error = error_for(failure)
-    told = rb.classify(error)
-    assert (told.retryable, told.executed) == (row["retryable"], row["executed"])
+    failure_ = rb.classify(error)
+    assert (failure_.retryable, failure_.executed) == (row["retryable"], row["executed"])
     outcome(row, [error], form)
 
 

@@ -73,7 +73,7 @@ def test_a_keyboard_interrupt_in_a_listener_passes():
         emit(EVENT)
 
 
-def test_a_listener_may_leave_while_it_is_told():
+def test_a_listener_may_leave_while_it_is_called():
     """The list of listeners may change during an emit: this event still reaches all, the next one does not."""
     heard: list[str] = []
 

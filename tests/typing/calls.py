@@ -230,7 +230,7 @@ def protected() -> list[float]:
     return [patience(create), patience(search), patience(stream), patience(Weather.now)]
 
 
-async def kept() -> None:
+async def saved() -> None:
     """Type variables, overloads, methods of every kind and what takes a callable: as without the policy."""
     assert_type(first([1]), int)
     assert_type(first(["x"], default="y"), str)

@@ -106,10 +106,10 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
         for name in [name for name in headers if name != "cookie" and not may_follow(name)]:
             del headers[name]
     if "cookie" in headers:
-        kept = _allowed_cookies(headers["cookie"], hops, here, domains)
+        allowed = _allowed_cookies(headers["cookie"], hops, here, domains)
         del headers["cookie"]
-        if kept:
-            headers["cookie"] = kept
+        if allowed:
+            headers["cookie"] = allowed
 
 
 _MOST_REDIRECTS: Final = 20
@@ -191,25 +191,25 @@ _is_loopback = lru_cache(maxsize=1_024)(is_loopback)
 
 
 @contextmanager
-def bound_to(request: Any, left: float) -> Generator[None, None, None]:
+def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
     """Let no phase of a request take more than the seconds left: a thread cannot be interrupted, but its socket can.
 
     Afterwards the request has its own timeouts again: it may be sent once more, or be carried over by a redirect.
     """
     extensions = request.extensions
-    told: dict[str, float | None] | None = extensions.get("timeout")
-    left, own = max(left, _SHORTEST), told or {}
+    timeouts: dict[str, float | None] | None = extensions.get("timeout")
+    remaining, own = max(remaining, _SHORTEST), timeouts or {}
     phases = {name: own.get(name) for name in ("connect", "read", "write", "pool")}
     extensions["timeout"] = {
-        name: left if seconds is None else min(seconds, left) for name, seconds in phases.items()
+        name: remaining if seconds is None else min(seconds, remaining) for name, seconds in phases.items()
     }
     try:
         yield
     finally:
-        if told is None:
+        if timeouts is None:
             del extensions["timeout"]
         else:
-            extensions["timeout"] = told
+            extensions["timeout"] = timeouts
 
 
 def check_transport(inner: Any, policy: Policy) -> None:

@@ -194,9 +194,9 @@ class HTTPTransport(_Bases):
         """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
         headers, extensions = request.headers, request.extensions
         name = self._key_header or "Idempotency-Key"
-        told = headers.get(name)
-        if told is not None:
-            return bool(told) and told != extensions.get(_OWN_KEY)
+        key = headers.get(name)
+        if key is not None:
+            return bool(key) and key != extensions.get(_OWN_KEY)
         if self._key_header is not None:
             headers[name] = extensions[_OWN_KEY] = current_world().new_id()
         return False

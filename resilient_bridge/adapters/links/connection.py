@@ -272,9 +272,9 @@ def _leaf(error: BaseException) -> BaseException:
 def close_cause(client: Any) -> BaseException:
     """Return what a client says about its end, as websockets and our own peers do."""
     for holder in (client, getattr(client, "protocol", None)):
-        told = getattr(holder, "close_exc", None)
-        if isinstance(told, BaseException):
-            return told
+        close_error = getattr(holder, "close_exc", None)
+        if isinstance(close_error, BaseException):
+            return close_error
     return ConnectionAbortedError(_SILENT)
 
 

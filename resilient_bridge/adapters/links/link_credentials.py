@@ -95,9 +95,9 @@ def _check_plaintext(made: connect) -> None:
     from ...transports.origin import origin_of
     from ...transports.websockets_releases import options_of, target_of
 
-    told, target = options_of(made), target_of(made)
-    host = told.get("host") or target.host  # where it really goes
-    if target.secure or told.get("unix") or is_loopback(str(host)):
+    options, target = options_of(made), target_of(made)
+    host = options.get("host") or target.host  # where it really goes
+    if target.secure or options.get("unix") or is_loopback(str(host)):
         return
     raise plaintext_refused("wss", origin_of(target), "reconnecting")
 

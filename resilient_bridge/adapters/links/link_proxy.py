@@ -160,15 +160,15 @@ class LinkCalls:
 
     def _is_permitted(self, call: Call) -> bool:
         """Return whether this call may be repeated although it may have run: the user, the protocol or the specification says so."""
-        said = self._idempotent
-        if said is False or call.kwargs.get("idempotent") is False:
+        allowed = self._idempotent
+        if allowed is False or call.kwargs.get("idempotent") is False:
             return False
-        if said is True or call.kwargs.get("idempotent") is True:
+        if allowed is True or call.kwargs.get("idempotent") is True:
             return True
-        if callable(said):
-            if permits(said, call):
+        if callable(allowed):
+            if permits(allowed, call):
                 return True
-        elif said is not None and call.method in said:
+        elif allowed is not None and call.method in allowed:
             return True
         return self._is_read(call, self.link.current) or _operation(call) in self._repeatable
 

@@ -181,19 +181,19 @@ def ending(
     if is_unsent:
         text = f"{name} did not run: {failure.message}"
         return NotConnectedError(Failure.of("CONN_NOT_CONNECTED", text, cause=cause))
-    kept = {
+    rules = {
         key: value
         for key, value in failure.details.items()
         if key in ("exit_code", "stderr", "close_code", "http_status")
     }
     if package_of(client) == "resilient_bridge" and getattr(client, "returncode", None) is not None:
-        kept["exit_code"] = client.returncode  # also 0, which is no error of the system
+        rules["exit_code"] = client.returncode  # also 0, which is no error of the system
     if is_idempotent:
         return BridgeError(
-            Failure.of("CONN_RESET", f"lost during {name}: {failure.message}", details=kept, cause=cause)
+            Failure.of("CONN_RESET", f"lost during {name}: {failure.message}", details=rules, cause=cause)
         )
     text = f"outcome of {name} unknown: {failure.message}"
-    return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text, details=kept, cause=cause))
+    return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text, details=rules, cause=cause))
 
 
 def package_of(client: object) -> str:

@@ -65,14 +65,14 @@ async def _listed(connection: Connection) -> dict[str, Hint]:
 
 
 def _hint(tool: Any) -> Hint:
-    said = tool.annotations
-    if said is None:
+    tool_hints = tool.annotations
+    if tool_hints is None:
         return ""
     # Of the second name: that of mcp 1.
-    if _has_hint(said, "read_only_hint", "readOnlyHint"):
+    if _has_hint(tool_hints, "read_only_hint", "readOnlyHint"):
         return "read"
-    return "idempotent" if _has_hint(said, "idempotent_hint", "idempotentHint") else ""
+    return "idempotent" if _has_hint(tool_hints, "idempotent_hint", "idempotentHint") else ""
 
 
-def _has_hint(said: Any, *names: str) -> bool:
-    return any(getattr(said, name, None) is True for name in names)
+def _has_hint(tool_hints: Any, *names: str) -> bool:
+    return any(getattr(tool_hints, name, None) is True for name in names)

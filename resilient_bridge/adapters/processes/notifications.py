@@ -77,9 +77,9 @@ class Notifications:
 class Reader:
     """An iterator over notifications, on the loop of their peer. It owns nothing, so dropping it in the middle loses none."""
 
-    def __init__(self, unasked: Notifications, place: LoopGuard) -> None:
-        self._notifications = unasked
-        self._guard = place
+    def __init__(self, notifications: Notifications, guard: LoopGuard) -> None:
+        self._notifications = notifications
+        self._guard = guard
 
     def __aiter__(self) -> Reader:
         return self

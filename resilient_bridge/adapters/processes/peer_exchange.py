@@ -162,19 +162,19 @@ class PeerExchange:
     # -- callbacks of `stdio` and of the child ------------------------------------------------------------------------------
     def on_line(self, line: bytes) -> None:
         """The child wrote a line."""
-        said = decode(line)
-        if said is None:
+        message = decode(line)
+        if message is None:
             self._noise += 1
             self._last_noise = line[:_SHOWN]
-        elif "method" not in said:
-            self._answered(said)
-        elif said.get("id") is None:
-            self._notifications.put(said["method"], said.get("params"), len(line))
+        elif "method" not in message:
+            self._answered(message)
+        elif message.get("id") is None:
+            self._notifications.put(message["method"], message.get("params"), len(line))
         elif self._refusing >= _REFUSALS:
             self._unanswered += 1
         else:
             self._refusing += 1
-            self._child.send(refusal(said["id"]), self._refused)
+            self._child.send(refusal(message["id"]), self._refused)
 
     def on_exit(self) -> None:
         """The child process exited without being asked to."""
@@ -191,13 +191,13 @@ class PeerExchange:
         _wake(self._closed)
 
     # -- the parts --------------------------------------------------------------------------------------------------
-    def _answered(self, said: Fields) -> None:
-        outcome = self._calls.pop(said["id"], None)
+    def _answered(self, message: Fields) -> None:
+        outcome = self._calls.pop(message["id"], None)
         if outcome is None or outcome.done():
             self._unmatched += 1
-            self._last_stray = said["id"]
+            self._last_stray = message["id"]
         else:
-            outcome.set_result(said)
+            outcome.set_result(message)
 
     def _came_instead(self, noise: int, unmatched: int) -> tuple[str, dict[str, Any]]:
         """Return what the child wrote since there were so many lines of noise and stray answers: in words, and as details."""

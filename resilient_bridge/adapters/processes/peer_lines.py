@@ -46,12 +46,12 @@ def decode(line: bytes) -> Fields | None:
     A log line can be JSON as well, so `"jsonrpc": "2.0"` is asked for.
     """
     try:
-        said: object = json.loads(line.decode("utf-8-sig"))
+        message: object = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         return None
-    found = cast("Fields", said)
+    found = cast("Fields", message)
     if found.get("jsonrpc") != "2.0" or not _is_id(found.get("id")):
         return None
     if "method" in found:
@@ -77,8 +77,8 @@ def result_of(method: str, answer: Fields) -> Any:
     raise error_for(failure)
 
 
-def _line(said: Fields) -> bytes:
-    return json.dumps(said, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+def _line(message: Fields) -> bytes:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def _is_id(found: object) -> bool:

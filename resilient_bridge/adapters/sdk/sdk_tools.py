@@ -17,9 +17,11 @@ _LOOPS: Final = re.compile(r"(aio\.)?(models\.generate_content|chats\.send_messa
 def field_of(value: object, name: str) -> Any:
     """Return what an object or a mapping says under a name; None if it says nothing."""
     if isinstance(value, Mapping):
-        said = cast("Mapping[str, Any]", value)
+        fields = cast("Mapping[str, Any]", value)
         first, *rest = name.split("_")
-        return said.get(name, said.get(first + "".join(map(str.title, rest))))  # google reads camelCase, too
+        return fields.get(
+            name, fields.get(first + "".join(map(str.title, rest)))
+        )  # google reads camelCase, too
     return getattr(value, name, None)
 
 

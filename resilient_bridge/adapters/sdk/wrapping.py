@@ -78,24 +78,24 @@ class Wrapping:
 
     def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:
         """Return when a call may be repeated."""
-        said = self._permission(call)
-        if said:
+        permission = self._permission(call)
+        if permission:
             return Repeats.FREELY
         if self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
             return Repeats.NEVER
-        if said is False:
+        if permission is False:
             return Repeats.REFUSED
         is_free = self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner)
         return Repeats.FREELY if is_free else Repeats.UNRUN
 
     def _permission(self, call: Call) -> bool | None:
         """Return what the user says about a call, model calls too; None for nothing."""
-        told = self.idempotent
-        if told is None or isinstance(told, bool):
-            return told
-        if callable(told):
-            return permits(told, call)
-        return True if call.method in told else None
+        names = self.idempotent
+        if names is None or isinstance(names, bool):
+            return names
+        if callable(names):
+            return permits(names, call)
+        return True if call.method in names else None
 
     def bound(self, path: str, *, is_async: bool, repeats: Repeats) -> Any:
         """Return the function that makes calls of this path, behind their policy."""

@@ -64,32 +64,32 @@ def read_answer(answer: object) -> Look:
     """
     if answer is None:
         return Look(CommandStatus.EXPIRED)
-    told = mapping_of(answer)
-    word = told.get("status")
+    fields = mapping_of(answer)
+    word = fields.get("status")
     word = word.lower() if isinstance(word, str) else word
     status = _WORDS.get(word) if isinstance(word, str) else None
     if status is None:
-        raise error_for(_not_readable(word if told else answer))
+        raise error_for(_not_readable(word if fields else answer))
     if status is not CommandStatus.COMPLETE:
         return Look(status)
-    value, error = told.get("result"), told.get("error")
+    value, error = fields.get("result"), fields.get("error")
     inner = mapping_of(value)
     if error is None and inner.get("success") is False:
         error = inner.get("error") or "not successful"
     if error is None and word in _FAILED:
-        error = value or told.get("message") or "failed"
-    return Look(status, value) if error is None else Look(status, failure=_reported(error, told))
+        error = value or fields.get("message") or "failed"
+    return Look(status, value) if error is None else Look(status, failure=_reported(error, fields))
 
 
-def _reported(error: object, told: Mapping[object, Any]) -> Failure:
+def _reported(error: object, fields: Mapping[object, Any]) -> Failure:
     """Return the failure that the peer reports: `error` is a code, a text, or a mapping with `code` and `message`."""
-    said = dict(mapping_of(error)) or {"code": error, "message": told.get("message")}
-    code = said.get("code")
+    finding = dict(mapping_of(error)) or {"code": error, "message": fields.get("message")}
+    code = finding.get("code")
     if isinstance(code, str) and code.upper() in EXECUTIONS:  # "csp_blocked", as scripts say it
-        said["code"] = code.upper()
+        finding["code"] = code.upper()
     elif not mapping_of(error):
         return tool_finding(str(error), None).failure()
-    return tool_finding(said.get("message"), {"error": said}).failure()
+    return tool_finding(finding.get("message"), {"error": finding}).failure()
 
 
 def _not_readable(received: object) -> Failure:

@@ -83,15 +83,19 @@ def _there(path: str, absolute: str, clue: Clue, context: SuggestionContext) -> 
 
 
 def _not_there(path: str, absolute: str, clue: Clue, context: SuggestionContext) -> Iterator[Fix]:
-    kept = [place for place in dict.fromkeys(_backup_places(absolute, context)) if is_file(place)]
+    existing = [
+        candidate for candidate in dict.fromkeys(_backup_places(absolute, context)) if is_file(candidate)
+    ]
     nearest = nearest_there(absolute)
     is_wanted = _wanted(path, clue)
     others = [other for other in map(context.absolute, clue.others) if other is not None]
-    yield from _elsewhere(path, absolute, context, kept=[*kept, *others], is_wanted=is_wanted)
+    yield from _elsewhere(path, absolute, context, existing=[*existing, *others], is_wanted=is_wanted)
     if (link := _dead_link(absolute)) is not None:
         yield _dead(link, context)
     can_be_made = link is None and nearest is not None and _can_be_made(absolute, nearest)
-    backups = [] if _is_directory_meant(path) else [place for place in kept if _has_content(place)]
+    backups = (
+        [] if _is_directory_meant(path) else [candidate for candidate in existing if _has_content(candidate)]
+    )
     for backup in backups[:_MOST_BACKUPS]:
         text = f"restore the backup {context.shown(backup)}"
         if can_be_made and os.access(backup, os.R_OK):
@@ -130,8 +134,8 @@ def _missing_step(path: str, context: SuggestionContext) -> str | None:
     """Return what a path goes through and out of again by `..`, if that is no directory."""
     whole = context.whole(path)
     parts = () if whole is None else whole.parts
-    turns = islice((number for number, part in enumerate(parts) if part == ".."), _MOST_STEPS_UP)
-    steps = (str(Path(*parts[:number])) for number in turns)
+    dotdots = islice((number for number, part in enumerate(parts) if part == ".."), _MOST_STEPS_UP)
+    steps = (str(Path(*parts[:number])) for number in dotdots)
     return next((step for step in steps if not is_directory(step)), None)
 
 
@@ -179,7 +183,7 @@ def _elsewhere(
     absolute: str,
     context: SuggestionContext,
     *,
-    kept: Collection[str],
+    existing: Collection[str],
     is_wanted: Callable[[str], bool],
 ) -> Iterator[Fix]:
     here = context.directory
@@ -194,7 +198,7 @@ def _elsewhere(
         roots.insert(0, nearest)
     if any(map(Path(absolute).is_relative_to, _NO_NEAR)):
         return
-    for near in filter(is_wanted, near_paths(absolute, roots, context.look, apart_from=kept)):
+    for near in filter(is_wanted, near_paths(absolute, roots, context.look, apart_from=existing)):
         yield Fix(f"did you mean {context.shown(near)}?", near)
 
 
@@ -216,9 +220,9 @@ def _backup_places(absolute: str, context: SuggestionContext) -> Iterator[str]:
         ):  # backups/app.json, unless it is that of another app.json
             places.append(Path(missing.name))
         for store in _STORES:
-            for kept in places:
+            for existing in places:
                 for ending in ("", *_BACKUP_SUFFIXES):
-                    yield f"{parent / store / kept}{ending}"
+                    yield f"{parent / store / existing}{ending}"
         if parent == context.directory:  # what lies above belongs to somebody else
             return
 

@@ -103,8 +103,8 @@ def _as_it_is(port: int, hosts: set[str], *, is_udp: bool) -> Iterator[Fix]:
     ours = [row for row in rows if any(_is_in_the_way(host, row.host) for host in hosts)]
     listening = [row for row in ours if row.is_listening or is_udp]
     if listening:
-        place = listening[0].host
-        shown = f"[{place}]:{port}" if ":" in place else f"{place}:{port}"
+        listener = listening[0].host
+        shown = f"[{listener}]:{port}" if ":" in listener else f"{listener}:{port}"
         look = _who_holds(port, is_udp=is_udp)
         who = f"see who holds it with `{look}`" if look else "find out who holds it"
         yield Fix(f"port {port} is still taken, at {shown}: {who}, or use another")

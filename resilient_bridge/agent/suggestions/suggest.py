@@ -155,6 +155,6 @@ def _registered_fixes(failure: Failure, context: SuggestionContext) -> Iterator[
 
 
 def _texts(rule: SuggestionRule, failure: Failure, context: SuggestionContext) -> Iterator[str]:
-    told: object = rule(failure, context)
-    items = [told] if isinstance(told, str) else cast("Iterable[object]", told)
+    suggested: object = rule(failure, context)
+    items = [suggested] if isinstance(suggested, str) else cast("Iterable[object]", suggested)
     return (item for item in items if isinstance(item, str))

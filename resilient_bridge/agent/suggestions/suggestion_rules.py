@@ -160,8 +160,8 @@ def _names_in(failure: Failure) -> Iterator[str]:
     """Yield what may be the name that was not known: as the details have it, then as the text does."""
     details = failure.details
     for key in ("tool", "name", "received"):
-        if isinstance(told := details.get(key), str):
-            yield told
+        if isinstance(value := details.get(key), str):
+            yield value
     violations: object = details.get("violations")
     if isinstance(violations, tuple):  # they name what is wrong; what their words quote is something else
         for violation in cast("tuple[object, ...]", violations):
@@ -216,10 +216,10 @@ def fixes(failure: Failure, context: SuggestionContext) -> list[Fix]:
     return found
 
 
-def collected(rule: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
+def collected(rule: Callable[..., Iterable[Any]], *passed: Any) -> list[Any]:
     """Return the first of what a rule yields for what it is given, and what it had yielded if it breaks."""
     found: list[Any] = []
     with suppress(Exception):  # advice that cannot be had must not hide the failure that it was for
-        for item in itertools.islice(rule(*given), _MOST_FIXES):
+        for item in itertools.islice(rule(*passed), _MOST_FIXES):
             found.append(item)  # noqa: PERF402 (what was found before it broke counts)
     return found

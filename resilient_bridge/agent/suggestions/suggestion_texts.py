@@ -54,10 +54,10 @@ _BEFORE = re.compile(  # what people write before a path
 def texts_of(failure: Failure) -> Iterator[str]:
     """Yield the lines that tell most about a failure, the program's own words first."""
     for name in ("stderr", "error", "stdout"):
-        told = failure.details.get(name)
-        if isinstance(told, str):
+        value = failure.details.get(name)
+        if isinstance(value, str):
             # "RuntimeError: x": the class is no path; what was shown on one line has its breaks escaped.
-            text = _CLASS.sub("", told) if name == "error" else told
+            text = _CLASS.sub("", value) if name == "error" else value
             yield from re.split(r"\\r|\\n|[\r\n]", text)
     yield failure.message
 

@@ -164,13 +164,15 @@ def _strictly(adapter: Any, value: Any) -> Any:
 
 def _violation_of(name: str, error: Mapping[str, Any]) -> Mapping[str, str]:
     steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
-    field, said = f"{name}{steps}", redact(str(error["msg"]), limit=_LONGEST)
+    field, problem = f"{name}{steps}", redact(str(error["msg"]), limit=_LONGEST)
     if error["type"] == "missing":
         return violation(field, "a value", NOTHING)
     if error["type"] == "extra_forbidden":
         return violation(field, NO_SUCH, sort_of(error["input"]))
-    wanted = said.removeprefix("Input should be ")
-    return violation(field, wanted if wanted != said else f"a valid value ({said})", sort_of(error["input"]))
+    wanted = problem.removeprefix("Input should be ")
+    return violation(
+        field, wanted if wanted != problem else f"a valid value ({problem})", sort_of(error["input"])
+    )
 
 
 def violation(field: object, constraint: str, received: str) -> Mapping[str, str]:

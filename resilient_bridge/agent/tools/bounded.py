@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 GRACE: Final = 1.0
 """Seconds a cancelled tool has to clean up before it is left behind."""
 
-_left: set[asyncio.Future[Any]] = (
+_abandoned: set[asyncio.Future[Any]] = (
     set()
 )  # the loop itself holds tasks weakly: one nobody holds may vanish halfway
 
@@ -80,7 +80,7 @@ def bound_async(
             await _let_go(task, attempt.world, name, max(steps), grace)
             raise timed_out(steps, _error_of(task))
         except asyncio.CancelledError as cancelled:
-            if not task.done() and task not in _left:
+            if not task.done() and task not in _abandoned:
                 await _let_go(task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace)
             cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # a deadline has readers for it
             raise
@@ -260,11 +260,11 @@ async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: f
 
 
 def _keep(task: asyncio.Future[Any]) -> None:
-    for each in list(_left):  # what a loop has not ended when it was closed never ends
+    for each in list(_abandoned):  # what a loop has not ended when it was closed never ends
         if each.get_loop().is_closed():
-            _left.discard(each)
-    _left.add(task)
-    task.add_done_callback(_left.discard)
+            _abandoned.discard(each)
+    _abandoned.add(task)
+    task.add_done_callback(_abandoned.discard)
 
 
 def _tell_task(task: asyncio.Future[Any], name: str, seconds: float) -> None:

@@ -75,8 +75,8 @@ class Parameters:
             arguments = read
         if is_deeper(arguments, _DEEPEST):  # a program's own, or what holds itself
             return self._judged(arguments, arguments)
-        kept: Mapping[str, Any] = _copied(arguments)
-        return self._judged(kept, _copied(kept))
+        copied: Mapping[str, Any] = _copied(arguments)
+        return self._judged(copied, _copied(copied))
 
     def anew(self, read: Read, tool: str) -> Read:
         """Return the same arguments for another attempt. Raises BridgeError (TOOL_ARGUMENTS_INVALID) if a validator takes them no more."""
@@ -128,16 +128,16 @@ class Parameters:
             elif (value := arguments[name]) is parameter.default:
                 values[name] = value
             else:
-                values[name], told = demand.read(name, value)
-                wrong += told
+                values[name], problem = demand.read(name, value)
+                wrong += problem
         rest = self._rest()
         names = set(self.names)
         for name, value in arguments.items():
             if isinstance(name, str) and name in names:
                 continue
             if isinstance(name, str) and rest is not None:
-                values[name], told = demands[rest].read(name, value)
-                wrong += told
+                values[name], problem = demands[rest].read(name, value)
+                wrong += problem
                 continue
             # What is not told is not looked up: a model may write a hundred thousand of them.
             constraint = self._no_such(str(name)) if len(wrong) < _MOST else NO_SUCH
@@ -170,15 +170,15 @@ class Parameters:
 def invalid(tool: str, violations: Violations) -> Failure:
     """Return the failure for arguments that are wrong; it did not run, and the suggestions say what to correct."""
     lines = [_line(**each) for each in violations]
-    told = lines[:_MOST]
+    problem = lines[:_MOST]
     if len(lines) > _MOST:
-        told.append(f"and {len(lines) - _MOST} more")
+        problem.append(f"and {len(lines) - _MOST} more")
     return Failure.of(
         "TOOL_ARGUMENTS_INVALID",
-        f"arguments of {tool} invalid: {'; '.join(told)}",
+        f"arguments of {tool} invalid: {'; '.join(problem)}",
         executed=Executed.NO,
         details={"violations": violations},
-        suggestions=tuple(f"correct the arguments: {line}" for line in told),
+        suggestions=tuple(f"correct the arguments: {line}" for line in problem),
     )
 
 

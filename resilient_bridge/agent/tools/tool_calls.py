@@ -133,10 +133,10 @@ async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     """Return the failure of a call to a tool that is not there."""
     names = sorted(there_are)
     near = close_names(name[:100], names)
-    told = ", ".join(names[:_MOST_NAMES]) + (
+    listed = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     )
-    suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {told or 'none'}"]
+    suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {listed or 'none'}"]
     shown = redact(name, limit=100)
     failure = Failure.of(
         "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions

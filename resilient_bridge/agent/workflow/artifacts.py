@@ -86,8 +86,8 @@ class Measured:
         except FileNotFoundError:
             raise ArtifactError(f"{name} is missing") from None
         except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
-            told = getattr(error, "strerror", None) or type(error).__name__
-            raise HiddenError(f"{name} cannot be read: {told.lower()}") from error
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise HiddenError(f"{name} cannot be read: {reason.lower()}") from error
         return known[1]
 
 
@@ -200,6 +200,6 @@ def _git(root: Path, *words: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HiddenError(f"git did not answer: {type(error).__name__}") from error
     if done.returncode:
-        said = redact(done.stderr.decode("utf-8", "replace").strip() or "it is not there", limit=200)
-        raise ArtifactError(said)
+        reason = redact(done.stderr.decode("utf-8", "replace").strip() or "it is not there", limit=200)
+        raise ArtifactError(reason)
     return done.stdout.decode("utf-8", "replace")

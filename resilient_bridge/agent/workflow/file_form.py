@@ -117,7 +117,7 @@ def _checkpoint(name: str, body: Mapping[str, Any], ended: str) -> dict[str, Any
         "phase": name,
         "completed_at": body.get("completed_at", ended),
         "artifacts": artifacts,
-        "checksums": {one: said for one, said in sums.items() if one in artifacts and _is_ours(said)},
+        "checksums": {one: digest for one, digest in sums.items() if one in artifacts and _is_ours(digest)},
         "commits": [*commits, *texts(body.get("commits") or [], f"{path}.commits")],
     }
 

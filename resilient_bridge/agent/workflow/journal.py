@@ -108,15 +108,15 @@ def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
     if any(one.is_same(call) for one in others):
         ended = any(one.result is not None for one in others)
         why = "it has run, and its result could not be kept" if ended else "nothing says how it ended"
-        told = f"tool {call.tool} may have run as call {call.number} of phase {call.phase}: {why}"
+        doubt = f"tool {call.tool} may have run as call {call.number} of phase {call.phase}: {why}"
     else:
-        told = (
+        doubt = (
             f"tool {call.tool} may have run: phase {call.phase} asks for it as call {call.number}, and in an earlier run"
             f" it was call {at} or had other arguments"
         )
     return Failure.of(
         "SYS_OUTCOME_UNKNOWN",
-        told,
+        doubt,
         executed=Executed.MAYBE,
         details={"tool": call.tool, "calls": [one.number for one in others]},
         suggestions=(f"find out what {call.tool} did; then resume to call it again, or skip the phase",),

@@ -93,8 +93,8 @@ class WorkflowReport:
 
     def _headline(self) -> str:
         total = len(self.completed) + len(self.skipped) + len(self.remaining)
-        place = {WorkflowStatus.HALTED: " at", WorkflowStatus.RUNNING: ", in"}.get(self.status)
-        where = f"{place} phase {self.current_phase}" if place and self.current_phase else ""
+        step = {WorkflowStatus.HALTED: " at", WorkflowStatus.RUNNING: ", in"}.get(self.status)
+        where = f"{step} phase {self.current_phase}" if step and self.current_phase else ""
         marked_skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
         fields = {WorkflowStatus.NEW: "has not begun", WorkflowStatus.RUNNING: "is not finished"}
         words = fields.get(self.status, self.status.value)

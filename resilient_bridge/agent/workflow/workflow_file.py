@@ -37,9 +37,9 @@ class WorkflowStateFile:
     """The state file of one workflow. `take` it before anything else is done with it, `release` it at the end."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        place = path_of(path, "Workflow.path")
+        file_path = path_of(path, "Workflow.path")
         self._file = WorkflowFile(
-            place, version=VERSION, check=WorkflowState.from_value, migrations={1: from_version_1}
+            file_path, version=VERSION, check=WorkflowState.from_value, migrations={1: from_version_1}
         )
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None

@@ -138,8 +138,8 @@ def read_row(kind: type[Row], text: bytes) -> Row:
 
 def _checked(kind: type[Row], values: Any) -> Row:
     if kind is Numbered:
-        number, said = _pair(values)
-        row = _checked(OutcomeRow, said)
+        number, stored = _pair(values)
+        row = _checked(OutcomeRow, stored)
         EntryState(row.state)
         return cast("Row", Numbered(number, row))
     fields = _FIELDS[kind]
@@ -164,7 +164,7 @@ def read_record(text: bytes) -> tuple[int, str]:
 
 def _pair(values: Any) -> tuple[int, Any]:
     match values:
-        case [int() as number, said]:
-            return number, said
+        case [int() as number, stored]:
+            return number, stored
         case _:
             raise ValueError("not a numbered row")

@@ -246,9 +246,9 @@ class _Survey:
         self._lists += [tail_key, used_key]
         if body is None:
             body, tail, used = _NOTHING_KNOWN, [], []
-        said = cast("dict[str, Any]", json.loads(body))
-        marks = self._rows(MarkRow, tail_key, tail, int(said["taken"]), f"messages behind {name}")
-        answers = self._rows(AnswerRow, used_key, used, int(said["answers_used"]), f"answers of {name}")
+        stored = cast("dict[str, Any]", json.loads(body))
+        marks = self._rows(MarkRow, tail_key, tail, int(stored["taken"]), f"messages behind {name}")
+        answers = self._rows(AnswerRow, used_key, used, int(stored["answers_used"]), f"answers of {name}")
         watermark = watermark_of(name, body, marks, answers, self._now)
         written = WrittenPosition(name, body, watermark.taken, watermark.answers_used, doubt_of(body))
         self.known.positions.append(StoredPosition(watermark, written))

@@ -75,16 +75,16 @@ async def _acquire(link: RedisLink, keys: Keys, token: str, terms: Terms) -> str
     loop = asyncio.get_running_loop()
     until = loop.time() + (terms.wait or 0.0)
     while True:
-        said, _, told = await link.script(
+        state, _, remaining_ms = await link.script(
             ACQUIRE,
             (keys.owner, keys.head),
             lambda _: (token, int(terms.lease * 1000), FORMAT),
             deadline=loop.time() + terms.timeout,
         )
-        if said == "ok":
-            return str(told)
+        if state == "ok":
+            return str(remaining_ms)
         if loop.time() >= until:
-            raise _in_use(keys.tag, max(told / 1000, 0.0))
+            raise _in_use(keys.tag, max(remaining_ms / 1000, 0.0))
         await asyncio.sleep(min(_ASK_AGAIN, max(until - loop.time(), 0.0)))
 
 

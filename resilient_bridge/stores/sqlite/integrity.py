@@ -24,7 +24,7 @@ class FileFaults(NamedTuple):
     rows: tuple[tuple[str, int], ...] = ()
     log: str = ""
     version: int = 0
-    is_in_place: bool = True
+    has_tables_first: bool = True
 
     def __bool__(self) -> bool:
         """Is anything wrong?"""
@@ -54,17 +54,19 @@ def version_of(schema: tuple[str, ...]) -> int | None:
 def faults_of(connection: sqlite3.Connection) -> FileFaults:
     """What is wrong with an open database, as one of its version; if nothing, every row of it can be trusted. Raises sqlite3.Error."""
     whole: list[str] = []
-    told = connection.execute("PRAGMA user_version").fetchone()[0]
+    found_version = connection.execute("PRAGMA user_version").fetchone()[0]
     # A type that reads TEXU makes numbers of later texts, and no row that is there tells.
     version = version_of(schema_of(connection))
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         whole.append("its header does not say that it is ours")
-    if told != (version or newest()):
-        whole.append(f"it is of version {told}, expected {version or newest()}")
+    if found_version != (version or newest()):
+        whole.append(f"it is of version {found_version}, expected {version or newest()}")
     if version is None:
         whole.append("its tables are not those of ours")
     whole += [
-        f"its structure: {said}" for (said,) in connection.execute("PRAGMA quick_check(1)") if said != "ok"
+        f"its structure: {problem}"
+        for (problem,) in connection.execute("PRAGMA quick_check(1)")
+        if problem != "ok"
     ]
     if whole or version is None:
         return FileFaults(tuple(whole))
@@ -74,7 +76,9 @@ def faults_of(connection: sqlite3.Connection) -> FileFaults:
         bad = sum(not is_good(row) for row in connection.execute(every))
         if bad:
             rows.append((table, bad))
-    return FileFaults(rows=tuple(rows), version=version, is_in_place=are_tables_on_first_pages(connection))
+    return FileFaults(
+        rows=tuple(rows), version=version, has_tables_first=are_tables_on_first_pages(connection)
+    )
 
 
 def is_about_content(error: sqlite3.Error) -> bool:

@@ -108,7 +108,7 @@ def open_database(
             faults = _faults(path, is_same_boot=is_same_boot)
             if faults:
                 mended = _mend(path, faults)
-            elif faults.version != newest() or not faults.is_in_place:
+            elif faults.version != newest() or not faults.has_tables_first:
                 migrate(path, faults.version)
         return Database(path, is_machine=is_machine), mended
     except (OSError, sqlite3.Error) as error:

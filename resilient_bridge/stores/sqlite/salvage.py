@@ -79,8 +79,10 @@ def _tables_of(path: Path, how: str = "&immutable=1") -> tuple[set[str], int]:
     """The tables, and the number of the program; nothing if it cannot be read. Immutable: not even a lock is taken."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro{how}", uri=True)) as connection:
-            told = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            return {name for (name,) in told}, connection.execute("PRAGMA application_id").fetchone()[0]
+            table_names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            return {name for (name,) in table_names}, connection.execute("PRAGMA application_id").fetchone()[
+                0
+            ]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.Error) and not is_about_content(error):
             raise
@@ -94,10 +96,10 @@ def refuse_later(path: Path, name: str) -> None:
     """
     with path.open("rb") as file:
         header = file.read(100)
-    told = int.from_bytes(header[60:64], "big", signed=True)
+    found_version = int.from_bytes(header[60:64], "big", signed=True)
     is_ours = int.from_bytes(header[68:72], "big") == APPLICATION
-    if is_ours and told > newest() and _version_of(path) is None:
-        text = f"{name} is of version {told}, wanted {newest()} or earlier: it was left alone"
+    if is_ours and found_version > newest() and _version_of(path) is None:
+        text = f"{name} is of version {found_version}, wanted {newest()} or earlier: it was left alone"
         raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
 
 
@@ -158,7 +160,7 @@ def _loss_text(losses: dict[str, str], rows: Rows, faults: FileFaults) -> str:
     if not any(rows.values()):
         return _ALL
     parts = [faults.log] if faults.log else []
-    parts += [f"{said} of {table}" for table, said in losses.items()]
+    parts += [f"{lost_rows} of {table}" for table, lost_rows in losses.items()]
     if faults.whole and not parts:
         parts.append("nothing that could be counted, perhaps rows of any table")
     return ", ".join(parts)

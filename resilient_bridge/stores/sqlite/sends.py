@@ -69,8 +69,8 @@ class Sends:
         ops: list[Op] = []
         if settled:
             numbers = sorted(entry.seq for entry in settled)
-            told = _encode([outcome_row(entry, wall) for entry in settled])
-            ops.append((_OUTCOME, summed((numbers[-1], told))))
+            encoded = _encode([outcome_row(entry, wall) for entry in settled])
+            ops.append((_OUTCOME, summed((numbers[-1], encoded))))
             ops.append(("DELETE FROM outbox WHERE seq BETWEEN ? AND ?", _runs(numbers)))
             self._since_prune += len(settled)
             if self._since_prune >= _PRUNE_EVERY:

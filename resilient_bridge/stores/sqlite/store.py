@@ -236,26 +236,26 @@ class SQLiteStore:
         if not self._users:
             return None
         self._has_moved = True
-        kept = None
+        written = None
         # Where the file says that the consumer has no more than it knows, that has to be taken back before he has.
         is_exact = self._positions.says_exact and not self._is_machine
         if taken and (is_exact or self._touched + taken > _AT_MOST):
             self._positions.is_exact = False
-            kept = self._commit_now()
+            written = self._commit_now()
         self._touched += taken
         self._has_moved = True
         self._later(_WITHIN)
-        return kept
+        return written
 
     def _commit_now(self) -> Awaitable[None] | None:
         try:
-            kept = self._commits.submit()
+            written = self._commits.submit()
         except StoreError as error:
             self._failed(error)
             raise
-        if kept is not None:
-            kept.add_done_callback(noted)
-        return kept
+        if written is not None:
+            written.add_done_callback(noted)
+        return written
 
     def _doubt(self) -> None:
         """From here on the consumer may have more than the file says; what cannot be written now is, before he has."""
@@ -318,14 +318,14 @@ class SQLiteStore:
         """Keep a session record."""
         self._check_open()
         self._records_used += 1
-        kept = self._commits.submit((_RECORD, summed((session_id, self._records_used, record))))
-        return _then(kept, partial(self._note_record, session_id, record))
+        written = self._commits.submit((_RECORD, summed((session_id, self._records_used, record))))
+        return _then(written, partial(self._note_record, session_id, record))
 
     def drop_record(self, session_id: str) -> Awaitable[None] | None:
         """Forget a session record."""
         self._check_open()
-        kept = self._commits.submit(("DELETE FROM records WHERE session = ?", (session_id,)))
-        return _then(kept, partial(self._note_record, session_id, None))
+        written = self._commits.submit(("DELETE FROM records WHERE session = ?", (session_id,)))
+        return _then(written, partial(self._note_record, session_id, None))
 
     def _note_record(self, session_id: str, record: str | None) -> None:
         self._records.pop(session_id, None)
@@ -333,14 +333,14 @@ class SQLiteStore:
             self._records[session_id] = record
 
 
-def _then(kept: Awaitable[None] | None, do: Callable[[], object]) -> Awaitable[None] | None:
+def _then(written: Awaitable[None] | None, do: Callable[[], object]) -> Awaitable[None] | None:
     """Do it once that is kept, and not if it is not."""
-    if kept is None:
+    if written is None:
         do()
         return None
 
     async def both() -> None:
-        await kept
+        await written
         do()
 
     return both()

@@ -55,19 +55,19 @@ def read_log(path: Path) -> Log:
     pages: dict[int, bytes] = {}
     started: dict[int, bytes] = {}
     remaining = end = 0
-    for place in places:
-        found = log[place + 8 : place + 16]
-        total = _sum(log[place : place + 8], total, is_native=is_native)
-        total = _sum(log[place + FRAME_HEADER : place + size], total, is_native=is_native)
-        if found != salts or total != _pair(log, place + 16):
-            others = sum(log[at + 8 : at + 16] == salts for at in places if at > place)
+    for offset in places:
+        found = log[offset + 8 : offset + 16]
+        total = _sum(log[offset : offset + 8], total, is_native=is_native)
+        total = _sum(log[offset + FRAME_HEADER : offset + size], total, is_native=is_native)
+        if found != salts or total != _pair(log, offset + 16):
+            others = sum(log[at + 8 : at + 16] == salts for at in places if at > offset)
             is_lost = others or (end and not _is_older(found, salts))
             return Log(pages, remaining, end, f"{1 + others} pages of its log" if is_lost else "")
-        number, size_after = _pair(log, place)
-        started[number] = log[place + FRAME_HEADER : place + size]
+        number, size_after = _pair(log, offset)
+        started[number] = log[offset + FRAME_HEADER : offset + size]
         if size_after:
             pages.update(started)
-            started, remaining, end = {}, size_after, place + size
+            started, remaining, end = {}, size_after, offset + size
     return Log(pages, remaining, end, "")
 
 

@@ -31,9 +31,9 @@ def lost_end(path: Path, end: int, *, is_same_boot: bool) -> str:
     To be asked before SQLite opens the file, which makes the index anew. `is_same_boot`: whoever used it last did so since the
     machine was started.
     """
-    told = _start(path.with_name(path.name + "-shm"), 2 * _HEADER)
-    number = _number(told, 0), told[12:13], told[:_HEADER] == told[_HEADER:]
-    pages, salts = _number(told, 16), told[32:40]
+    header = _start(path.with_name(path.name + "-shm"), 2 * _HEADER)
+    number = _number(header, 0), header[12:13], header[:_HEADER] == header[_HEADER:]
+    pages, salts = _number(header, 16), header[32:40]
     if number != (_VERSION, b"\1", True) or not pages:
         return ""
     log = _start(log_of(path), LOG_HEADER)
@@ -56,5 +56,5 @@ def _start(path: Path, count: int) -> bytes:
         close_quietly(handle)
 
 
-def _number(told: bytes, at: int) -> int:
-    return int.from_bytes(told[at : at + 4], sys.byteorder)
+def _number(header: bytes, at: int) -> int:
+    return int.from_bytes(header[at : at + 4], sys.byteorder)

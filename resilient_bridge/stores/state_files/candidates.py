@@ -198,10 +198,10 @@ class Demands:
 
 
 def _damaged(path: Path, reason: str, cause: Exception | None = None) -> Failure:
-    told: BaseException | None = cause
-    while told is not None:  # its frames would keep alive whoever reads the file, with his lock on it
-        told.__traceback__ = None
-        told = told.__cause__ or told.__context__
+    current: BaseException | None = cause
+    while current is not None:  # its frames would keep alive whoever reads the file, with his lock on it
+        current.__traceback__ = None
+        current = current.__cause__ or current.__context__
     return Failure.of("SYS_STATE_DAMAGED", f"{path}: {reason}", cause=cause)
 
 

@@ -127,7 +127,7 @@ class StateFile:
         finally:
             _tell(parts)
 
-    def _back_up(self, told: list[events.StateSetAside]) -> None:
+    def _back_up(self, reports: list[events.StateSetAside]) -> None:
         """Make what is there the backup, in one step; a backup is better than something damaged."""
         found = read_private(self._path, _FIELD)
         if found is None:
@@ -138,10 +138,10 @@ class StateFile:
                 self._remove_earlier_backups()
             return
         main = self._demands.examined(self._path, found)
-        kept = keep_copy(main.path, found, main.label)
-        told.append(_event(main, [kept], "the value that is being saved", "what was there"))
+        copy = keep_copy(main.path, found, main.label)
+        reports.append(_event(main, [copy], "the value that is being saved", "what was there"))
 
-    def _load(self, told: list[events.StateSetAside]) -> Loaded:
+    def _load(self, reports: list[events.StateSetAside]) -> Loaded:
         prepare_directory(self._path, _FIELD)
         remove_leftovers(self._path)
         main = self._examined(self._path)
@@ -150,7 +150,7 @@ class StateFile:
         backup = self._examined_backup()
         if backup.data is None and (main.data is None or main.is_over):
             return Loaded(value=None, source="new", lost=main.lost)
-        return self._recovered(main, backup, told)
+        return self._recovered(main, backup, reports)
 
     def _examined(self, path: Path) -> Candidate:
         return self._demands.examined(path, read_private(path, _FIELD))
@@ -168,14 +168,14 @@ class StateFile:
             if read_private(path, _FIELD) is not None:
                 remove(path)
 
-    def _recovered(self, main: Candidate, backup: Candidate, told: list[events.StateSetAside]) -> Loaded:
+    def _recovered(self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]) -> Loaded:
         source, best, used, lost = _choice(main, backup)
         lost = redact(lost)
         # All that can be refused is refused first. Nothing is replaced before it is kept and its successor is safe, so that a crash
         # at any point leaves what this began with, or what it ends with. What was lost stands in the new files.
         fresh = self._document(best.value if best else None, has_value=best is not None, lost=lost)
-        kept = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
-        told.append(_event(main, kept, used, lost))
+        copies = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
+        reports.append(_event(main, copies, used, lost))
         if best is None:
             remove(self._backup)
         elif best is not backup or not best.is_sound or best.path != self._backup:
@@ -188,7 +188,7 @@ class StateFile:
             source=source,
             saved_at=best.saved_at if best else None,
             lost=lost,
-            set_aside=kept[0] if kept else None,
+            set_aside=copies[0] if copies else None,
         )
 
     def _document(self, value: Any, *, has_value: bool = True, lost: str = "") -> bytes:
@@ -225,29 +225,29 @@ def _joined(*texts: str) -> str:
 
 def _with_copies(ones: list[Candidate]) -> list[Path]:
     """Keep copies of all of them, or of none."""
-    kept: list[Path] = []
+    copies: list[Path] = []
     try:
         for one in ones:
-            kept.append(keep_copy(one.path, one.data or b"", one.label))  # noqa: PERF401 -- known if the next fails
+            copies.append(keep_copy(one.path, one.data or b"", one.label))  # noqa: PERF401 -- known if the next fails
     except BaseException:
-        for path in kept:
+        for path in copies:
             with suppress(StoreError):
                 remove(path)
         raise
-    return kept
+    return copies
 
 
-def _event(main: Candidate, kept: list[Path], used: str, lost: str) -> events.StateSetAside:
+def _event(main: Candidate, copies: list[Path], used: str, lost: str) -> events.StateSetAside:
     return events.StateSetAside(
         path=str(main.path),
-        set_aside=" and ".join(map(str, kept)),
+        set_aside=" and ".join(map(str, copies)),
         source=used,
         lost=lost,
         failure=main.failure,
     )
 
 
-def _tell(told: list[events.StateSetAside]) -> None:
+def _tell(reports: list[events.StateSetAside]) -> None:
     """Tell listeners, else the log; outside of the lock, because a listener may do as it likes."""
-    for event in told:
+    for event in reports:
         emit(event)

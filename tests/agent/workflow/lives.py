@@ -43,32 +43,32 @@ class Points:
         if asyncio.iscoroutinefunction(function):
 
             @wraps(function)
-            async def told(*given, **named):
+            async def reported(*positional, **named):
                 self.point()
-                found = await function(*given, **named)
+                found = await function(*positional, **named)
                 self.point()
                 return found
 
         else:
 
             @wraps(function)
-            def told(*given, **named):
+            def reported(*positional, **named):
                 self.point()
-                found = function(*given, **named)
+                found = function(*positional, **named)
                 self.point()
                 return found
 
-        setattr(owner, name, told)
+        setattr(owner, name, reported)
 
 
-def live(program, told):
+def live(program, reported):
     """One life, in this process; what it came to."""
-    points = Points(told["kill_at"])
+    points = Points(reported["kill_at"])
     points.around(WorkflowStateFile, "_save")
     points.around(Toolbox, "call")
     points.around(runner, "measure")
     points.around(verification, "problems")
-    os.environ.update(RELEASE_ROOT=told["root"], RELEASE_HOST=told["host"])
+    os.environ.update(RELEASE_ROOT=reported["root"], RELEASE_HOST=reported["host"])
     names = {"__name__": "release"}
     exec(compile(program, "release.py", "exec"), names)
     flow = names["flow"]
@@ -84,7 +84,7 @@ def live(program, told):
                 points.point()
 
         with rb.listen(write), rb.testing.virtual_time():
-            run = flow.resume if told.get("resume") else flow.run
+            run = flow.resume if reported.get("resume") else flow.run
             report = asyncio.run(run())
     return {"report": report.to_dict(), "points": points.passed, "text": report.explain()}
 
@@ -92,22 +92,22 @@ def live(program, told):
 def main():
     program = Path(sys.argv[1]).read_text()
     for line in sys.stdin:
-        told = json.loads(line)
+        reported = json.loads(line)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
             try:
-                came_to = live(program, told)
+                came_to = live(program, reported)
             except BaseException as error:  # noqa: BLE001 -- the parent says it
                 came_to = {"error": f"{type(error).__name__}: {error}"}
             os.write(writing, json.dumps(came_to).encode())
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as answer:
-            said = answer.read()
+            stated = answer.read()
         _, status = os.waitpid(child, 0)
-        sys.stdout.write((said or json.dumps({"killed": os.WTERMSIG(status)})) + "\n")
+        sys.stdout.write((stated or json.dumps({"killed": os.WTERMSIG(status)})) + "\n")
         sys.stdout.flush()
 
 

@@ -134,7 +134,7 @@ def test_links_are_not_followed(tmp_path, measured):
 
 
 @needs_posix
-def test_a_root_that_is_a_link_is_the_place_that_it_leads_to(tmp_path):
+def test_a_root_that_is_a_link_is_the_folder_that_it_leads_to(tmp_path):
     """As temporary directories are on some systems."""
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a").write_text("x")
@@ -147,9 +147,9 @@ def test_a_root_that_is_a_link_is_the_place_that_it_leads_to(tmp_path):
 def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path, measured):
     """A FIFO and a socket, by themselves or in a directory that is an artifact."""
     (tmp_path / "in").mkdir()
-    for place in ("", "in/"):
-        os.mkfifo(tmp_path / place / "pipe")
-        assert "no regular file" in _refused(measured, f"{place}pipe")
+    for offset in ("", "in/"):
+        os.mkfifo(tmp_path / offset / "pipe")
+        assert "no regular file" in _refused(measured, f"{offset}pipe")
     assert "no regular file" in _refused(measured, "in")
     (tmp_path / "in" / "pipe").unlink()
     with socket.socket(socket.AF_UNIX) as listening, pytest.MonkeyPatch.context() as patch:
@@ -184,7 +184,7 @@ def test_replaced_by_the_other_kind(tmp_path, measured):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users")
-def test_what_cannot_be_read_is_told(tmp_path, monkeypatch, measured):
+def test_what_cannot_be_read_is_reported(tmp_path, monkeypatch, measured):
     """It counts as not there, and the system says why."""
     (tmp_path / "a").write_text("x")
     (tmp_path / "d" / "e").mkdir(parents=True)
@@ -288,8 +288,8 @@ def test_our_own_files_are_no_part_of_a_directory(tmp_path):
 # ---- together -------------------------------------------------------------------------------------------------------
 
 
-def _finished(**given):
-    return PhaseCheckpoint(phase="p", completed_at=datetime.now(UTC), **given)
+def _finished(**passed):
+    return PhaseCheckpoint(phase="p", completed_at=datetime.now(UTC), **passed)
 
 
 def test_all_that_is_missing_is_named(tmp_path, measured):

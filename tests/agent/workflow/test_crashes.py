@@ -123,11 +123,13 @@ class Release:
     def live(self, kill_at=0, *, resume=False):
         """One life; if it ends with a report, that says what was lost, done again, and where a process had died."""
         self.judge.look(resumes=resume)
-        told = self._ask({"root": str(self.root), "host": self._host, "kill_at": kill_at, "resume": resume})
-        if "report" in told:
-            missing = self.judge.missing(told["report"])
-            assert not missing, (missing, told["text"])
-        return told
+        reported = self._ask(
+            {"root": str(self.root), "host": self._host, "kill_at": kill_at, "resume": resume}
+        )
+        if "report" in reported:
+            missing = self.judge.missing(reported["report"])
+            assert not missing, (missing, reported["text"])
+        return reported
 
     def died_in(self):
         """The phase that began and has not ended, by the ledger and the file; None if there is none."""
@@ -184,12 +186,12 @@ def ask(tmp_path_factory):
         command, cwd=ROOT, env={**os.environ, **GIT}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
 
-    def asked(told):
-        process.stdin.write(json.dumps(told) + "\n")
+    def asked(reported):
+        process.stdin.write(json.dumps(reported) + "\n")
         process.stdin.flush()
-        said = json.loads(process.stdout.readline())
-        assert "error" not in said, said
-        return said
+        stated = json.loads(process.stdout.readline())
+        assert "error" not in stated, stated
+        return stated
 
     yield asked
     process.stdin.close()
@@ -208,14 +210,14 @@ def release(tmp_path, host, ask):
 def test_the_program_of_the_page_runs(release, host):
     """Undisturbed: flaky server, killed compiler, missing spell checker and style guide, and a report that names them."""
     one = release()
-    told = one.live()
-    one.check(host, told["report"])
+    reported = one.live()
+    one.check(host, reported["report"])
     assert one.ledger("began") == PHASES
-    (skipped,) = [text for text in told["report"]["warnings"] if "spell_check" in text]
+    (skipped,) = [text for text in reported["report"]["warnings"] if "spell_check" in text]
     assert skipped.startswith("proofread: skipped optional tool spell_check: ")
-    assert [text for text in told["report"]["warnings"] if text != skipped] == [*RECOVERED.values()]
-    assert [error["tool"] for error in told["report"]["errors"]] == ["spell_check", None]
-    assert told["points"] > 60
+    assert [text for text in reported["report"]["warnings"] if text != skipped] == [*RECOVERED.values()]
+    assert [error["tool"] for error in reported["report"]["errors"]] == ["spell_check", None]
+    assert reported["points"] > 60
 
 
 @pytest.mark.requirement("C6")
@@ -276,8 +278,8 @@ def harm(root, what, rng):
         elif verb == "cut":
             path.write_bytes(data[: rng.randrange(len(data))])
         else:
-            place = rng.randrange(len(data))
-            data[place] ^= 1 << rng.randrange(8)
+            offset = rng.randrange(len(data))
+            data[offset] ^= 1 << rng.randrange(8)
             path.write_bytes(data)
 
 
@@ -291,30 +293,30 @@ def test_any_sequence_of_kills_and_damage(release, host, seed):
     """
     rng = random.Random(seed)
     one = release()
-    story, told = [], {}
+    story, reported = [], {}
     for life in range(40):
         kill_at = rng.randrange(1, 90) if life < 8 else 0
-        told = one.live(kill_at, resume=told.get("report", {}).get("status") == "halted")
-        story.append((kill_at, told.get("report", {}).get("status", "killed"), one.ledger("began")))
-        report = told.get("report")
+        reported = one.live(kill_at, resume=reported.get("report", {}).get("status") == "halted")
+        story.append((kill_at, reported.get("report", {}).get("status", "killed"), one.ledger("began")))
+        report = reported.get("report")
         if report is not None:
             assert report["status"] in {"completed", "halted"}, story
             assert (report["status"] == "halted") is (report["failure"] is not None), story
             if report["status"] == "completed":
                 break
             assert report["failure"]["suggestions"], story
-            assert "what failed" in told["text"], story
+            assert "what failed" in reported["text"], story
         what = rng.choice(HARMS)
         harm(one.root, what, rng)
         story.append(what)
     else:
         pytest.fail(f"it never ended: {story}")
     try:
-        one.check(host, told["report"])
+        one.check(host, reported["report"])
     except AssertionError:
         # The state may be lost while git and the server have theirs: the effects that are known by their own keys stay one each
         # only as long as the identity of the workflow is known.
-        is_told = any("lost workflow progress" in text for text in told["report"]["warnings"])
-        if not (is_told or one.judge.is_forgotten):
+        is_reported = any("lost workflow progress" in text for text in reported["report"]["warnings"])
+        if not (is_reported or one.judge.is_forgotten):
             raise AssertionError(story) from None
         assert (one.root / "dist/notes.html").read_text() == f"<pre>{NOTES}</pre>"

@@ -37,7 +37,7 @@ async def test_what_must_not_run_twice_is_in_doubt_when_it_was_interrupted(tmp_p
 
 @pytest.mark.requirement("C6")
 @pytest.mark.parametrize("a", [{}, {"required": False, "idempotent": False}, {"idempotent": False}])
-async def test_a_phase_before_it_that_runs_again_does_not_hide_that_it_had_begun(tmp_path, a):
+async def test_a_phase_before_it_that_runs_again_does_not_hide_that_it_had_started(tmp_path, a):
     """Died inside of b, which must not run twice; meanwhile a's artifact is gone. a is dealt with, and b is still in doubt."""
     options = {"a": a, "b": {"idempotent": False}}
     flow = Flow(tmp_path).build(**options)

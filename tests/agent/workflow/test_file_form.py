@@ -30,9 +30,9 @@ EXAMPLE = {
 FILES = ("analysis.md", "plan.md", "file-list.txt")
 
 
-def seed_flow(root, *, idempotent=None, **given):
+def seed_flow(root, *, idempotent=None, **passed):
     """The workflow of the example, with what ran."""
-    flow, ran = Workflow(root / "workflow-state.json", root=root, **given), []
+    flow, ran = Workflow(root / "workflow-state.json", root=root, **passed), []
 
     def phase(name):
         def run():
@@ -101,7 +101,7 @@ async def test_h01_a_phase_of_the_specifications_file_whose_artifact_is_missing_
     assert (report.is_completed, ran) == (True, ["plan", "implement", "verify"])
 
 
-async def test_h01_the_phase_that_another_program_had_begun_is_in_doubt(tmp_path):
+async def test_h01_the_phase_that_another_program_had_started_is_in_doubt(tmp_path):
     """One that must not run twice is for a person to decide."""
     write_seed(tmp_path)
     flow, ran = seed_flow(tmp_path, idempotent=False)

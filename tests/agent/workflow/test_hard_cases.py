@@ -22,13 +22,13 @@ from tests.agent.workflow.flows import Flow, cancelled, fails, started, stay
 
 
 @pytest.mark.requirement("C6")
-async def test_the_end_of_a_phase_is_kept_when_the_run_is_cancelled_meanwhile(tmp_path, monkeypatch):
+async def test_the_end_of_a_phase_is_saved_when_the_run_is_cancelled_meanwhile(tmp_path, monkeypatch):
     """The phase has ended and is being written down: cancelling waits for that, and the phase does not run again."""
     flow = Flow(tmp_path).build()
     saving, go_on, was_free = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()
-    keeping = flow.flow._file
-    plain = keeping._save
+    workflow_file = flow.flow._file
+    plain = workflow_file._save
 
     def slow(state):
         if state.phases_completed == ("a",) and not go_on.is_set():
@@ -36,7 +36,7 @@ async def test_the_end_of_a_phase_is_kept_when_the_run_is_cancelled_meanwhile(tm
             was_free.append(go_on.wait(10))  # the loop goes on meanwhile, and lets this end
         plain(state)
 
-    monkeypatch.setattr(keeping, "_save", slow)
+    monkeypatch.setattr(workflow_file, "_save", slow)
     task = asyncio.create_task(flow.flow.run())
     await saving.wait()
     task.cancel()
@@ -54,8 +54,8 @@ async def test_nothing_is_written_after_the_file_was_released(tmp_path, monkeypa
     flow = Flow(tmp_path).build()
     reading, seen = asyncio.Event(), []
     loop = asyncio.get_running_loop()
-    keeping = flow.flow._file
-    plain, free = keeping._file.load, keeping.release
+    workflow_file = flow.flow._file
+    plain, free = workflow_file._file.load, workflow_file.release
     go_on = threading.Event()
 
     def slow():
@@ -64,8 +64,8 @@ async def test_nothing_is_written_after_the_file_was_released(tmp_path, monkeypa
         seen.append("loaded")
         return plain()
 
-    monkeypatch.setattr(type(keeping._file), "load", lambda _: slow())
-    monkeypatch.setattr(keeping, "release", lambda: (seen.append("released"), free()))
+    monkeypatch.setattr(type(workflow_file._file), "load", lambda _: slow())
+    monkeypatch.setattr(workflow_file, "release", lambda: (seen.append("released"), free()))
     task = asyncio.create_task(flow.flow.run())
     await reading.wait()
     task.cancel()
@@ -89,11 +89,11 @@ async def test_an_unsafe_file_does_not_hide_that_it_was_cancelled(tmp_path):
 
 
 @pytest.mark.requirement("C3")
-async def test_warnings_of_concurrent_calls_are_all_kept(tmp_path, monkeypatch):
+async def test_warnings_of_concurrent_calls_are_all_saved(tmp_path, monkeypatch):
     """A phase may do several things at once, each with a warning and a checkpoint; none takes another's place."""
     flow = Flow(tmp_path).build()
-    keeping = flow.flow._file
-    plain, last = keeping._save, threading.Event()
+    workflow_file = flow.flow._file
+    plain, last = workflow_file._save, threading.Event()
 
     def overtaken(state):
         if len(state.warnings) == 1:
@@ -102,33 +102,33 @@ async def test_warnings_of_concurrent_calls_are_all_kept(tmp_path, monkeypatch):
         if state.saved is not None:
             last.set()
 
-    monkeypatch.setattr(keeping, "_save", overtaken)
+    monkeypatch.setattr(workflow_file, "_save", overtaken)
 
-    kept = []
+    rows = []
 
     async def many(phase):
         await asyncio.gather(*(phase.warn(f"part {n}") for n in range(10)), phase.checkpoint({"n": 1}))
-        kept.append(flow.value())
+        rows.append(flow.value())
         raise PermissionError(13, "no")
 
     flow.acts["a"] = many
     report = await flow.flow.run()
     assert sorted(report.warnings) == [f"a: part {n}" for n in range(10)]
-    assert (len(kept[0]["warnings"]), kept[0]["saved"]) == (10, {"n": 1})  # the newest is what was on disk
+    assert (len(rows[0]["warnings"]), rows[0]["saved"]) == (10, {"n": 1})  # the newest is what was on disk
     assert flow.value()["saved"] == {"n": 1}
 
 
-async def test_a_task_that_a_phase_left_behind_cannot_save_into_the_next(tmp_path):
+async def test_a_task_that_a_phase_leaves_behind_cannot_save_into_the_next(tmp_path):
     """What `checkpoint` keeps belongs to the phase that is under way: a late one is refused, and the next phase begins with nothing."""
     flow = Flow(tmp_path).build()
-    kept = []
+    rows = []
 
     async def remember(phase):
-        kept.append(phase)
+        rows.append(phase)
 
     async def late(phase):
         with pytest.raises(ConfigError, match=r"Phase\.checkpoint"):
-            await kept[0].checkpoint({"of": "a"})
+            await rows[0].checkpoint({"of": "a"})
         raise PermissionError(13, "no")
 
     flow.acts.update(a=remember, b=late)
@@ -145,10 +145,10 @@ class _Tools:
     tools: ClassVar[dict] = {}
 
     def __init__(self, *outcomes):
-        self._left = list(outcomes)
+        self._remaining = list(outcomes)
 
     async def call(self, name, arguments, *, idempotency_key):
-        return self._left.pop(0)
+        return self._remaining.pop(0)
 
 
 class _Outcome:
@@ -233,16 +233,16 @@ async def test_a_secret_in_the_reason_of_a_skip_is_masked(tmp_path):
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("place", ["phase", "check"])
-async def test_a_sync_function_that_raises_stop_iteration_ends_all_the_same(tmp_path, place):
+@pytest.mark.parametrize("folder", ["phase", "check"])
+async def test_a_sync_function_that_raises_stop_iteration_ends_all_the_same(tmp_path, folder):
     """`next()` of nothing, in a thread: on Python 3.11 a future cannot hold that, and who awaits it would wait for ever."""
     flow = Workflow(tmp_path / "state.json", root=tmp_path)
 
-    def nothing_left():
+    def nothing_remains():
         return next(iter(()))
 
-    checks = [nothing_left] if place == "check" else []
-    flow.phase(name="a", checks=checks)(nothing_left if place == "phase" else lambda: None)
+    checks = [nothing_remains] if folder == "check" else []
+    flow.phase(name="a", checks=checks)(nothing_remains if folder == "phase" else lambda: None)
     report = await flow.run()
     assert report.status is WorkflowStatus.HALTED
     assert "StopIteration" in report.explain()
@@ -284,7 +284,7 @@ async def test_a_sync_check_runs_beside_the_loop(tmp_path):
 # ---- what no file can hold, or must not ------------------------------------------------------------------------------
 
 
-async def test_a_name_that_the_file_cannot_hold_is_refused_when_it_is_said(tmp_path):
+async def test_a_name_that_the_file_cannot_hold_is_refused_when_it_is_used(tmp_path):
     """A name of bytes that are no UTF-8 would make every end of the phase impossible to keep."""
     with pytest.raises(ConfigError, match=r"artifacts\[0\]"):
         Flow(tmp_path).build(a={"artifacts": ["caf\udce9.txt"]})
@@ -352,7 +352,7 @@ async def test_it_leaves_three_files_beside_what_the_phases_made(tmp_path):
         ("Workflow.phase.checks", lambda path: Workflow(path).phase(checks=lambda: True)),
     ],
 )
-def test_one_thing_in_the_place_of_a_list_is_refused(tmp_path, field, declare):
+def test_one_thing_instead_of_a_list_is_refused(tmp_path, field, declare):
     """As every argument that cannot be meant: ConfigError with the name of the field."""
     with pytest.raises(ConfigError, match=field.replace(".", r"\.")):
         made = declare(tmp_path / "state.json")
@@ -362,13 +362,13 @@ def test_one_thing_in_the_place_of_a_list_is_refused(tmp_path, field, declare):
 # ---- status ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["state.json", "state.json.bak"])
-async def test_status_does_not_call_new_what_has_lost_its_file(tmp_path, place):
+@pytest.mark.parametrize("folder", ["state.json", "state.json.bak"])
+async def test_status_does_not_call_new_what_has_lost_its_file(tmp_path, folder):
     """The file is gone and its backup is not: the next run mends that, and status says so instead of `has not begun`."""
     flow = Flow(tmp_path).build()
     await flow.flow.run()
-    (tmp_path / place).unlink()
-    if place == "state.json":
+    (tmp_path / folder).unlink()
+    if folder == "state.json":
         with pytest.raises(rb.errors.StoreError) as caught:
             flow.flow.status()
         assert caught.value.failure.code == "SYS_STATE_DAMAGED"

@@ -152,11 +152,11 @@ async def test_a02_a_finished_phase_that_is_undone_places_no_second_order(tmp_pa
         (shop.root / "receipt.txt").write_text(json.dumps(order))
 
     assert (await Shop(tmp_path, body, artifacts=["receipt.txt"]).run()).is_completed
-    kept = (tmp_path / "receipt.txt").read_text()
+    saved = (tmp_path / "receipt.txt").read_text()
     (tmp_path / "receipt.txt").unlink()
     again = Shop(tmp_path, body, artifacts=["receipt.txt"])
     assert (await again.run()).is_completed
-    assert (again.placed, (tmp_path / "receipt.txt").read_text()) == ([], kept)
+    assert (again.placed, (tmp_path / "receipt.txt").read_text()) == ([], saved)
 
 
 async def test_the_failure_of_the_phases_own_code_is_not_repeated_unless_it_says_so(tmp_path):
@@ -306,7 +306,7 @@ async def killed_after_the_calls(tmp_path, first, second):
     return shop, again, await again.run()
 
 
-async def test_another_call_in_the_place_of_one_is_told_and_made_if_it_may_be_repeated(tmp_path):
+async def test_another_call_instead_of_one_is_reported_and_made_if_it_may_be_repeated(tmp_path):
     """No result of another call is passed off as its own."""
     results = []
 
@@ -327,7 +327,7 @@ async def test_another_call_in_the_place_of_one_is_told_and_made_if_it_may_be_re
 @pytest.mark.parametrize(
     "calls", [[("order", {"item": "pen"})], [("look", {"at": "a"}), ("order", {"item": "book"})]]
 )
-async def test_an_order_that_cannot_be_told_from_the_earlier_one_is_not_made(tmp_path, calls):
+async def test_an_order_that_cannot_be_distinguished_from_the_earlier_one_is_not_made(tmp_path, calls):
     """Other arguments, or another place: it may be the same order. A person decides; then it is made."""
 
     async def first(shop, phase):
@@ -345,7 +345,7 @@ async def test_an_order_that_cannot_be_told_from_the_earlier_one_is_not_made(tmp
     assert again.placed == [calls[-1][1]["item"]]
 
 
-async def test_an_order_whose_result_could_not_be_kept_is_not_made_again(tmp_path):
+async def test_an_order_whose_result_could_not_be_saved_is_not_made_again(tmp_path):
     """It returned what JSON cannot hold: it has run, and its result is gone."""
 
     done: list[int] = []

@@ -72,11 +72,11 @@ async def test_the_other_copy_is_no_way_around_it(tmp_path, verb, how):
 async def test_the_later_version_goes_on_afterwards(tmp_path):
     """Refused, then put back: what was finished is finished, and no phase runs again."""
     await Flow(tmp_path).build().flow.run()
-    kept = snapshot(tmp_path)
+    saved = snapshot(tmp_path)
     later(tmp_path, FILE, BACKUP)
     await _refused(Flow(tmp_path).build(), "run")
     for name in (FILE, BACKUP):
-        (tmp_path / name).write_bytes(kept[name][0])
+        (tmp_path / name).write_bytes(saved[name][0])
     flow = Flow(tmp_path).build()
     report = await flow.flow.run()
     assert (report.is_completed, flow.ran, report.warnings) == (True, [], ())

@@ -23,13 +23,13 @@ def _deep(depth):
     raise PermissionError(13, "Permission denied", hidden)
 
 
-def _flow(root, **given):
+def _flow(root, **passed):
     """A workflow of one phase, which calls a tool that fails `depth` calls below itself."""
     box = rb.Toolbox(rb.presets.ccsetup)
     flow = Flow(root, names="a", tools=box).build()
-    depth = given.pop("depth", 2)
+    depth = passed.pop("depth", 2)
 
-    @box.tool(**given)
+    @box.tool(**passed)
     async def fetch(path: str, password: str) -> None:
         _deep(depth)
 

@@ -97,22 +97,22 @@ def test_nothing_finished_says_nothing():
 def test_its_data_are_json(state):
     """Every field of the report is there, under its name, and is what json.dumps takes, as it is."""
     report = _report(state)
-    told = report.to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert list(told) == list(WorkflowReport.__annotations__)
-    assert told["status"] == report.status.value
+    reported = report.to_dict()
+    assert json.loads(json.dumps(reported, allow_nan=False)) == reported
+    assert list(reported) == list(WorkflowReport.__annotations__)
+    assert reported["status"] == report.status.value
 
 
 def test_its_data_are_those_of_the_state():
     """Instants as ISO 8601, the failure as `Failure.to_dict()`."""
-    told = _report(HALTED).to_dict()
-    assert (told["started_at"], told["completed"], told["remaining"]) == (
+    reported = _report(HALTED).to_dict()
+    assert (reported["started_at"], reported["completed"], reported["remaining"]) == (
         "2026-02-16T10:30:00.000Z",
         ["build"],
         ["lint", "test", "ship"],
     )
-    assert told["failure"] == FAILURE.to_dict()
-    assert told["errors"] == [{"phase": "test", "arguments": {"path": "x"}}]
+    assert reported["failure"] == FAILURE.to_dict()
+    assert reported["errors"] == [{"phase": "test", "arguments": {"path": "x"}}]
 
 
 def test_only_a_completed_one_is_completed():
@@ -135,9 +135,9 @@ def test_a_report_is_a_value():
     report = _report(HALTED)
     with pytest.raises(AttributeError):
         report.status = WorkflowStatus.COMPLETED
-    told = report.to_dict()
-    told["completed"].append("x")
-    told["errors"][0]["phase"] = "x"
+    reported = report.to_dict()
+    reported["completed"].append("x")
+    reported["errors"][0]["phase"] = "x"
     assert (report.completed, report.errors[0]["phase"]) == (("build",), "test")
 
 
@@ -159,16 +159,16 @@ async def test_the_report_of_a_real_halt_is_json_and_shows_no_secret(tmp_path):
     assert {"at", "phase", "run", "tool", "arguments", "failure", "error", "trace"} == set(error)
 
 
-async def test_status_of_the_file_says_what_the_run_said(tmp_path):
+async def test_status_of_the_file_says_what_the_run_reported(tmp_path):
     """Another process reads the same report: of the failure only its cause, its history and why its call stopped are not kept."""
     flow = Flow(tmp_path).build(a={"required": False})
     flow.acts.update(a=fails(PermissionError(13, "no")), c=fails(PermissionError(13, "no")))
-    told = (await flow.flow.run()).to_dict()
+    reported = (await flow.flow.run()).to_dict()
     again = Flow(tmp_path).build(a={"required": False}).flow.status().to_dict()
-    for one in (told, again):
+    for one in (reported, again):
         for name in ("cause", "history", "stopped"):
             one["failure"].pop(name)
-    assert again == told
+    assert again == reported
 
 
 @pytest.mark.requirement("C3")

@@ -186,7 +186,7 @@ async def _turn(turned):
     turned.append("turned")
 
 
-async def test_a_sync_phase_is_told_what_it_cannot_await(tmp_path):
+async def test_a_sync_phase_hears_what_it_cannot_await(tmp_path):
     """A coroutine that nobody awaits would keep nothing, without a word."""
     flow = Workflow(tmp_path / "state.json", root=tmp_path)
     refused = []
@@ -254,7 +254,7 @@ async def test_the_key_of_a_phase_is_the_same_in_every_run(tmp_path):
     assert keys[1][1] != keys[2][1]
 
 
-async def test_a_file_of_another_workflow_is_left_alone(tmp_path):
+async def test_a_file_of_another_workflow_is_untouched(tmp_path):
     """By name, and by phases that this program does not have."""
     await Flow(tmp_path).build().flow.run()
     before = (tmp_path / "state.json").read_bytes()
@@ -330,7 +330,7 @@ async def test_a_workflow_without_phases_or_beginning_says_so(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["state.json.owner"]
 
 
-async def test_nothing_runs_that_cannot_be_kept(tmp_path, monkeypatch):
+async def test_nothing_runs_that_cannot_be_saved(tmp_path, monkeypatch):
     """A state that cannot be saved is a StoreError before the phase begins."""
     flow = Flow(tmp_path).build()
 

@@ -15,7 +15,7 @@ from resilient_bridge.cli.pipe_receipts import Receipts
 from tests.redis_server import redis_server
 
 
-PLACE = Path(__file__).parent / "release_0_1_0"
+FOLDER = Path(__file__).parent / "release_0_1_0"
 
 
 async def client(path):
@@ -111,25 +111,25 @@ async def flow(path):
 
 
 def main():
-    if (PLACE / "bridge.db").exists():
-        raise SystemExit(f"{PLACE} is there, and must not be made again")
-    PLACE.mkdir(exist_ok=True)
-    PLACE.chmod(0o700)
-    asyncio.run(client(str(PLACE / "bridge.db")))
-    asyncio.run(records(str(PLACE / "records.db")))
+    if (FOLDER / "bridge.db").exists():
+        raise SystemExit(f"{FOLDER} is there, and must not be made again")
+    FOLDER.mkdir(exist_ok=True)
+    FOLDER.chmod(0o700)
+    asyncio.run(client(str(FOLDER / "bridge.db")))
+    asyncio.run(records(str(FOLDER / "records.db")))
     with redis_server() as server:
         asyncio.run(client(server.url))
         asyncio.run(records(server.url))
-        (PLACE / "redis.json").write_text(json.dumps(asyncio.run(dump(server.url)), indent=1) + "\n")
-    state = rb.stores.StateFile(PLACE / "state.json", version=3)
+        (FOLDER / "redis.json").write_text(json.dumps(asyncio.run(dump(server.url)), indent=1) + "\n")
+    state = rb.stores.StateFile(FOLDER / "state.json", version=3)
     state.save({"done": ["plan"], "current": "build"})
     state.save({"done": ["plan", "build"], "current": "test", "text": "Grüße 🚀"})
-    asyncio.run(budget(PLACE / "budget.json"))
-    asyncio.run(flow(PLACE / "flow.json"))
-    with rb.stores.SessionLog(PLACE / "session.jsonl") as log:
+    asyncio.run(budget(FOLDER / "budget.json"))
+    asyncio.run(flow(FOLDER / "flow.json"))
+    with rb.stores.SessionLog(FOLDER / "session.jsonl") as log:
         log.write({"note": "fetched", "n": 1})
         log.write({"note": "stored", "n": 2})
-    receipts = Receipts(str(PLACE / "receipts.jsonl"))
+    receipts = Receipts(str(FOLDER / "receipts.jsonl"))
     for number, state in enumerate(("accepted", "refused", "known"), 1):
         receipts.add(state, None if state == "refused" else f"key-{number}")
     receipts.close()

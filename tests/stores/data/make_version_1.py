@@ -14,7 +14,7 @@ from resilient_bridge.stores import SQLiteStore
 from tests.stores.database_content import done
 
 
-PLACE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 NAME = "version-1"
 WALL = 1_750_000_000.0
 
@@ -56,7 +56,7 @@ async def write(store):
     await done(store.keep(position))
 
 
-def told(store):
+def reported(store):
     """What the store says of it, as plain data."""
     position = store.session("bridge-1")
     return {
@@ -83,21 +83,21 @@ def told(store):
 
 
 async def _main():
-    path = PLACE / f"{NAME}.db"
+    path = FOLDER / f"{NAME}.db"
     if path.exists():
         raise SystemExit(f"{path} is there, and must not be made again")
     store = SQLiteStore(path)
     await store.open(Now(asyncio.get_running_loop().time(), WALL))
     await write(store)
     await store.close()
-    (PLACE / f"{NAME}.db.owner").unlink()
+    (FOLDER / f"{NAME}.db.owner").unlink()
     copied = path.with_name("copy.db")
     copied.write_bytes(path.read_bytes())
     store = SQLiteStore(copied)
     await store.open(Now(asyncio.get_running_loop().time(), WALL + 60))
-    (PLACE / f"{NAME}.json").write_text(json.dumps(told(store), indent=1, ensure_ascii=False) + "\n")
+    (FOLDER / f"{NAME}.json").write_text(json.dumps(reported(store), indent=1, ensure_ascii=False) + "\n")
     await store.close()
-    for remaining in PLACE.glob("copy.db*"):
+    for remaining in FOLDER.glob("copy.db*"):
         remaining.unlink()
 
 

@@ -48,16 +48,16 @@ async def test_what_is_no_file_of_ours_is_refused(path, tmp_path, name, how):
     await look(path)
     other = tmp_path / "other"
     other.write_bytes(b"precious")
-    place = path.with_name(name)
-    place.unlink(missing_ok=True)
+    folder = path.with_name(name)
+    folder.unlink(missing_ok=True)
     if how == "symbolic link":
-        place.symlink_to(other)
+        folder.symlink_to(other)
     elif how == "second name":
-        place.hardlink_to(other)
+        folder.hardlink_to(other)
     elif how == "pipe":
-        os.mkfifo(place, 0o600)
+        os.mkfifo(folder, 0o600)
     else:
-        place.mkdir()
+        folder.mkdir()
     with pytest.raises((ConfigError, StoreError)) as caught:
         await look(path)
     assert "store" in str(caught.value) or "directory" in str(caught.value)
@@ -73,28 +73,28 @@ async def test_a_directory_that_others_may_write_to_is_refused(path):
     assert files_in(path.parent) == []
 
 
-@pytest.mark.parametrize("given", [b"bytes", "", "\0", "a\0b", 5, None, "/", "..", "x" * 250], ids=repr)
-def test_a_path_that_is_none(given):
+@pytest.mark.parametrize("passed", [b"bytes", "", "\0", "a\0b", 5, None, "/", "..", "x" * 250], ids=repr)
+def test_a_path_that_is_none(passed):
     """ConfigError that names the field, from the constructor."""
     with pytest.raises(ConfigError, match=r"SQLiteStore\.path"):
-        SQLiteStore(given)
+        SQLiteStore(passed)
 
 
-@pytest.mark.parametrize("given", [-1, math.nan, "1", True, b""], ids=repr)
-def test_a_wait_that_is_none(given):
+@pytest.mark.parametrize("passed", [-1, math.nan, "1", True, b""], ids=repr)
+def test_a_wait_that_is_none(passed):
     """ConfigError that names the field."""
     with pytest.raises(ConfigError, match=r"SQLiteStore\.wait"):
-        SQLiteStore("x.db", wait=given)
+        SQLiteStore("x.db", wait=passed)
 
 
-@pytest.mark.parametrize("given", ["full", "", None, True, ["process"]], ids=repr)
-def test_a_durability_that_is_none(given):
+@pytest.mark.parametrize("passed", ["full", "", None, True, ["process"]], ids=repr)
+def test_a_durability_that_is_none(passed):
     """ConfigError that names the field."""
     with pytest.raises(ConfigError, match=r"SQLiteStore\.durability"):
-        SQLiteStore("x.db", durability=given)
+        SQLiteStore("x.db", durability=passed)
 
 
-async def test_a_path_is_taken_when_it_is_given(path, tmp_path, monkeypatch):
+async def test_a_path_is_taken_when_it_is_passed(path, tmp_path, monkeypatch):
     """Text or path; a relative one means the directory of that moment, and every character is one of the name."""
     monkeypatch.chdir(tmp_path)
     odd = "a?mode=ro&x=%41#b ü.db"

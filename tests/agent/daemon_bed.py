@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "daemon_program.py"
 PYTHON = [sys.executable, "-I", "-S"]  # without site-packages: a daemon should be up soon
 
 
-class Place:
+class DaemonBed:
     """A free port, a file with the process ids of all that was started for it, and a flag that daemons may wait for."""
 
     def __init__(self, folder: Path) -> None:
