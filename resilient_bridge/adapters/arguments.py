@@ -10,6 +10,7 @@ from ..calls.policy import Policy
 from ..calls.timeout.value import Timeout
 from ..errors import Failure, config_error, error_for
 from ..presets.bridge_policy import calls_of as _calls_of
+from ..values.fields import check_flag
 
 
 if TYPE_CHECKING:
@@ -26,12 +27,6 @@ def calls_of(policy: object, path: str) -> Policy:
 
         return resilient
     return _calls_of(policy, path)
-
-
-def check_flag(path: str, passed: object) -> None:
-    """Raise the ConfigError for what is neither True nor False."""
-    if not isinstance(passed, bool):
-        raise config_error(path, "True or False", passed)
 
 
 def check_http_options(owner: str, idempotency_header: object, allow_plaintext_credentials: object) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 import attrs
 
 from ..lazy_names import public
-from ..values.fields import refuse
+from ..values.fields import check_flag, refuse
 from ..values.forms import takes
 from .layer import Layer
 from .retry.value import Retry
@@ -171,7 +171,8 @@ class Policy(Layer):
         kind; its attribute `policy` reads this policy and sets another at run time, state kept, and `explain()` says what may be repeated.
         ConfigError for what cannot be protected: a class, a Timeout on a sync function, a Retry that was told nothing.
         """
-        _check_flag("Policy(idempotent=)", idempotent)
+        if idempotent is not None:
+            check_flag("Policy(idempotent=)", idempotent)
         decorator = PolicyDecorator(self, idempotent, name)
         return decorator if function is None else decorator(function)
 
@@ -192,7 +193,8 @@ class Policy(Layer):
         """
         from .run.blocks import Attempts
 
-        _check_flag("Policy.attempts.idempotent", idempotent)
+        if idempotent is not None:
+            check_flag("Policy.attempts.idempotent", idempotent)
         if idempotent is None and any(isinstance(layer, Retry) for layer in self.layers):
             from .run.binding import undecided
 
@@ -332,11 +334,6 @@ class PolicyDecorator:
     def attempts(self) -> Attempts:
         """Return the attempts as a loop; see `Policy.attempts`."""
         return self.policy.attempts(idempotent=self.idempotent)
-
-
-def _check_flag(path: str, value: object) -> None:
-    if value is not None and not isinstance(value, bool):
-        refuse(path, "True or False", value)
 
 
 def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:

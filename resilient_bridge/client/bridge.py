@@ -12,6 +12,7 @@ from ..protocol import Session
 from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
 from ..telemetry.open_links import opened
+from ..values.fields import optional_seconds
 from ..world import current_world
 from .arguments import (
     check_dialect,
@@ -36,7 +37,6 @@ from .health import Health, health_of, not_ready
 from .health_check import HealthCheck
 from .reading import Messages
 from .receipt import Receipt
-from .seconds import as_seconds
 from .sending import Sender
 from .streams import EventStream
 from .supervisor import Supervisor
@@ -250,7 +250,7 @@ class BridgeClient:
         ignores its cancellation is waited for 5 s and then left behind.
         """
         self._driver.guard.check()
-        seconds = as_seconds(drain, "aclose.drain") or 0.0
+        seconds = optional_seconds("aclose.drain", drain) or 0.0
         try:
             if self._task is not None and not self._task.done():
                 await drain_client(self._driver, seconds)
@@ -367,7 +367,7 @@ class BridgeClient:
         """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
         self._driver.guard.check()
         try:
-            async with asyncio.timeout(as_seconds(timeout, "wait_ready.timeout")):
+            async with asyncio.timeout(optional_seconds("wait_ready.timeout", timeout)):
                 while self.state is not BridgeState.READY:
                     self._check_entered()
                     await self._driver.changed()

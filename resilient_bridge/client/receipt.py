@@ -9,7 +9,7 @@ from ..errors import (
     Failure,
 )
 from ..protocol import EntryState
-from .seconds import as_seconds
+from ..values.fields import optional_seconds
 
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Receipt:
         """
         self._driver.guard.check()
         try:
-            async with asyncio.timeout(as_seconds(timeout, "confirmed.timeout")):
+            async with asyncio.timeout(optional_seconds("confirmed.timeout", timeout)):
                 await self._driver.settled(self._entry)
         except TimeoutError:
             if not self._entry.is_settled:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import Executed, Failure, OutboxFullError, ProtocolError, StoreError
 from ..protocol import EntryState
 from ..telemetry.events import BridgeState
+from ..values.fields import optional_seconds
 from .receipt import Receipt
-from .seconds import as_seconds
 
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Sender:
             # A loop that only sends gives the writer its turn, before this one is accepted.
             await asyncio.sleep(0)
         now = driver.now()
-        seconds = as_seconds(ttl, "send.ttl")
+        seconds = optional_seconds("send.ttl", ttl)
         with self._named():
             entry = outbound.prepare(
                 type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
@@ -155,7 +155,7 @@ class Sender:
     ) -> Message:
         """Ask and wait; whatever ends the waiting withdraws the request in the same step."""
         driver = self._driver
-        seconds = as_seconds(timeout, "request.timeout") or 0.0
+        seconds = optional_seconds("request.timeout", timeout) or 0.0
         with self._named():
             entry = self._session.outbound.request(type_, payload, driver.now(), idempotent=idempotent)
         driver.wake()

@@ -121,6 +121,25 @@ def as_seconds(value: Seconds) -> float:
     return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
 
 
+def checked_seconds(path: str, value: object, *, zero: bool = True, most: float = LONGEST) -> float:
+    """Return a duration in seconds. Raises ConfigError, naming `path`, for anything else."""
+    duration: object = as_seconds(cast("Seconds", value))
+    if not is_number(duration) or not 0 <= duration <= most or (duration == 0 and not zero):
+        refuse(path, _span(zero=zero, most=most), value)
+    return duration
+
+
+def optional_seconds(path: str, value: object) -> float | None:
+    """Return a duration in seconds, or None for None. Raises ConfigError, naming `path`, for anything else."""
+    return None if value is None else checked_seconds(path, value)
+
+
+def check_flag(path: str, value: object) -> None:
+    """Raise ConfigError, naming `path`, for what is neither True nor False."""
+    if not isinstance(value, bool):
+        refuse(path, "True or False", value)
+
+
 def as_tuple(value: Any) -> Any:
     """Return a list as a tuple; hands everything else through."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
@@ -133,14 +152,18 @@ def path_of(instance: object, attribute: attrs.Attribute[Any]) -> str:
 
 def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
     """Return a validator for a duration of at most `most` seconds."""
-    wanted = f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}"
 
-    @takes("seconds", wanted=wanted)
+    @takes("seconds", wanted=_span(zero=zero, most=most))
     def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if not is_number(value) or not 0 <= value <= most or (value == 0 and not zero):
-            refuse(path_of(instance, attribute), wanted, value)
+        if not is_number(value):  # a timedelta is converted before it is validated
+            refuse(path_of(instance, attribute), _span(zero=zero, most=most), value)
+        checked_seconds(path_of(instance, attribute), value, zero=zero, most=most)
 
     return check
+
+
+def _span(*, zero: bool, most: float) -> str:
+    return f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}"
 
 
 short_seconds: Final = seconds(zero=False, most=LONGEST_TIMEOUT)
@@ -204,8 +227,7 @@ def function(wanted: str) -> Validator:
 @takes("flag", wanted="true or false")
 def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate True or False, and nothing that merely behaves like them."""
-    if not isinstance(value, bool):
-        refuse(path_of(instance, attribute), "True or False", value)
+    check_flag(path_of(instance, attribute), value)
 
 
 def one_of(*options: str) -> Validator:

@@ -16,7 +16,7 @@ from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
 from ...errors import BridgeError, config_error, stays_here
-from ...values.fields import is_count
+from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
@@ -177,8 +177,8 @@ class HTTPTransport(_Bases):
         # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have an effect (V9).
         has_key = method not in SAFE_METHODS and self._has_key(request)
         is_idempotent = extensions.get("rb.idempotent")
-        if is_idempotent is not None and not isinstance(is_idempotent, bool):
-            raise config_error('request.extensions["rb.idempotent"]', "True or False", is_idempotent)
+        if is_idempotent is not None:
+            check_flag('request.extensions["rb.idempotent"]', is_idempotent)
         if is_idempotent is None and method in IDEMPOTENT_METHODS:
             is_idempotent = True
         by_key = has_key and is_idempotent is None

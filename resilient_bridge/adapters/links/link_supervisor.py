@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from ...client.seconds import as_seconds
 from ...client.streams import EventStream, tell
 from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ...presets import BridgePolicy
@@ -22,6 +21,7 @@ from ...telemetry import events
 from ...telemetry.events import BridgeState
 from ...telemetry.open_links import opened
 from ...transports.loop_guard import LoopGuard
+from ...values.fields import optional_seconds
 from ...world import current_world
 from ..idempotency import Idempotent
 from ..sdk_errors import with_class_of
@@ -170,7 +170,7 @@ class LinkSupervisor(Generic[T]):
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
         self.check_loop()
-        seconds = as_seconds(timeout, "wait_ready.timeout")
+        seconds = optional_seconds("wait_ready.timeout", timeout)
         try:
             await self.connection(seconds)
         except NotConnectedError as error:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...calls.policy import Policy
 from ...client.arguments import checked_name, checked_policy
-from ...client.seconds import as_seconds
 from ...errors import config_error, stays_here
 from ...presets import BridgePolicy, default
-from ..arguments import check_flag
+from ...values.fields import check_flag, optional_seconds
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .link_credentials import guarded
@@ -76,7 +75,7 @@ def reconnecting(
         checked_policy(policy, path="reconnecting.policy"),
         idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
         trust_hints=trust_hints,
-        patience=as_seconds(patience, "reconnecting.patience") or 0.0,
+        patience=optional_seconds("reconnecting.patience", patience) or 0.0,
         max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),
         name=checked_name(name, "reconnecting.name"),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import subprocess
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import classify
 from ...classification.exits import tail_of
@@ -19,12 +19,11 @@ from ...errors import (
     Category,
     Executed,
     Failure,
-    config_error,
     error_for,
     redact,
 )
 from ...transports.loop_guard import LoopGuard
-from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+from ...values.fields import Seconds, checked_seconds
 from .notifications import Notifications, Reader
 from .peer_lines import decode, encode, refusal, result_of
 
@@ -114,7 +113,7 @@ class PeerExchange:
     ) -> Any:
         """Ask, and return the `result` of the answer. Never repeated here, whatever `idempotent` says."""
         self._guard.check()
-        seconds = checked_seconds(timeout, "request.timeout")
+        seconds = checked_seconds("request.timeout", timeout)
         number = next(self._ids)
         data = encode("request", method, params, number)
         self._check_open(method)
@@ -252,14 +251,6 @@ class PeerExchange:
         return error_for(
             Failure.of("CONN_NOT_CONNECTED", why, details=details, cause=cause, retryable=retryable)
         )
-
-
-def checked_seconds(value: object, field: str) -> float:
-    """Return seconds or a timedelta as seconds. Raises ConfigError, naming `field`, for what is no duration."""
-    seconds = as_seconds(cast("Seconds", value))
-    if not is_number(seconds) or not 0 <= seconds <= LONGEST:
-        raise config_error(field, f"seconds from 0 to {LONGEST:.0f}", value)
-    return seconds
 
 
 def _timed_out(

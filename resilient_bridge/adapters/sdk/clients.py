@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...calls.policy import Policy
 from ...errors import config_error
-from ..arguments import calls_of, check_flag
+from ...values.fields import check_flag
+from ..arguments import calls_of
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .sdks import sdk_of
