@@ -9,7 +9,7 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis.change import Change
+from resilient_bridge.stores.redis.known import Change
 from resilient_bridge.stores.redis.store import RedisStore
 from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
 from resilient_bridge.testing.proxy import Fault, FaultProxy
@@ -164,7 +164,7 @@ async def test_more_refused_than_can_be_remembered(backend, server):
         await accepted(store, 1)
         proxy.apply(Fault.black_hole("down"))
         await asyncio.gather(*(refused(store.put(send(n))) for n in range(10, 1_210)))
-        assert not store._commits.pending.refused
+        assert not store._writer.pending.erased_sends
         with server.client() as client:
             assert client.hlen(f"{backend.tag}:outbox") == 1_201  # it was done
         proxy.heal()
@@ -177,17 +177,17 @@ async def test_writing_everything_again_may_take_long(backend, server):
     """While everything is written again, and that takes longer than the timeout, a send is refused at once; then it goes on."""
     async with backend.opened(timeout=0.3) as store:
         await accepted(store, 1)
-        commits = store._commits
+        writer = store._writer
         with server.client() as client:
             client.flushall()
             client.execute_command("CLIENT", "PAUSE", "1500", "WRITE")
-            commits._is_lost = commits._restoring_failed = True
-            commits.wake()
-            await until(lambda: commits._is_restoring)
+            writer._is_lost = writer._has_failed_to_restore = True
+            writer.wake()
+            await until(lambda: writer._under_way is not None)
             failure, seconds = await refused(accepted(store, 2))
             assert "is being written again" in failure.message
             assert seconds < 0.3
-        await until(lambda: not (commits._is_lost or commits._is_restoring), 5)
+        await until(lambda: not writer._is_restoring, 5)
         await accepted(store, 3)
         assert await after_a_crash(backend) == ["id-1", "id-3"]
 
@@ -267,7 +267,7 @@ async def test_a_defect_leaves_no_one_waiting(backend, monkeypatch):
     """Should the store itself be broken, who waits is refused, and the next one is served if it was for once."""
     async with backend.opened() as store:
         with monkeypatch.context() as broken:
-            broken.setattr(Change, "commands", lambda *_: 1 / 0)
+            broken.setattr(Change, "add", lambda *_: 1 / 0)
             failure, _ = await refused(store.put(send(1)))
         assert failure.code == "SYS_STORE_UNAVAILABLE"
         assert isinstance(failure.cause, ZeroDivisionError)

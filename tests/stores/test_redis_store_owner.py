@@ -88,7 +88,7 @@ async def test_an_opening_that_fails_owns_nothing(backend, server, monkeypatch, 
         raise end
 
     with monkeypatch.context() as broken:
-        broken.setattr("resilient_bridge.stores.redis.opening.load", load)
+        broken.setattr("resilient_bridge.stores.redis.loading.load", load)
         with pytest.raises(type(end)):
             await backend.store().open(now())
     assert server.connections() == 0
