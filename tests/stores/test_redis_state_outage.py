@@ -266,8 +266,8 @@ def test_it_is_tried_again_ever_less_often(server, key):
         guard = guarded(state, key)
         guard.call(lambda: "ok")
         connects: list[float] = []
-        connect = state._exchange._connect
-        state._exchange._connect = lambda: connects.append(time.monotonic()) or connect()
+        connect = state._exchange.connect
+        state._exchange.connect = lambda: connects.append(time.monotonic()) or connect()
         server.kill()
         until(lambda: len(connects) == 4)
         waits = [later - earlier for earlier, later in pairwise(connects)]

@@ -13,10 +13,10 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import Failure, StoreError
-from ...protocol import EntryState
+from ...protocol import EntryState, Watermark
 from ...telemetry import emit
 from ...telemetry.events import StateSetAside
-from ..rows import UNSURE, AnswerRow, EntryRow, MarkRow, doubt_of, watermark_of
+from ..rows import UNSURE, AnswerRow, EntryRow, MarkRow, doubt_of, position_of, watermark_of
 from .keys import FORMAT, NumberedOutcome, NumberedRecord, name_of, read_row
 from .known import OUTCOMES_TTL, Known, StoredPosition, WrittenPosition
 from .writer import Writer
@@ -31,19 +31,7 @@ if TYPE_CHECKING:
     from .writer import Terms
 
 
-#: The position of a session that had joined, of which nothing else is known.
-_NOTHING_KNOWN: Final = json.dumps(
-    {
-        "asked_to_join": True,
-        "joined": True,
-        "replaces": False,
-        "epoch": None,
-        "taken": 0,
-        "answers_used": 0,
-        "in_hand": [],
-        "unsure": 2_048,
-    }
-)
+_ANSWERS: Final = 2_048  # the most messages that a server sends again
 _SIZED: Final = (
     "sends",
     "marks",
@@ -272,8 +260,10 @@ class StoredState:
         tail_key, used_key = self._keys.lists(name)
         if self._is_foreign:
             self.aside.update({tail_key: None, used_key: None})
-        if body is None:
-            body, tail, used = _NOTHING_KNOWN, [], []
+        if body is None:  # it had joined, and may have been handed any of the messages that come again
+            unknown = Watermark(name)
+            unknown.asked_to_join = unknown.joined = True
+            body, tail, used = position_of(unknown, self._now, is_exact=False, doubt=_ANSWERS), [], []
         stored = cast("dict[str, Any]", json.loads(body))
         marks = self._rows(MarkRow, tail_key, tail, int(stored["taken"]), f"messages of {name}")
         answers = self._rows(AnswerRow, used_key, used, int(stored["answers_used"]), f"answers of {name}")

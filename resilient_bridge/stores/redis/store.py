@@ -82,7 +82,7 @@ class RedisStore:
         self._users = 0
         self._has_client = False
         self._numbered = 0
-        self._drift = 0.0
+        self._mono = self._wall = 0.0  # what turns the loop's time into the client's two clocks
 
     def __repr__(self) -> str:
         """The address without user and password, the keys, and whether the store is open."""
@@ -98,8 +98,8 @@ class RedisStore:
                 raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
             if self._writer is None:
                 self._loop = asyncio.get_running_loop()
-                self._started = now, self._loop.time()
-                self._drift = 0.0
+                self._mono = now.mono - self._loop.time()
+                self._set_clock(now.mono, now.wall)
                 self._writer = await open_store(
                     self._link, self._keys, self._terms, self._clock, self._report
                 )
@@ -153,14 +153,12 @@ class RedisStore:
     # ---- clocks -----------------------------------------------------------------------------------------------
 
     def _clock(self) -> Now:
-        """The monotonic and the wall clock now, as the client reads them: from its last readings and the loop's time."""
-        (mono, wall), began = self._started
-        passed = self._loop.time() - began
-        return Now(mono + passed, wall + passed + self._drift)
+        """The client's monotonic and wall clock now, from its last readings and the loop's time."""
+        time = self._loop.time()
+        return Now(time + self._mono, time + self._wall)
 
     def _set_clock(self, mono: float, wall: float) -> None:
-        (began, then), _ = self._started
-        self._drift = (wall - mono) - (then - began)
+        self._wall = self._mono + wall - mono
 
     # ---- positions --------------------------------------------------------------------------------------------
 

@@ -31,7 +31,6 @@ _ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
 _FIRST_RETRY: Final = 0.1  # seconds, doubled with every failure
 _LAST_RETRY: Final = 2.0
 _PATIENCE: Final = 10  # timeouts that writing everything again may take, while nothing new is accepted
-_EXTEND_EVERY: Final = TAIL_TTL / 1000 / 24  # seconds
 
 
 class Terms(NamedTuple):
@@ -68,7 +67,7 @@ class Writer:
         self._is_lost = False  # Redis does not have what we know
         self._has_failed_to_restore = False
         self._retry = 0.0
-        self._due = self._extend_at = self._closing_by = 0.0
+        self._due = self._closing_by = 0.0
         self._task: asyncio.Task[None] | None = None
 
     # ---- ownership --------------------------------------------------------------------------------------------
@@ -100,7 +99,6 @@ class Writer:
     def start(self) -> None:
         """Start the task that writes."""
         self._due = self._loop.time() + self._terms.lease / 3
-        self._extend_at = self._loop.time() + _EXTEND_EVERY
         self._task = self._loop.create_task(self._run(), name="resilient_bridge redis store")
 
     async def close(self) -> None:
@@ -240,8 +238,9 @@ class Writer:
         after = [(position, position.add_new(commands, now, is_exact=self.is_exact)) for position in used]
         if commands.args:
             self.known.add_head(commands)
-        if is_last or self._loop.time() >= self._extend_at:
-            self._extend_at = self._loop.time() + _EXTEND_EVERY
+        if (
+            is_last or self._loop.time() >= self._due
+        ):  # with the lease, the messages of sessions in use live on
             for position in used:
                 for key in self._keys.lists(position.watermark.session_id):
                     commands.add("PEXPIRE", key, TAIL_TTL)

@@ -17,11 +17,12 @@ from weakref import WeakSet
 from ...errors import Failure
 from ...telemetry import emit, events
 from ...world import REAL
+from ..redis.url import public_url, without_secrets
 from .scripts import CHECK_TTL, FORMAT, Script
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from .question import PendingQuestion
 
@@ -47,7 +48,7 @@ class Line:
     def __init__(self, exchange: Exchange, key: str) -> None:
         self._exchange = exchange
         self.key = key
-        self.used_at = self.polled_at = 0.0
+        self.used_at = -inf
 
     @property
     def is_up(self) -> bool:
@@ -81,19 +82,10 @@ class Line:
 class Exchange:
     """The traffic between one RedisState and its server. `lock` guards the lists of its lines."""
 
-    def __init__(
-        self,
-        name: str,
-        prefix: str,
-        *,
-        timeout: float,
-        retry_after: float,
-        connect: Callable[[], Any],
-        hide: Callable[[str], str],
-    ) -> None:
-        self.name = name
+    def __init__(self, url: str, prefix: str, *, timeout: float, retry_after: float) -> None:
+        self.name = public_url(url)
         self.timeout = timeout
-        self._prefix, self._retry_after, self._connect, self._hide = prefix, retry_after, connect, hide
+        self._url, self._prefix, self._retry_after = url, prefix, retry_after
         self._lines: WeakSet[Line] = WeakSet()
         self.is_closed = False
         self._reset()
@@ -106,7 +98,6 @@ class Exchange:
         self._thread: threading.Thread | None = None  # noqa: TID251 -- the type
         self._client: Any = None
         self._due: dict[Line, float] = {}
-        self._watched: dict[Line, None] = {}
         self._wakes_at = -inf
         self._retry_at = inf
         self._failures = 0
@@ -153,42 +144,27 @@ class Exchange:
 
     def _next(self) -> float:
         """Return when there is something to do; with the lock held."""
-        if self.is_up:
-            polls = (line.polled_at + POLL for line in self._watched)
-            self._wakes_at = min((*self._due.values(), *polls), default=inf)
-        else:
-            self._wakes_at = self._retry_at
+        self._wakes_at = min(self._due.values(), default=inf) if self.is_up else self._retry_at
         return self._wakes_at
 
     def _chosen(self, now: float, *, is_trial: bool) -> list[Line]:
         """Return the lines whose turn it is, after an outage all circuits; with the lock held."""
         if is_trial:
             return [line for line in self._lines if line.is_polled]
-        chosen = dict.fromkeys(line for line, due in self._due.items() if due <= now or self.is_closed)
+        chosen = [line for line, due in self._due.items() if due <= now or self.is_closed]
         for line in chosen:
             del self._due[line]
-            if line.is_polled:
-                self._watched[line] = None
-        for line in list(self._watched):
-            if now - line.used_at > WATCH and line not in chosen:
-                del self._watched[line]
-                line.is_watched = False
-            elif now >= line.polled_at + POLL:
-                chosen[line] = None
-        for line in chosen:
-            line.polled_at = now
-        return list(chosen)
+            if line.is_polled and now - line.used_at <= WATCH:
+                self._due[line] = now + POLL
+        return chosen
 
     def _exchange(self, lines: list[Line], commands: list[Command], *, is_trial: bool) -> None:
-        began = REAL.monotonic()
         try:
             replies = self._replies(commands, is_trial=is_trial)
-            if is_trial and REAL.monotonic() - began > self.timeout:
-                raise TimeoutError(f"an answer after more than {self.timeout:g} s")
         except Exception as error:  # noqa: BLE001 -- whatever it is, the calls go on without Redis
             self._disconnect()
             with suppress(KeyboardInterrupt, SystemExit):
-                self._away(self._hide(f"{type(error).__name__}: {error}"))
+                self._away(without_secrets(self._url, f"{type(error).__name__}: {error}"))
             return
         with self.delivering:
             if is_trial:
@@ -209,16 +185,17 @@ class Exchange:
             with self.lock:
                 for line in lines:
                     if is_trial:
-                        line.used_at = line.polled_at = now
-                        self._watched[line] = None
-                    line.is_watched = line in self._watched
+                        line.used_at = now
+                        self._due[line] = now + POLL
+                    line.is_watched = line in self._due
                 if is_trial and not self.is_closed:
                     self.is_up, self._up_since = True, now
 
     def _replies(self, commands: list[Command], *, is_trial: bool) -> list[Any]:
-        """Send all in one round trip, and return the answers. Raises the first error among them."""
+        """Send all in one round trip, and return the answers. Raises the first error among them, and for a trial that took long."""
+        began = REAL.monotonic()
         if self._client is None:
-            self._client = self._connect()
+            self._client = self.connect()
         sent = [("EVALSHA", script.sha, 1, self._key(key), *arguments) for script, key, arguments in commands]
         replies = self._sent(sent, is_trial=is_trial)
         # redis-py would ask for missing scripts before each pipeline: a round trip more for every poll.
@@ -230,7 +207,25 @@ class Exchange:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
+        if is_trial and REAL.monotonic() - began > self.timeout:
+            raise TimeoutError(f"an answer after more than {self.timeout:g} s")
         return replies
+
+    def connect(self) -> Any:
+        """Make a client with one connection that never retries: a waiting call has no time for a second try."""
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        library: Any = redis
+        return library.Redis.from_url(
+            self._url,
+            socket_timeout=self.timeout,
+            socket_connect_timeout=self.timeout,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            max_connections=1,
+        )
 
     def _key(self, key: str) -> bytes:
         # In braces, the part by which a cluster chooses the slot; names may hold lone surrogates.
@@ -267,7 +262,6 @@ class Exchange:
                 self._retry_at = now + min(self._retry_after * growth, max(_LONGEST_RETRY, self._retry_after))
                 self._failures += 1
             self._due.clear()
-            self._watched.clear()
             questions = [question for line in self._lines for question in line.lost()]
             self.lock.notify_all()
         if is_first:

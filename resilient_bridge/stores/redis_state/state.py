@@ -58,10 +58,7 @@ class RedisState(Value):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is connected before the first call."""
-        connect, hide = partial(_client, self.url, self.timeout), partial(without_secrets, self.url)
-        exchange = Exchange(
-            public_url(self.url), self.prefix, timeout=self.timeout, retry_after=self.retry_after, connect=connect, hide=hide
-        )  # fmt: skip
+        exchange = Exchange(self.url, self.prefix, timeout=self.timeout, retry_after=self.retry_after)
         object.__setattr__(self, "_exchange", exchange)
         finalize(self, exchange.stop)  # also at the end of the program: what is waiting is sent
 
@@ -83,7 +80,7 @@ class RedisState(Value):
         """Import the package and make a client when a policy is put around a function: the first call has no time for it."""
         needed("redis", "Policy.state")
         try:
-            _client(self.url, self.timeout)
+            self._exchange.connect()
         except (TypeError, ValueError) as error:
             got = without_secrets(self.url, str(error))
             raise config_error("RedisState.url", "options that the package redis knows", got) from None
@@ -110,20 +107,3 @@ class RedisState(Value):
     def __repr__(self) -> str:
         """Return the constructor's call, without user, password and options of the url."""
         return called(self, repr(public_url(self.url)), url="", _exchange="")
-
-
-def _client(url: str, timeout: float) -> Any:
-    """Return a client with one connection that never retries: a waiting call has no time for a second try."""
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    library: Any = redis
-    return library.Redis.from_url(
-        url,
-        socket_timeout=timeout,
-        socket_connect_timeout=timeout,
-        retry=Retry(NoBackoff(), 0),
-        protocol=2,
-        max_connections=1,
-    )
