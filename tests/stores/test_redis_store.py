@@ -67,7 +67,8 @@ async def test_restarted_empty_while_nothing_happens(backend, server):
     async with backend.opened(lease=0.6) as store:
         await accepted(store, 1, 2)
         server.restart()
-        await asyncio.sleep(1)
+        with server.client() as client:
+            await until(lambda: client.exists(f"{backend.tag}:outbox"), 5)
         assert await after_a_crash(backend) == ["id-1", "id-2"]
 
 
@@ -126,10 +127,10 @@ async def test_done_and_refused(backend, server):
         await store.keep_record("r", "old")
         proxy.apply(Fault.black_hole("down"))
         waiting = [store.put(send(2)), store.mark(1, now().wall), store.keep_record("r", "new")]
+        with server.client() as client:
+            await until(lambda: sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"], 5)  # it was done
         for each in waiting:
             await refused(each)
-        with server.client() as client:
-            assert sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"]  # it was done
         proxy.heal()
         await accepted(store, 3)
         crashed = await backend.crashed()
@@ -138,6 +139,35 @@ async def test_done_and_refused(backend, server):
         assert ids(found.entries()) == ["id-1", "id-3"]
         assert {entry.state for entry in found.entries()} == {"queued"}
         assert dict(found.records()) == {"r": "old"}
+
+
+async def test_done_and_asked_again(backend, server):
+    """Redis did it and the connection died before the answer: the same write on a new connection changes nothing, and is acknowledged."""
+    async with FaultProxy("127.0.0.1", server.port) as proxy:
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0", name=backend.name, timeout=10)
+        await store.open(now())
+        await accepted(store, 1)
+        revision = store._writer._revision
+        proxy.apply(Fault.black_hole("down"))
+        accepting = store.put(send(2))
+        with server.client() as client:
+            await until(lambda: client.hexists(f"{backend.tag}:outbox", "2"), 5)
+            assert not accepting.done()
+            proxy.apply(Fault.abort())
+            await accepting
+            assert client.hget(f"{backend.tag}:head", "revision") == str(revision + 1)
+        assert await after_a_crash(backend) == ["id-1", "id-2"]
+        await store.close()
+
+
+async def test_new_records_of_one_write_stay_in_their_order(backend):
+    """Three records that share a write are listed in the order in which they were saved, here and by the next process."""
+    async with backend.opened() as store:
+        await asyncio.gather(*(store.keep_record(name, "{}") for name in ("c", "a", "b")))
+        await store.keep_record("c", "[]")
+        assert list(store.records()) == ["c", "a", "b"]
+    async with backend.opened() as found:
+        assert list(found.records().items()) == [("c", "[]"), ("a", "{}"), ("b", "{}")]
 
 
 async def test_what_was_refused_is_not_done_later(backend, server):

@@ -26,7 +26,9 @@ def public_url(url: str) -> str:
     """Scheme, host, port and path of a URL, without user, password and query; empty if it cannot be parsed."""
     with suppress(ValueError):
         parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port is not None else ""
+        if parts.port == 0:
+            return ""
+        port = "" if parts.port is None else f":{parts.port}"
         host = parts.hostname or ("" if parts.scheme == "unix" else "localhost")
         host = f"[{host}]" if ":" in host else host
         return f"{parts.scheme}://{host}{port}{parts.path}"
