@@ -222,6 +222,18 @@ async def test_writing_everything_again_may_take_long(backend, server):
         assert await after_a_crash(backend) == ["id-1", "id-3"]
 
 
+async def test_what_is_no_more_than_noted_raises_nothing(backend):
+    """64 messages were taken and the position cannot be saved: a further one is refused, a note that something moved is not."""
+    async with backend.opened() as store:
+        writer = store._writer
+        await store.keep(store.session("s"))
+        writer.taken = writer.stored + 64
+        writer._is_lost = writer._has_failed_to_restore = True
+        assert store.touch() is None
+        with pytest.raises(StoreError, match="is being written again"):
+            store.touch(1)
+
+
 async def test_full(backend, server):
     """Out of memory: a send is refused, marks and outcomes are not, so that what is kept can go and make room."""
     async with backend.opened() as store:

@@ -199,13 +199,13 @@ class RedisStore:
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
         """Save the read position soon, and at least once per 64 messages; `taken` messages are about to be handed out.
 
-        Return what to wait for before they are, if a save is due first.
+        Return what to wait for before they are, if a save is due first. Raises StoreError if it is due and cannot be made.
         """
         writer = self._writer
         if writer is None:
             return None
         saved = None
-        if writer.taken + taken - writer.stored > _AT_MOST:
+        if taken and writer.taken + taken - writer.stored > _AT_MOST:
             saved = self.keep(self._known.positions[-1].watermark)
             saved.add_done_callback(noted)
         writer.taken += taken

@@ -109,16 +109,9 @@ class Writer:
         self._closing_by = self._loop.time() + self._terms.timeout
         self._news.set()
         try:
-            await asyncio.wait(
-                [task], timeout=self._terms.timeout + 1
-            )  # the task keeps to the deadline itself
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
-        if task.cancelled():
-            raise self._unavailable("not everything was written when the store was closed")
-        task.result()
+            await asyncio.wait_for(task, self._terms.timeout + 1)  # the task keeps to its deadline by itself
+        except TimeoutError:
+            raise self._unavailable("not everything was written when the store was closed") from None
 
     # ---- for the store ----------------------------------------------------------------------------------------
 

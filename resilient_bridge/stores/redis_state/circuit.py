@@ -131,8 +131,7 @@ class RedisCircuit(Line):
 
     def too_late(self, reply: list[Any]) -> None:
         """Give back the permits of probes in this answer once Redis is available again."""
-        view, probes = _view(reply)
-        self._unwanted += [(view.era, probe, [_SORTS["released"]], [""]) for probe in probes]
+        self._unwanted += _released(*_view(reply))
 
     # ---- for the exchange, without the lock ------------------------------------------------------------------------
 
@@ -143,11 +142,12 @@ class RedisCircuit(Line):
             self._learn(view)
         with self._exchange.lock:
             self._openings, self._margin = view.openings, view.margin
-            self._unwanted.clear()
             self.unanswered -= self._sent
             asked, self._asked, self._putting, self._sent = self._asked, [], None, 0
-        for question in asked:
-            question.answer(CircuitAnswer(view, probes.pop() if probes else 0))
+            granted = [probes.pop() if probes else 0 for _ in asked]
+            self._unwanted = _released(view, probes)  # a call may just have given up for all
+        for question, probe in zip(asked, granted, strict=True):
+            question.answer(CircuitAnswer(view, probe))
 
 
 def _numbers(rules: CircuitRules, openings: int) -> list[str]:
@@ -177,6 +177,10 @@ def _waits(rules: CircuitRules, openings: int) -> list[float]:
         return [schedule.seconds[0]]
     waits = schedule.waits()
     return [next(waits) for _ in range(openings + _WAITS)]
+
+
+def _released(view: CircuitView, probes: list[int]) -> list[Row]:
+    return [(view.era, probe, [_SORTS["released"]], [""]) for probe in probes]
 
 
 def _view(reply: list[Any]) -> tuple[CircuitView, list[int]]:

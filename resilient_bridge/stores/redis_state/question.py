@@ -5,7 +5,7 @@ Rule: an answer that no call takes is given back, so a permit is never lost with
 
 from __future__ import annotations
 
-from threading import Lock
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 
@@ -23,44 +23,28 @@ class PendingQuestion(Generic[T]):
         self.patience = patience
         self._late = late
         self._give_back = give_back
-        self._lock = Lock()
-        self._answer: T | None = None
-        self._is_answered = self._is_over = False
-        self._wake: Callable[[], object] | None = None
+        self._future: Future[T | None] = Future()
 
     def when_answered(self, wake: Callable[[], object], /) -> None:
         """Call `wake` when the answer arrives; at once if it is there already."""
-        with self._lock:
-            if not self._is_answered:
-                self._wake = wake
-                return
-        wake()
+        self._future.add_done_callback(lambda _: wake())
 
     def answer(self, answer: T | None) -> None:
         """Deliver the answer (None: there is none), or give it back if the call waits no more."""
-        with self._lock:
-            self._is_answered, is_wanted, wake = True, not self._is_over, self._wake
-            if is_wanted:
-                self._answer = answer
-        if not is_wanted and answer is not None:
+        if self._future.set_running_or_notify_cancel():
+            self._future.set_result(answer)
+        elif answer is not None:
             self._give_back(answer)
-        elif is_wanted and wake is not None:
-            wake()
 
     def take(self, *, is_late: bool) -> T | None:
         """Return the answer, or None if there is none yet. `is_late`: the call has waited for all of its patience."""
-        with self._lock:
-            self._is_over = True
-            if self._is_answered:
-                return self._answer
+        if not self._future.cancel():
+            return self._future.result()
         if is_late:
             self._late()
         return None
 
     def cancel(self) -> None:
         """The call waits no more: give back the answer, now or when it arrives."""
-        with self._lock:
-            self._is_over = True
-            answer, self._answer = self._answer, None
-        if answer is not None:
+        if not self._future.cancel() and (answer := self._future.result()) is not None:
             self._give_back(answer)
