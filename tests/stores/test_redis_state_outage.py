@@ -11,7 +11,6 @@ from itertools import pairwise
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.shared.waits import waited_for
 from resilient_bridge.stores.redis_state.state import RedisState
 from tests.calls.forms import both
 from tests.redis_server import redis_server, redis_server_fixture
@@ -63,12 +62,6 @@ def reset_by_peer() -> None:
 
 def code(outcome: rb.Outcome) -> str:
     return "ok" if outcome.failure is None else outcome.failure.code
-
-
-def probe_of(line) -> int:
-    """The permit of a probe, 0 if there is none."""
-    answer = waited_for(line.ask())
-    return 0 if answer is None else answer.probe
 
 
 def timed(call, *arguments) -> float:
@@ -272,26 +265,6 @@ def test_the_permit_of_a_probe_that_came_too_late_is_not_lost(server, seen, key)
         assert code(rb.capture(fails)) == "CONN_RESET"  # a probe of this process alone
         until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"])
         until(lambda: code(rb.capture(ok)) == "ok", patience=3)
-
-
-def test_a_permit_that_arrives_while_another_call_gives_up_is_not_lost(server, seen, key):
-    """The questions have just been dropped when the answer is delivered: the permit in it goes back, and need not expire."""
-    with RedisState(server.url, timeout=5, retry_after=0.1) as state:
-        views: list = []
-
-        def learn(view) -> None:
-            views.append(view)
-            if view.state == "half_open" and not of_store(seen):
-                state._exchange.late()
-
-        line = state.circuit(key, rb.Breaker.consecutive(1, open_for=0.02, lease=60), learn)
-        assert waited_for(line.ask()) is not None
-        line.tell(views[-1].era, 0, "failed", "CONN_RESET")
-        until(lambda: views[-1].state == "open")
-        time.sleep(0.05)
-        assert waited_for(line.ask()) is None
-        until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"] and line.is_up)
-        until(lambda: probe_of(line), patience=3)
 
 
 def test_it_is_tried_again_ever_less_often(server, key):

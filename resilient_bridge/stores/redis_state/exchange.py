@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
+from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
-from ...errors import Failure
+from ...errors import Failure, config_error
+from ...errors.extras import needed
 from ...telemetry import emit, events
 from ...world import REAL
 from ..redis.url import public_url, without_secrets
@@ -106,7 +108,8 @@ class Exchange:
     # ---- for the lines ------------------------------------------------------------------------------------------
 
     def add(self, line: Line) -> None:
-        """Serve a line, until it is garbage."""
+        """Serve a line, until it is garbage. ConfigError without the package redis, and for an unknown option in the url."""
+        self.connect()  # here, where a policy is put around a function: the first call has no time for an import
         with self.lock:
             self._lines.add(line)
 
@@ -212,20 +215,21 @@ class Exchange:
         return replies
 
     def connect(self) -> Any:
-        """Make a client with one connection that never retries: a waiting call has no time for a second try."""
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-
-        library: Any = redis
-        return library.Redis.from_url(
-            self._url,
-            socket_timeout=self.timeout,
-            socket_connect_timeout=self.timeout,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            max_connections=1,
-        )
+        """Make a client with one connection that never retries: a waiting call has no time for it. Raises ConfigError."""
+        library: Any = needed("redis", "Policy.state")
+        retry, backoff = import_module("redis.retry"), import_module("redis.backoff")
+        try:
+            return library.Redis.from_url(
+                self._url,
+                socket_timeout=self.timeout,
+                socket_connect_timeout=self.timeout,
+                retry=retry.Retry(backoff.NoBackoff(), 0),
+                protocol=2,
+                max_connections=1,
+            )
+        except (TypeError, ValueError) as error:
+            got = without_secrets(self._url, str(error))
+            raise config_error("RedisState.url", "options that the package redis knows", got) from None
 
     def _key(self, key: str) -> bytes:
         # In braces, the part by which a cluster chooses the slot; names may hold lone surrogates.

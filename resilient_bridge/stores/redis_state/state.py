@@ -12,10 +12,8 @@ from weakref import finalize
 
 import attrs
 
-from ...errors import config_error
-from ...errors.extras import needed
 from ...values.fields import Value, as_seconds, called, refuse, short_seconds
-from ..redis.url import check_url, public_url, without_secrets
+from ..redis.url import check_url, public_url
 from .budget import RedisBudget
 from .circuit import RedisCircuit
 from .exchange import Exchange
@@ -64,26 +62,15 @@ class RedisState(Value):
 
     def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> RedisCircuit:
         """Return the line to the circuit of this name. ConfigError without the package redis."""
-        self._check()
         line = RedisCircuit(self._exchange, key, rules, learn)
         self._exchange.add(line)
         return line
 
     def budget(self, key: str, rules: BudgetRules, /) -> RedisBudget:
         """Return the line to the retry budget of this name. ConfigError without the package redis."""
-        self._check()
         line = RedisBudget(self._exchange, key, rules)
         self._exchange.add(line)
         return line
-
-    def _check(self) -> None:
-        """Import the package and make a client when a policy is put around a function: the first call has no time for it."""
-        needed("redis", "Policy.state")
-        try:
-            self._exchange.connect()
-        except (TypeError, ValueError) as error:
-            got = without_secrets(self.url, str(error))
-            raise config_error("RedisState.url", "options that the package redis knows", got) from None
 
     def close(self) -> None:
         """Send what is waiting, and end the thread and its connection. From then on every process decides alone."""
