@@ -1,7 +1,8 @@
 """The names of a store's keys in Redis, the commands on them, and how rows are written as text.
 
-All keys of one store begin with the same `{prefix:name}`, so a cluster keeps them in one slot and a script may use them together.
-Rule: a row is one JSON array in ASCII, so any message and any session name is read back unchanged.
+All keys of one store begin with the same `{prefix:name}`, so a cluster keeps them in one slot and a
+script may use them together. Rule: a row is one JSON array in ASCII, so any message and any session
+name is read back unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _AT_ONCE: Final = 500  # values of one command; Lua's `unpack` takes less than 8
 
 
 class Keys:
-    """The names of the keys of one store. `fixed` are those of every store, in the order in which each script gets them."""
+    """The names of one store's keys. `fixed` are those of every store, in the order of the scripts' KEYS."""
 
     def __init__(self, prefix: str, name: str) -> None:
         # A brace would end the hash tag; a colon in the name would let two stores share their keys.
@@ -62,7 +63,7 @@ def name_of(field: bytes) -> str:
 
 
 class RedisCommands:
-    """Redis commands to be run by one script, each on one key. `args` is the form in which the script reads them."""
+    """Redis commands, each on one key, that one script runs. `args` is how the script reads them."""
 
     def __init__(self, names: Keys) -> None:
         self.names = names
@@ -84,7 +85,7 @@ class RedisCommands:
         self.args += [command, str(self.slot(key)), str(len(values)), *texts]
 
     def many(self, command: str, key: str, values: Sequence[str | bytes | float]) -> None:
-        """Add a command with any number of values (pairs count as two), split into several; none if there are no values."""
+        """Add a command with any number of values, split into several commands; none if there are no values."""
         for start in range(0, len(values), _AT_ONCE):
             self.add(command, key, *values[start : start + _AT_ONCE])
 

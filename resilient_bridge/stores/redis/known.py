@@ -1,8 +1,9 @@
 """What Redis holds as far as this process knows, what is to be written next, and the commands for both.
 
-`Known` is what was acknowledged, no more and no less: a Redis that comes back empty or outdated is given all of it again. A `Change` is
-one write; if its answer is lost it may have been done, so what its senders were told has failed is erased before anything else is
-accepted. Rule: sends, records and `written` positions of `Known` change only when a write was acknowledged.
+`Known` is exactly what was acknowledged: all of it is written again when Redis comes back empty or
+outdated. A `Change` is one write. If its answer is lost it may have been done, so a send that was
+refused for it is erased before anything else is accepted. Rule: sends, records and `written`
+positions of `Known` change only when a write was acknowledged.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class WrittenPosition(NamedTuple):
 
 
 class StoredPosition:
-    """A session's position: `written` is what Redis has of it, under an earlier name perhaps; `is_used` by this process."""
+    """A session's position. `written` is what Redis has of it; `is_used`: by this process."""
 
     def __init__(
         self, watermark: Watermark, written: WrittenPosition | None = None, *, is_used: bool = False
@@ -60,7 +61,7 @@ class StoredPosition:
         self.is_used = is_used
 
     def add_new(self, commands: RedisCommands, now: Now, *, is_exact: bool) -> WrittenPosition | None:
-        """Add the commands that bring Redis up to date; return what it has after them, or None if there is nothing new."""
+        """Add the commands that bring Redis up to date. Return what it has after them, None if nothing is new."""
         watermark, before = self.watermark, self.written
         name = watermark.session_id
         state = (
@@ -98,7 +99,7 @@ class StoredPosition:
 def _rewrite(
     commands: RedisCommands, key: str, after: int, first: int, rows: Iterable[MarkRow | AnswerRow]
 ) -> None:
-    """Replace the rows beyond `after`, which a write without an answer may have added, and delete those before `first`."""
+    """Replace the rows beyond `after` (an unanswered write may have added some); delete those before `first`."""
     pairs = [part for row in rows for part in (repr(row.n), row_text(row))]
     commands.add("ZREMRANGEBYSCORE", key, f"({after}", "+inf")
     commands.many("ZADD", key, pairs)
@@ -117,7 +118,7 @@ def forget_session(commands: RedisCommands, name: str) -> None:
 
 
 class Known:
-    """What Redis has of one store. `has_lost`: positions are missing, so an unknown session may have been joined before."""
+    """What Redis has of one store. `has_lost`: positions are missing, so a new session may be an old one."""
 
     def __init__(self) -> None:
         self.rows: dict[int, EntryRow] = {}
@@ -131,16 +132,17 @@ class Known:
         self.has_lost = False
 
     def handed_at(self, seq: int, marks: list[int]) -> float | None:
-        """When this send was handed out, by the smallest of the sorted `marks` that covers it; None if none does."""
+        """When a send was handed out: the time of the smallest of the sorted `marks` that covers it."""
         slot = bisect_left(marks, seq)
         return self.handed[marks[slot]] if slot < len(marks) else None
 
     def idle_marks(self) -> list[int]:
-        """The marks that cover no send any more, once there are many. The newest is never one: it may cover coming sends."""
+        """The marks that cover no send any more, once there are many."""
         if len(self.handed) <= len(self.rows) + _SPARE_MARKS:
             return []
         marks = sorted(self.handed)
         slots = {bisect_left(marks, seq) for seq in self.rows}
+        # The newest mark is not idle: it may cover sends to come.
         return [mark for index, mark in enumerate(marks[:-1]) if index not in slots]
 
     @property
@@ -245,7 +247,7 @@ class Change:
             forget_session(commands, name)
 
     def done(self, known: Known, following: Change) -> None:
-        """It was acknowledged: update `known`, answer the callers, and let `following` erase the sends cancelled meanwhile."""
+        """Update `known`, answer the callers, and let `following` erase the sends that were cancelled meanwhile."""
         for seq in self.settled:
             known.rows.pop(seq, None)
         for seq in self.erased_marks:
@@ -269,7 +271,8 @@ class Change:
     def refuse(self, error: StoreError, known: Known, *, was_sent: bool, only_new: bool = False) -> None:
         """Answer the callers with `error`; what then remains to be written undoes what was sent for them.
 
-        Outcomes, dropped sessions and earlier erasures stay. `only_new`: so do marks and positions, whose callers go on waiting.
+        Outcomes, dropped sessions and earlier erasures stay. `only_new`: so do marks and positions,
+        whose callers go on waiting.
         """
         futures = self._accepting()
         if was_sent:

@@ -1,7 +1,8 @@
 """The connection of a store to Redis: each call is bounded in time, and each failure becomes one StoreError without a secret.
 
-`redis.asyncio` is imported when a store is opened. Rule: a call that is given up leaves no socket open, and it carries a deadline by
-the server's own clock, after which the server does not execute it.
+`redis.asyncio` is imported when a store is opened. Rule: a call that is given up leaves no socket
+open, and it carries a deadline by the server's own clock, after which the server does not execute
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class RedisLink:
         self._offset = 0.0  # what turns a time of our loop into one of the server's clock
 
     def open(self) -> None:
-        """Make the client; it connects with the first call. Raises ConfigError without the package, or for an unknown option."""
+        """Make the client, which connects with the first call. ConfigError: no package, or an unknown option."""
         library: Any = needed("redis.asyncio", "RedisStore")
         errors: Any = import_module("redis.exceptions")
         retry, backoff = import_module("redis.asyncio.retry"), import_module("redis.backoff")
@@ -48,7 +49,7 @@ class RedisLink:
                 decode_responses=False,
                 socket_timeout=self._timeout,
                 socket_connect_timeout=self._timeout,
-                # A dead connection is replaced once, at once: the scripts may be repeated. The writer does every other retry.
+                # Scripts may be repeated, so a dead connection is replaced once. The writer does all other retries.
                 retry=retry.Retry(backoff.NoBackoff(), 1, supported_errors=(dead,)),
                 retry_on_error=[dead],
             )
@@ -77,12 +78,15 @@ class RedisLink:
         """
         run = self._client.register_script(text)(keys=list(keys), args=list(args(deadline + self._offset)))
         answer = await self._bounded(run, deadline)
-        # The script read the server's clock a moment ago, so the next deadline falls too early rather than too late.
+        # The script read the server's clock a moment ago: deadlines fall too early rather than too late.
         self._offset = float(answer[1]) - asyncio.get_running_loop().time()
         return [part.decode() if isinstance(part, bytes) else part for part in answer]
 
     async def read(self, *commands: tuple[str, ...], deadline: float) -> list[Any]:
-        """Run commands that only read, in one round trip. Raises StoreError; for a key of another kind its error is the answer."""
+        """Run commands that only read, in one round trip. Raises StoreError.
+
+        The answer for a key that holds a value of another kind is the server's error.
+        """
         if not commands:
             return []
         pipeline = self._client.pipeline(transaction=False)
@@ -129,7 +133,7 @@ def is_full(error: StoreError) -> bool:
 
 
 def _abrupt(connection: Any) -> Any:
-    """A connection class whose `disconnect` aborts the transport: a stopped server never reads what is still buffered."""
+    """A connection class whose `disconnect` does not wait for a stopped server to read what is buffered."""
 
     async def disconnect(self: Any, *args: Any, **options: Any) -> None:
         writer = getattr(self, "_writer", None)

@@ -1,8 +1,9 @@
-"""Opening a store in Redis: become the owner, read what an earlier process left, set aside what is damaged, start the writer.
+"""Opening a store in Redis: become the owner, read the rows, set damaged ones aside, start the writer.
 
-Rows are read one by one, and a damaged one costs only itself. What it said is assumed for the worst: without its marks every send may
-have been handed out, a position that cannot be read is of a session that had joined, a value that is missing may have been evicted.
-Rule: an opening never silently starts empty.
+Rows are read one by one, so a damaged row costs only itself, and the worst is assumed of it:
+without readable marks every send may have been handed out, an unreadable position is of a session
+that had joined, a missing value may have been evicted. Rule: an opening never silently starts
+empty.
 """
 
 from __future__ import annotations
@@ -32,18 +33,13 @@ if TYPE_CHECKING:
 
 
 _ANSWERS: Final = 2_048  # the most messages that a server sends again
-_SIZED: Final = (
-    "sends",
-    "marks",
-    "positions",
-    "session records",
-)  # what the sizes in the head count, in order
+_SIZED: Final = ("sends", "marks", "positions", "session records")  # counted by the sizes in the head
 
 
 async def open_store(
     link: RedisLink, keys: Keys, terms: Terms, clock: Callable[[], Now], report: Callable[[StoreError | None], object]
 ) -> Writer:  # fmt: skip
-    """Become the owner, load, and start to write. Raises StoreError; then the lease is released and the link closed."""
+    """Become the owner, load, and start the writer. StoreError: the lease is released and the link closed."""
     link.open()
     writer = Writer(link, keys, terms, clock, report)
     try:
@@ -84,7 +80,7 @@ async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> StoredS
 
 
 class StoredState:
-    """What was read: `aside` are the keys to set aside, `faults` says what is damaged, `is_new` that nothing was there."""
+    """What was read. `aside`: the keys to set aside; `faults`: the damage; `is_new`: nothing was stored."""
 
     def __init__(self, keys: Keys, now: Now) -> None:
         self.known = Known()
@@ -142,7 +138,7 @@ class StoredState:
     # ---- the head ---------------------------------------------------------------------------------------------
 
     def read_head(self, head: Any, sizes: list[int]) -> None:
-        """Read the format, the session used last, and how many rows there should be; `sizes` is how many there are."""
+        """Read the format and the last session, and compare the row counts with `sizes`, those found."""
         key, known = self._keys.head, self.known
         if isinstance(head, Exception):
             self._bad(key, f"{key} holds a value of another kind", f"all of {key}")
@@ -194,7 +190,7 @@ class StoredState:
         self.known.rows = dict(sorted(rows.items()))
 
     def read_marks(self, answer: Any) -> None:
-        """Read when sends were handed out. Unless all marks can be read, each send may have been, at an unknown time."""
+        """Read when sends were handed out. If a mark cannot be read, every send counts as handed out."""
         handed = self.known.handed
 
         def read(field: bytes, text: bytes) -> None:
@@ -260,7 +256,7 @@ class StoredState:
         tail_key, used_key = self._keys.lists(name)
         if self._is_foreign:
             self.aside.update({tail_key: None, used_key: None})
-        if body is None:  # it had joined, and may have been handed any of the messages that come again
+        if body is None:  # it had joined, and the consumer may have had every message that is sent again
             unknown = Watermark(name)
             unknown.asked_to_join = unknown.joined = True
             body, tail, used = position_of(unknown, self._now, is_exact=False, doubt=_ANSWERS), [], []

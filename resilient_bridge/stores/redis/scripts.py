@@ -1,8 +1,9 @@
 """The three Lua scripts of a store in Redis: become the owner, write, release the lease.
 
-Each write is one script, so it is done whole or not at all. It first checks that the caller is still the owner, that Redis has what the
-caller last wrote, and that the deadline has not passed. `opening` grows with each owner and `revision` with each write of an owner, so a
-write that was given up and arrives late changes nothing. Rule: what a script refuses has not been done.
+Each write is one script, so it is done completely or not at all. It first checks that the caller is
+still the owner, that Redis has what the caller wrote last, and that the deadline has not passed.
+`opening` grows with each owner and `revision` with each write of an owner, so a write that was
+given up and arrives late changes nothing. Rule: what a script refuses has not been done.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ if kind == 'hash' then redis.call('HSET', KEYS[2], 'opening', opening, 'revision
 return {'ok', clock, opening}
 """
 
-# KEYS: those of Keys.fixed, then the lists of sessions. ARGV: token, lease in ms, opening, the last acknowledged revision, the
-# revision of this write, its deadline (by the server's clock), how (accept, defer, reset, close), format, the stamp for keys that are
-# set aside, the numbers of the keys to set aside (' 2 5 '); then the commands: name, number of the key, number of values, values.
-# Answers: {'taken', clock}: another process is the owner. {'late', clock}: the deadline has passed. {'stale', clock}: a later write was
-# done. {'lost', clock}: Redis does not have what was last written. {'ok', clock, names of the keys set aside ...}.
+# KEYS: those of Keys.fixed, then the lists of sessions.
+# ARGV: token, lease in ms, opening, the last acknowledged revision, the revision of this write, its deadline (by the
+# server's clock), how (accept, defer, reset, close), format, the stamp for keys that are set aside, the numbers of the
+# keys to set aside (' 2 5 '); then the commands: name, number of the key, number of values, values.
+# Answers: {'taken', clock}: another process is the owner. {'late', clock}: the deadline has passed.
+# {'stale', clock}: a later write was done. {'lost', clock}: Redis does not have what was last written.
+# {'ok', clock, names of the keys set aside ...}.
 WRITE: Final = """
 local token, lease, how, stamp = ARGV[1], ARGV[2], ARGV[7], ARGV[9]
 local opening, known, revision = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -83,7 +86,7 @@ else
   end
 end
 
--- In a full Redis the script fails at SET, unless a command before it has written: so only what is to be accepted is refused.
+-- In a full Redis the script fails at SET, unless an earlier command has written: so only new data is refused.
 if how ~= 'accept' then redis.call('PEXPIRE', KEYS[1], lease) end
 redis.call('SET', KEYS[1], token, 'PX', lease)
 local at = 11

@@ -1,8 +1,9 @@
-"""The durable store for clients on several machines: a client's state in Redis, owned by one process at a time through a lease.
+"""The durable store in Redis: a client's sends, outcomes and read positions, owned by one process at a time.
 
-A send is in Redis before `send()` returns; before the first byte of a batch is sent, one mark says which sends are about to be. Outcomes
-and read positions are part of the next write. Rule: every write first checks that this process is still the owner, so two processes
-never use one outbox, however long one of them was suspended.
+A send is in Redis before `send()` returns; before the first byte of a batch is sent, one mark says
+which sends are about to be. Outcomes and read positions are part of the next write. Rule: every
+write first checks that this process is still the owner, so two processes never use one outbox,
+however long one of them was suspended.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ _AT_MOST: Final = 63  # messages taken after which it is saved; the one that is 
 class RedisStore:
     """What a client accepts is in Redis before `send()` returns; a new process with the same `url` and `name` continues from there.
 
-    Accepted means: in the memory of Redis. It survives this process and this machine, and a restart of Redis as far as Redis itself
-    writes to its disk (all of it with `appendonly yes` and `appendfsync always`). If Redis comes back empty while the client runs, the
-    client writes everything again before anything new is accepted. Use a Redis that evicts nothing (`maxmemory-policy noeviction`).
+    Accepted means: in the memory of Redis. It survives this process and this machine, and a restart
+    of Redis as far as Redis itself writes to its disk (all of it with `appendonly yes` and
+    `appendfsync always`). If Redis comes back empty while the client runs, the client writes
+    everything again before anything new is accepted. Use a Redis that evicts nothing
+    (`maxmemory-policy noeviction`).
 
-    One client at a time owns `{prefix:name}`: it holds a `lease` (seconds) and renews it. A second client gets StoreError
-    (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds; after a crash the lease expires. An owner that was suspended
-    for longer than its lease and was replaced is refused, and its client fails (SESS_SUPERSEDED). What Redis does not do within
-    `timeout` is refused with StoreError (SYS_STORE_UNAVAILABLE), is never done later, and may be sent again.
+    One client at a time owns `{prefix:name}`: it holds a `lease` (seconds) and renews it. A second
+    client gets StoreError (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds;
+    after a crash the lease expires. An owner that was suspended for longer than its lease and was
+    replaced is refused, and its client fails (SESS_SUPERSEDED). What Redis does not do within
+    `timeout` is refused with StoreError (SYS_STORE_UNAVAILABLE), is never done later, and may be
+    sent again.
     """
 
     is_durable = True
@@ -92,7 +97,7 @@ class RedisStore:
     # ---- open and closed --------------------------------------------------------------------------------------
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
-        """Become the owner, and load. Raises StoreError (in use, unavailable), and ConfigError without the package `redis`."""
+        """Become the owner, and load. StoreError: in use, or unavailable; ConfigError: no package `redis`."""
         async with self._opening:
             if outbox and self._has_client:
                 raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
@@ -114,7 +119,7 @@ class RedisStore:
             self._has_client |= outbox
 
     async def close(self, *, outbox: bool = True) -> None:
-        """Write what is pending, and with the last user release the lease, within the timeout. StoreError: it was not all written."""
+        """Write what is pending; the last user releases the lease. StoreError: not all was written in time."""
         async with self._opening:
             writer = self._writer
             if writer is None or (outbox and not self._has_client):
@@ -197,9 +202,10 @@ class RedisStore:
         return self._known.last_name
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
-        """Save the read position soon, and at least once per 64 messages; `taken` messages are about to be handed out.
+        """Save the read position soon, and at least once per 64 messages.
 
-        Return what to wait for before they are, if a save is due first. Raises StoreError if it is due and cannot be made.
+        `taken` messages are about to be handed out. If a save is due before that, return what to
+        wait for, or raise StoreError if it cannot be made.
         """
         writer = self._writer
         if writer is None:
@@ -229,7 +235,7 @@ class RedisStore:
     # ---- sends ------------------------------------------------------------------------------------------------
 
     def entries(self) -> Iterable[Entry]:
-        """The sends that were accepted and not settled; those handed out are WRITTEN, with the time of that."""
+        """The sends that are not settled. Those handed out are WRITTEN, with the time."""
         if self._writer is None:
             return ()
         now, known = self._clock(), self._known
@@ -245,7 +251,7 @@ class RedisStore:
         return self._known.last_seq
 
     def put(self, entry: Entry) -> Awaitable[None]:
-        """Accept a send. StoreError from the call or the awaitable: it was not accepted, and no process will send it."""
+        """Accept a send. StoreError, from the call or the awaitable: no process will send it."""
         change, future = self._open_writer().awaited()
         if entry.expires is not None:
             self._set_clock(entry.expires.mono, entry.expires.wall)
@@ -263,7 +269,7 @@ class RedisStore:
         return future
 
     def settle(self, entry: Entry) -> None:
-        """Store the outcome of a send with the next write. A send that was cancelled before it was accepted has none."""
+        """Store the outcome of a send with the next write, unless the send was cancelled before it was accepted."""
         writer = self._writer
         if writer is not None and writer.knows(entry.seq):
             self._numbered += 1

@@ -1,6 +1,7 @@
 """The address of a Redis: what is accepted, and what may be shown of it.
 
-Rule: a URL may hold a user and a password, so errors, logs and reprs show it only through `public_url` and `without_secrets`.
+Rule: a URL may hold a user and a password, so it is shown only through `public_url` and
+`without_secrets`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def check_url(path: str, url: object) -> None:
 
 
 def public_url(url: str) -> str:
-    """Scheme, host, port and path of a URL, without user, password and query; empty if it cannot be parsed."""
+    """Scheme, host, port and path of a URL; empty if it cannot be parsed."""
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.port == 0:

@@ -1,7 +1,8 @@
-"""The one task that writes to Redis: one write at a time, and the next one carries everything that came meanwhile, in order.
+"""The one task that writes to Redis: one write at a time, each with everything that came since the last.
 
-It also renews the lease, repeats writes that no caller waits for until they are done, and gives a Redis that lost its data everything
-again before anything new. Rule: every caller has an answer within the timeout, and what was refused has not been done: see `Change`.
+It also renews the lease, repeats a write that no caller waits for until it is done, and writes
+everything again, before anything new, if Redis has lost its data. Rule: every caller has an answer
+within the timeout, and what was refused is not done later: see `Change`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PATIENCE: Final = 10  # timeouts that writing everything again may take, while 
 
 
 class Terms(NamedTuple):
-    """How a store is owned, in seconds: the lease, the timeout of a call, and how long to wait for another owner."""
+    """In seconds: the lease, the timeout of a call, and how long to wait for another owner."""
 
     lease: float
     timeout: float
@@ -42,11 +43,12 @@ class Terms(NamedTuple):
 
 
 class Writer:
-    """The writes of one store, from `acquire` to `close`. `error` is set for good once another process is the owner.
+    """The writes of one store, from `acquire` to `close`. `error` is set once another process is the owner.
 
-    `known` is what Redis has, `pending` the next write. `is_exact`: no message is handed out any more. `taken` counts the messages that
-    were, `stored` how many of them Redis knows of. `report` is called with a failure that no caller waits for, and with None once
-    writing works again.
+    `known` is what Redis has, `pending` the next write. `taken` counts the messages handed out,
+    `stored` those of them that Redis knows of; `is_exact`: no further message is handed out.
+    `report` is called with a failure that no caller waits for, and with None once writing works
+    again.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Writer:
         self._task = self._loop.create_task(self._run(), name="resilient_bridge redis store")
 
     async def close(self) -> None:
-        """Write the rest, exactly, and release the lease, within the timeout. Raises StoreError for what was not written."""
+        """Write the rest and release the lease, within the timeout. StoreError: not all was written."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -127,7 +129,7 @@ class Writer:
         return self.pending, self._loop.create_future()
 
     def wake(self) -> None:
-        """Write what no caller waits for; while Redis is away, with the next retry."""
+        """Write what no caller waits for; after a failure not before the next retry."""
         if not self._retry:
             self._news.set()
 
@@ -170,7 +172,7 @@ class Writer:
                     change.refuse(error, self.known, was_sent=False)
 
     async def _next(self, *, is_last: bool) -> None:
-        """Write what is pending. Raises what happened if it is the last write; otherwise it is tried again."""
+        """Write what is pending. An error of the last write is raised; after any other it is tried again."""
         change, self.pending = self.pending, Change()
         self._under_way = change
         now = self._loop.time()
@@ -262,7 +264,7 @@ class Writer:
     # ---- scripts ----------------------------------------------------------------------------------------------
 
     async def restore(self, aside: Iterable[str], deadline: float) -> list[str]:
-        """Replace everything in Redis by what is known. Return the new names of the keys that were set aside."""
+        """Replace everything in Redis by what is known; return the new names of the keys set aside."""
         self._is_lost = True
         commands = RedisCommands(self._keys)
         slots = " ".join(["", *(str(commands.slot(key)) for key in aside), ""])
@@ -289,7 +291,7 @@ class Writer:
                 text = f"the store {self._keys.tag} was taken over by another process"
                 raise StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO))
             if answer[0] == "late":
-                continue  # its clock was changed, or the last answer came late: now we know the server's time better
+                continue  # the server's clock was changed, or its last answer came late: the offset is right now
             if answer[0] == "ok":
                 self._acknowledged = self._revision
             return answer

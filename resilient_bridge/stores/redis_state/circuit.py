@@ -1,7 +1,7 @@
 """The line of a RedisState to one circuit: it reports how calls ended, asks for probes, and sets the state by hand.
 
-Rule: endings are sent in the order in which they were reported, those that wait together in one row. A state set by hand survives an
-outage of Redis; endings do not.
+Rule: endings are sent in the order in which they were reported, those that wait together in one
+row. A state set by hand survives an outage of Redis; endings do not.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class RedisCircuit(Line):
         """Give back the permits of probes in this answer once Redis is available again."""
         self._unwanted += _released(*_view(reply))
 
-    # ---- for the exchange, without the lock ------------------------------------------------------------------------
+    # ---- for the exchange, without the lock -----------------------------------------------------------------------
 
     def answered(self, reply: list[Any]) -> None:
         """Learn the view, then answer the questions with it."""
@@ -171,7 +171,7 @@ def _numbers(rules: CircuitRules, openings: int) -> list[str]:
 
 
 def _waits(rules: CircuitRules, openings: int) -> list[float]:
-    """Return how long the circuit stays open the first time, the second …: the script takes the one for its opening."""
+    """Return how long the circuit stays open the first time, the second, and so on."""
     schedule = rules.open_for
     if schedule.shape == "constant" and not schedule.is_random:
         return [schedule.seconds[0]]

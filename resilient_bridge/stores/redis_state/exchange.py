@@ -1,8 +1,8 @@
-"""The thread of a RedisState: it sends what the lines have to report or ask, polls the circuits in use, and delivers the answers.
+"""The thread of a RedisState: it sends reports and questions, polls the circuits in use, delivers answers.
 
-Rule: only this thread uses the socket, so it does not matter in which thread or event loop a call is made. Every failure of the server
-has the same effect: Redis counts as unavailable, all waiting calls are released at once, and it is tried again later, each time after a
-longer wait.
+Rule: only this thread uses the socket, so it does not matter in which thread or event loop a call
+is made. Every failure of the server has the same effect: Redis counts as unavailable, all waiting
+calls are released at once, and it is tried again later, each time after a longer wait.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Command: TypeAlias = tuple[Script, str, list[str]]  # the script, the name of its key, its arguments
 
 LINGER: Final = 0.01
-"""Seconds that the outcome of a call waits for others to be sent with it, unless it decides something. Questions are sent at once."""
+"""Seconds that a report waits for others to be sent with it, unless it may change the state."""
 POLL: Final = 0.15
 """Seconds between two polls of a circuit in use."""
 WATCH: Final = 3.0
@@ -42,7 +42,7 @@ _DEADLINE: Final = 5.0  # the longest that closing waits for the thread, in seco
 
 
 class Line:
-    """What a circuit and a budget have in common. A line keeps lists under the lock of its exchange; it neither waits nor sends."""
+    """One circuit or budget. It keeps lists, under the lock of its exchange; it neither waits nor sends."""
 
     is_polled = False  # whether it is polled while it is in use
     is_watched = False  # whether it is being polled
@@ -73,7 +73,7 @@ class Line:
         """Note an answer that no call waited for; with the lock held."""
 
     def lost(self) -> Sequence[PendingQuestion[Any]]:
-        """Forget what was reported, since it may not have arrived; return the unanswered questions. With the lock held."""
+        """Forget what was reported; return the unanswered questions. With the lock held."""
         raise NotImplementedError
 
     def begin_anew(self) -> None:
@@ -108,8 +108,8 @@ class Exchange:
     # ---- for the lines ------------------------------------------------------------------------------------------
 
     def add(self, line: Line) -> None:
-        """Serve a line, until it is garbage. ConfigError without the package redis, and for an unknown option in the url."""
-        self.connect()  # here, where a policy is put around a function: the first call has no time for an import
+        """Serve a line. ConfigError without the package redis, and for an unknown option in the url."""
+        self.connect()  # now, where a policy is put around a function: the first call has no time for an import
         with self.lock:
             self._lines.add(line)
 
@@ -195,7 +195,7 @@ class Exchange:
                     self.is_up, self._up_since = True, now
 
     def _replies(self, commands: list[Command], *, is_trial: bool) -> list[Any]:
-        """Send all in one round trip, and return the answers. Raises the first error among them, and for a trial that took long."""
+        """Send all in one round trip, and return the answers. Raises the first error, and for a slow trial."""
         began = REAL.monotonic()
         if self._client is None:
             self._client = self.connect()
@@ -215,7 +215,7 @@ class Exchange:
         return replies
 
     def connect(self) -> Any:
-        """Make a client with one connection that never retries: a waiting call has no time for it. Raises ConfigError."""
+        """Make a client that never retries: a waiting call has no time for it. Raises ConfigError."""
         library: Any = needed("redis", "Policy.state")
         retry, backoff = import_module("redis.retry"), import_module("redis.backoff")
         try:
@@ -275,7 +275,7 @@ class Exchange:
             question.answer(None)
 
     def stop(self) -> None:
-        """Send what is waiting, and end the thread and its connection; from then on every line is on its own."""
+        """Send what is waiting, and end the thread and its connection."""
         with self.lock:
             self.is_up, self.is_closed = False, True
             thread = self._thread

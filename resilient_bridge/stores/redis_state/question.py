@@ -1,6 +1,7 @@
-"""A question to Redis that a call waits with: answered by the exchange's thread, ended by the call with `take` or `cancel`.
+"""A question to Redis: answered by the exchange's thread, ended by a call with `take` or `cancel`.
 
-Rule: an answer that no call takes is given back, so a permit is never lost with the call that asked for it.
+Rule: an answer that no call takes is given back, so a permit is never lost with the call that asked
+for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class PendingQuestion(Generic[T]):
-    """A question under way. `late` is called when the call has waited in vain, `give_back` with an answer that it does not take."""
+    """A question under way. `late`: the call has waited in vain; `give_back` gets an answer not taken."""
 
     def __init__(self, patience: float, late: Callable[[], None], give_back: Callable[[T], None]) -> None:
         self.patience = patience
@@ -37,7 +38,7 @@ class PendingQuestion(Generic[T]):
             self._give_back(answer)
 
     def take(self, *, is_late: bool) -> T | None:
-        """Return the answer, or None if there is none yet. `is_late`: the call has waited for all of its patience."""
+        """Return the answer, None if there is none yet. `is_late`: the call has waited for all its patience."""
         if not self._future.cancel():
             return self._future.result()
         if is_late:

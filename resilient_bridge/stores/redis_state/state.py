@@ -1,7 +1,8 @@
 """Circuits and retry budgets that several processes share through one Redis: `Policy(..., state=RedisState(url))`.
 
-Rule: Redis may help a call and never harms it. No call waits for it longer than `timeout`, none fails because of it, and while it is
-unavailable every process decides alone, from what it learned last.
+Rule: Redis may help a call and never harms it. No call waits for it longer than `timeout`, none
+fails because of it, and while it is unavailable every process decides alone, from what it learned
+last.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ def _check_prefix(_: object, __: attrs.Attribute[Any], prefix: object) -> None:
 class RedisState(Value):
     """Circuits and retry budgets shared by all processes with the same `url`, `prefix` and keys.
 
-    A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit costs no round trip. While Redis is
-    unavailable, too slow or full, each process decides alone (`StoreFailed`). Redis is tried again after `retry_after` seconds, then
-    after twice as long each time, up to 30 s; once it answers, its state counts again (`StoreRecovered`).
+    A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit costs no
+    round trip. While Redis is unavailable, too slow or full, each process decides alone
+    (`StoreFailed`). Redis is tried again after `retry_after` seconds, then after twice as long each
+    time, up to 30 s; once it answers, its state counts again (`StoreRecovered`).
 
-    One thread talks to Redis, from the first call until `close()`; this is a context manager. A value: equal by its settings, and
-    pickled as these, password included. ConfigError names a bad setting, or the package that is missing.
+    One thread talks to Redis, from the first call until `close()`; this is a context manager. A
+    value: equal by its settings, and pickled as these, password included. ConfigError names a bad
+    setting, or the package that is missing.
     """
 
     url: str = attrs.field(validator=_check_url)
