@@ -225,9 +225,8 @@ class Change:
     def add(self, commands: RedisCommands, known: Known) -> None:
         """Add its commands, the deletions first."""
         names = commands.names
-        self.erased_marks.update(dict.fromkeys(known.idle_marks()))
         commands.many("HDEL", names.outbox, [*self.erased_sends, *self.settled])
-        commands.many("HDEL", names.handed, [*self.erased_marks])
+        commands.many("HDEL", names.handed, [*self.erased_marks, *known.idle_marks()])
         rows = [
             part
             for seq, (row, future) in self.puts.items()
@@ -248,10 +247,10 @@ class Change:
 
     def done(self, known: Known, following: Change) -> None:
         """Update `known`, answer the callers, and let `following` erase the sends that were cancelled meanwhile."""
+        for seq in (*self.erased_marks, *known.idle_marks()):  # the same ones as in `add`
+            known.handed.pop(seq, None)
         for seq in self.settled:
             known.rows.pop(seq, None)
-        for seq in self.erased_marks:
-            known.handed.pop(seq, None)
         for seq, (row, future) in self.puts.items():
             if future.cancelled():
                 following.erased_sends[seq] = None

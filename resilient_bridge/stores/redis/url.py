@@ -40,7 +40,8 @@ def without_secrets(url: str, text: str) -> str:
     """`text` with the user and the password of `url` masked, both as the URL spells them and decoded."""
     parts = urlsplit(url)
     query = [value for name, value in parse_qsl(parts.query) if name.startswith(("pass", "user"))]
-    found = [part for part in (parts.username, parts.password, *query) if part]
-    for secret in sorted({*found, *map(unquote, found)} - {"default"}, key=len, reverse=True):
+    user = parts.username if parts.username != "default" else None
+    found = [part for part in (user, parts.password, *query) if part]
+    for secret in sorted({*found, *map(unquote, found)}, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
