@@ -11,6 +11,7 @@ import time
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.calls.shared.waits import waited_for
 from resilient_bridge.stores.redis_state import circuit as redis_state_circuit
 from resilient_bridge.stores.redis_state.state import RedisState
 from tests.calls.forms import both
@@ -165,6 +166,32 @@ def test_a_probe_that_is_lost_makes_room_for_another(server, state, key):
         assert 0 < outcome.failure.retry_after <= 1.5
         other.kill()
     assert until(lambda: code(rb.capture(ask)) == "ok") < 1.5 + NOTICED
+
+
+def test_a_permit_that_arrives_while_another_call_gives_up_is_not_lost(server, key):
+    """The questions have just been dropped when the answer is delivered: the permit in it goes back, and need not expire."""
+
+    def learn(view) -> None:
+        views.append(view)
+        if view.state == "half_open" and not gave_up:
+            gave_up.append(view)
+            state._exchange.late()
+
+    def probe() -> int | None:
+        answer = waited_for(line.ask())
+        return None if answer is None else answer.probe
+
+    views: list = []
+    gave_up: list = []
+    with RedisState(server.url, timeout=5, retry_after=0.1) as state:
+        line = state.circuit(key, rb.Breaker.consecutive(1, open_for=0.02, lease=60), learn)
+        assert probe() == 0
+        line.tell(views[-1].era, 0, "failed", "CONN_RESET")
+        until(lambda: views[-1].state == "open")
+        time.sleep(0.05)
+        assert probe() is None
+        until(lambda: line.is_up)
+        until(probe, patience=3)
 
 
 def test_it_stays_open_longer_each_time(server, state, key):

@@ -46,7 +46,7 @@ class Shared:
         """Ask for a probe, and return its place."""
         question = self.line.ask()
         ends = time.monotonic() + 5
-        while not question._is_answered:
+        while not question._future.done():
             assert time.monotonic() < ends
             time.sleep(0.0005)
         return question.take(is_late=False).probe
@@ -242,7 +242,7 @@ def test_a_budget_in_redis_allows_what_one_in_the_process_allows(state, key, see
 
 def _answer(question) -> bool | None:
     ends = time.monotonic() + 5
-    while not question._is_answered:
+    while not question._future.done():
         assert time.monotonic() < ends
         time.sleep(0.0005)
     return question.take(is_late=False)

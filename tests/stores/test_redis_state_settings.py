@@ -16,7 +16,8 @@ import resilient_bridge as rb
 from resilient_bridge.calls.shared.ports import SharedState
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.stores.redis_state.state import RedisState, _hidden
+from resilient_bridge.stores.redis.url import without_secrets
+from resilient_bridge.stores.redis_state.state import RedisState
 from tests.calls.shared_driving import Store
 
 
@@ -101,7 +102,7 @@ def test_options_that_the_client_does_not_know_are_refused_where_they_are_used_f
 
 def test_what_an_error_says_is_shown_without_secrets():
     """Whatever text comes from the client or the server: as it stands in the url, and decoded."""
-    reports = _hidden("redis://u:p%40ss@host/0?password=other", "AUTH p%40ss, p@ss and other failed")
+    reports = without_secrets("redis://u:p%40ss@host/0?password=other", "AUTH p%40ss, p@ss and other failed")
     assert reports == "AUTH [redacted], [redacted] and [redacted] failed"
 
 

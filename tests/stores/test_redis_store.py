@@ -9,7 +9,7 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis.change import Change
+from resilient_bridge.stores.redis.known import Change
 from resilient_bridge.stores.redis.store import RedisStore
 from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
 from resilient_bridge.testing.proxy import Fault, FaultProxy
@@ -67,7 +67,8 @@ async def test_restarted_empty_while_nothing_happens(backend, server):
     async with backend.opened(lease=0.6) as store:
         await accepted(store, 1, 2)
         server.restart()
-        await asyncio.sleep(1)
+        with server.client() as client:
+            await until(lambda: client.exists(f"{backend.tag}:outbox"), 5)
         assert await after_a_crash(backend) == ["id-1", "id-2"]
 
 
@@ -126,10 +127,10 @@ async def test_done_and_refused(backend, server):
         await store.keep_record("r", "old")
         proxy.apply(Fault.black_hole("down"))
         waiting = [store.put(send(2)), store.mark(1, now().wall), store.keep_record("r", "new")]
+        with server.client() as client:
+            await until(lambda: sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"], 5)  # it was done
         for each in waiting:
             await refused(each)
-        with server.client() as client:
-            assert sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"]  # it was done
         proxy.heal()
         await accepted(store, 3)
         crashed = await backend.crashed()
@@ -138,6 +139,35 @@ async def test_done_and_refused(backend, server):
         assert ids(found.entries()) == ["id-1", "id-3"]
         assert {entry.state for entry in found.entries()} == {"queued"}
         assert dict(found.records()) == {"r": "old"}
+
+
+async def test_done_and_asked_again(backend, server):
+    """Redis did it and the connection died before the answer: the same write on a new connection changes nothing, and is acknowledged."""
+    async with FaultProxy("127.0.0.1", server.port) as proxy:
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0", name=backend.name, timeout=10)
+        await store.open(now())
+        await accepted(store, 1)
+        revision = store._writer._revision
+        proxy.apply(Fault.black_hole("down"))
+        accepting = store.put(send(2))
+        with server.client() as client:
+            await until(lambda: client.hexists(f"{backend.tag}:outbox", "2"), 5)
+            assert not accepting.done()
+            proxy.apply(Fault.abort())
+            await accepting
+            assert client.hget(f"{backend.tag}:head", "revision") == str(revision + 1)
+        assert await after_a_crash(backend) == ["id-1", "id-2"]
+        await store.close()
+
+
+async def test_new_records_of_one_write_stay_in_their_order(backend):
+    """Three records that share a write are listed in the order in which they were saved, here and by the next process."""
+    async with backend.opened() as store:
+        await asyncio.gather(*(store.keep_record(name, "{}") for name in ("c", "a", "b")))
+        await store.keep_record("c", "[]")
+        assert list(store.records()) == ["c", "a", "b"]
+    async with backend.opened() as found:
+        assert list(found.records().items()) == [("c", "[]"), ("a", "{}"), ("b", "{}")]
 
 
 async def test_what_was_refused_is_not_done_later(backend, server):
@@ -164,7 +194,7 @@ async def test_more_refused_than_can_be_remembered(backend, server):
         await accepted(store, 1)
         proxy.apply(Fault.black_hole("down"))
         await asyncio.gather(*(refused(store.put(send(n))) for n in range(10, 1_210)))
-        assert not store._commits.pending.refused
+        assert not store._writer.pending.erased_sends
         with server.client() as client:
             assert client.hlen(f"{backend.tag}:outbox") == 1_201  # it was done
         proxy.heal()
@@ -177,19 +207,31 @@ async def test_writing_everything_again_may_take_long(backend, server):
     """While everything is written again, and that takes longer than the timeout, a send is refused at once; then it goes on."""
     async with backend.opened(timeout=0.3) as store:
         await accepted(store, 1)
-        commits = store._commits
+        writer = store._writer
         with server.client() as client:
             client.flushall()
             client.execute_command("CLIENT", "PAUSE", "1500", "WRITE")
-            commits._is_lost = commits._restoring_failed = True
-            commits.wake()
-            await until(lambda: commits._is_restoring)
+            writer._is_lost = writer._has_failed_to_restore = True
+            writer.wake()
+            await until(lambda: writer._under_way is not None)
             failure, seconds = await refused(accepted(store, 2))
             assert "is being written again" in failure.message
             assert seconds < 0.3
-        await until(lambda: not (commits._is_lost or commits._is_restoring), 5)
+        await until(lambda: not writer._is_restoring, 5)
         await accepted(store, 3)
         assert await after_a_crash(backend) == ["id-1", "id-3"]
+
+
+async def test_what_is_no_more_than_noted_raises_nothing(backend):
+    """64 messages were taken and the position cannot be saved: a further one is refused, a note that something moved is not."""
+    async with backend.opened() as store:
+        writer = store._writer
+        await store.keep(store.session("s"))
+        writer.taken = writer.stored + 64
+        writer._is_lost = writer._has_failed_to_restore = True
+        assert store.touch() is None
+        with pytest.raises(StoreError, match="is being written again"):
+            store.touch(1)
 
 
 async def test_full(backend, server):
@@ -267,7 +309,7 @@ async def test_a_defect_leaves_no_one_waiting(backend, monkeypatch):
     """Should the store itself be broken, who waits is refused, and the next one is served if it was for once."""
     async with backend.opened() as store:
         with monkeypatch.context() as broken:
-            broken.setattr(Change, "commands", lambda *_: 1 / 0)
+            broken.setattr(Change, "add", lambda *_: 1 / 0)
             failure, _ = await refused(store.put(send(1)))
         assert failure.code == "SYS_STORE_UNAVAILABLE"
         assert isinstance(failure.cause, ZeroDivisionError)

@@ -137,7 +137,7 @@ async def test_what_is_taken_while_redis_writes_counts_as_well(server):
         server.pause()
         try:
             writing = store.keep(position)
-            await until(lambda: store._commits._under_way is not None)
+            await until(lambda: store._writer._under_way is not None)
             take(31, 63)
         finally:
             server.resume()

@@ -1,1 +1,1 @@
-"""Circuits and budgets that several processes share: what a store has to offer, and the strategies that ask it."""
+"""Circuits and budgets that several processes share: the interface of a store, and the steps of a call that wait for it."""

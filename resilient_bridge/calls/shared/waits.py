@@ -1,6 +1,7 @@
-"""Waiting for a store's answer: a thread blocks, a task is suspended, both for no longer than the store's patience.
+"""Waiting for a store's answer: a thread blocks, a task is suspended, no longer than the store's patience.
 
-Rule: an answer that nobody waits for any more is given back. Whoever has waited for all of the patience says so, that nobody else does.
+Rule: an answer that no call takes is given back. A call that has waited for the whole patience reports it to the
+store, so that no other call waits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 def waited_for(question: Question[T], patience: float | None = None) -> T | None:
-    """Block until there is an answer; return it, or None where there is none in time."""
+    """Block until there is an answer, and return it; None if there is none in time."""
     signal = Signal()
     question.when_answered(signal.set)
     try:
@@ -36,13 +37,13 @@ def waited_for(question: Question[T], patience: float | None = None) -> T | None
 
 
 def is_real_time() -> bool:
-    """Return whether policies live by the real clock here, and not by that of a test."""
+    """Return whether policies use the real clock here, and not that of a test."""
     world = CURRENT.get().world
     return world is REAL or world.monotonic is REAL.monotonic
 
 
 class AwaitedAnswer(Generic[T]):
-    """The step of a call that needs an answer: `settle` is called with it, or with None, and may raise."""
+    """The step of a call that waits for an answer. `settle` is called with it, or with None; it may raise."""
 
     __slots__ = ("_attempt", "_question", "_settle")
 
@@ -68,6 +69,6 @@ class AwaitedAnswer(Generic[T]):
         self._settle(question.take(is_late=patience is None))
 
     def _shorter(self) -> float | None:
-        """Return the time that the call has, if that is less than the store's patience."""
+        """Return the time that remains for the call, if that is shorter than the store's patience."""
         remaining = self._attempt.remaining
         return remaining if remaining is not None and remaining < self._question.patience else None

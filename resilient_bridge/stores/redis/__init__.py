@@ -1,1 +1,1 @@
-"""The store in Redis: each change is one script, and what the store knows is written again after Redis has lost it."""
+"""The durable store in Redis: each write is one script, and lost data is written again."""

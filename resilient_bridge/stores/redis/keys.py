@@ -1,16 +1,16 @@
-"""What a store's keys in Redis are called, and how rows are written in them.
+"""The names of a store's keys in Redis, the commands on them, and how rows are written as text.
 
-All keys of one store begin with the same `{prefix:name}`, so on a cluster they are in one slot and a script may use them together.
-Rule: a row is one JSON array in ASCII, so whatever a message or a session's name holds, it is read back as it was.
+All keys of one store begin with the same `{prefix:name}`, so a cluster keeps them in one slot and a
+script may use them together. Rule: a row is one JSON array in ASCII, so any message and any session
+name is read back unchanged.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
-from ...protocol import EntryState
 from ..rows import AnswerRow, EntryRow, MarkRow, OutcomeRow
 
 
@@ -21,38 +21,26 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
 FORMAT: Final = "1"
-#: Milliseconds that the messages behind a position are kept after they were last in use; the position itself stays.
+#: Milliseconds after its last use that the messages of a position expire; the position itself does not.
 TAIL_TTL: Final = 24 * 3600 * 1000
 
+_PARTS: Final = ("owner", "head", "outbox", "handed", "sessions", "records", "outcomes")
 _AT_ONCE: Final = 500  # values of one command; Lua's `unpack` takes less than 8,000
 
 
 class Keys:
-    """The names of the keys of one store. Those in `fixed` come first in every script, in this order."""
+    """The names of one store's keys. `fixed` are those of every store, in the order of the scripts' KEYS."""
 
     def __init__(self, prefix: str, name: str) -> None:
-        # A brace would end the hash tag; a colon in the name would make two stores of one.
+        # A brace would end the hash tag; a colon in the name would let two stores share their keys.
         self.tag = f"{{{_quoted(prefix, ':/@+')}:{_quoted(name, '/@+')}}}"
+        self.fixed = tuple(f"{self.tag}:{part}" for part in _PARTS)
         self.owner, self.head, self.outbox, self.handed, self.sessions, self.records, self.outcomes = (
-            f"{self.tag}:{part}"
-            for part in ("owner", "head", "outbox", "handed", "sessions", "records", "outcomes")
-        )
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """The keys that every store has; the lists of each session come after them."""
-        return (
-            self.owner,
-            self.head,
-            self.outbox,
-            self.handed,
-            self.sessions,
-            self.records,
-            self.outcomes,
+            self.fixed
         )
 
     def lists(self, session: str) -> tuple[str, str]:
-        """The two lists behind a position: messages taken, answers used up."""
+        """The two sorted sets of a session: the messages taken, and the answers used up."""
         name = _quoted(session, "/@+")
         return f"{self.tag}:tail:{name}", f"{self.tag}:answers:{name}"
 
@@ -61,13 +49,13 @@ def _quoted(text: str, safe: str) -> str:
     return quote(text, safe=safe, errors="surrogatepass")
 
 
-def name_of(text: str) -> bytes:
-    """A name (of a session, of a record) as the field of a hash."""
-    return text.encode("utf-8", "surrogatepass")
+def field_of(name: str) -> bytes:
+    """The hash field for the name of a session or of a record."""
+    return name.encode("utf-8", "surrogatepass")
 
 
-def text_name(field: bytes) -> str:
-    """The name that a field says. Raises ValueError."""
+def name_of(field: bytes) -> str:
+    """The name in a hash field. Raises ValueError."""
     return field.decode("utf-8", "surrogatepass")
 
 
@@ -75,19 +63,16 @@ def text_name(field: bytes) -> str:
 
 
 class RedisCommands:
-    """Redis commands to be run by one script, each on one key. `args` is how the script reads them."""
+    """Redis commands, each on one key, that one script runs. `args` is how the script reads them."""
 
-    def __init__(self, keys: Keys) -> None:
-        self.keys = list(keys.fixed)
+    def __init__(self, names: Keys) -> None:
+        self.names = names
+        self.keys = list(names.fixed)
         self.args: list[str | bytes] = []
         self._slots = {key: index for index, key in enumerate(self.keys, 1)}
 
-    def __bool__(self) -> bool:
-        """Is there any?"""
-        return bool(self.args)
-
     def slot(self, key: str) -> int:
-        """The number of a key, which is named to the script from here on."""
+        """The number of a key among the script's keys; it is added to them if it is new."""
         slot = self._slots.get(key)
         if slot is None:
             self.keys.append(key)
@@ -95,13 +80,12 @@ class RedisCommands:
         return slot
 
     def add(self, command: str, key: str, *values: str | bytes | float) -> None:
-        """One command; numbers as Python writes them."""
-        slot = self.slot(key)
+        """Add one command. Numbers are written as Python writes them."""
         texts = (value if isinstance(value, (str, bytes)) else repr(value) for value in values)
-        self.args += [command, str(slot), str(len(values)), *texts]
+        self.args += [command, str(self.slot(key)), str(len(values)), *texts]
 
     def many(self, command: str, key: str, values: Sequence[str | bytes | float]) -> None:
-        """One command with any number of values (an even one per pair), in parts; nothing if there are none."""
+        """Add a command with any number of values, split into several commands; none if there are no values."""
         for start in range(0, len(values), _AT_ONCE):
             self.add(command, key, *values[start : start + _AT_ONCE])
 
@@ -109,11 +93,18 @@ class RedisCommands:
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
-class Numbered(NamedTuple):
-    """An outcome, and its place among them."""
+class NumberedOutcome(NamedTuple):
+    """An outcome and its number, by which the sorted set orders outcomes."""
 
     n: int
     row: OutcomeRow
+
+
+class NumberedRecord(NamedTuple):
+    """A session record and its number: records are listed in the order of their first saving."""
+
+    n: int
+    record: str
 
 
 _NUMBER: Final = (int, float)
@@ -123,48 +114,28 @@ _FIELDS: Final[dict[type[Any], tuple[Any, ...]]] = {
     OutcomeRow: (int, str, str, str, str, _TEXT_OR_NONE, str, _NUMBER),
     MarkRow: (int, _TEXT_OR_NONE, _TEXT_OR_NONE, str, _TEXT_OR_NONE, _NUMBER, int),
     AnswerRow: (int, str, str),
+    NumberedOutcome: (int, list),
+    NumberedRecord: (int, str),
 }
 
 
 def row_text(row: Iterable[Any]) -> str:
-    """A row as the text that stands for it."""
+    """A row as JSON."""
     return json.dumps(list(row), separators=(",", ":"))
 
 
 def read_row(kind: type[Row], text: bytes) -> Row:
-    """The row of a text. Raises ValueError for what is none."""
-    return _checked(kind, json.loads(text))
+    """Parse a row. Raises ValueError if the text is no row of this kind."""
+    row = _checked(kind, json.loads(text))
+    if isinstance(row, NumberedOutcome):
+        return cast("Row", row._replace(row=_checked(OutcomeRow, row.row)))
+    return row
 
 
 def _checked(kind: type[Row], values: Any) -> Row:
-    if kind is Numbered:
-        number, stored = _pair(values)
-        row = _checked(OutcomeRow, stored)
-        EntryState(row.state)
-        return cast("Row", Numbered(number, row))
     fields = _FIELDS[kind]
-    if not _is_list(values) or len(values) != len(fields):
+    if values.__class__ is not list or len(values) != len(fields):
         raise ValueError("not a row")
     if not all(isinstance(value, field) for value, field in zip(values, fields, strict=True)):
-        raise ValueError("not a row of this kind")
+        raise ValueError(f"not a row of the kind {kind.__name__}")
     return kind(*values)
-
-
-def _is_list(values: Any) -> TypeGuard[list[Any]]:
-    return isinstance(values, list)
-
-
-def read_record(text: bytes) -> tuple[int, str]:
-    """The place of a session record, and the record. Raises ValueError for what is none."""
-    number, record = _pair(json.loads(text))
-    if not isinstance(record, str):
-        raise ValueError("not a record")  # noqa: TRY004 -- what is read is wrong, not what was called
-    return number, record
-
-
-def _pair(values: Any) -> tuple[int, Any]:
-    match values:
-        case [int() as number, stored]:
-            return number, stored
-        case _:
-            raise ValueError("not a numbered row")

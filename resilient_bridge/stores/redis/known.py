@@ -1,7 +1,9 @@
-"""What a store knows that Redis has, and the commands that would write all of it again.
+"""What Redis holds as far as this process knows, what is to be written next, and the commands for both.
 
-It holds what was acknowledged, no more and no less: when Redis comes back empty, or older than it was, this is what it is given before
-anything new. Rule: what it says of sends, records and `written` positions changes only when a write was acknowledged.
+`Known` is exactly what was acknowledged: all of it is written again when Redis comes back empty or
+outdated. A `Change` is one write. If its answer is lost it may have been done, so a send that was
+refused for it is erased before anything else is accepted. Rule: sends, records and `written`
+positions of `Known` change only when a write was acknowledged.
 """
 
 from __future__ import annotations
@@ -11,44 +13,45 @@ from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...errors import StoreError
 from ..rows import answer_rows, mark_rows, position_of
-from .keys import TAIL_TTL, Numbered, name_of, row_text
+from .keys import TAIL_TTL, NumberedOutcome, NumberedRecord, field_of, row_text
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import asyncio
+    from collections.abc import Iterable, Mapping
 
     from ...protocol import Now, Watermark
     from ..rows import AnswerRow, EntryRow, MarkRow
-    from .keys import Keys, RedisCommands
+    from .keys import RedisCommands
 
 
 OUTCOMES: Final = 1_024
 OUTCOMES_TTL: Final = (
     24 * 3600.0
-)  # seconds; the five minutes of V9 are for keys, a receipt is asked for the next morning
+)  # seconds; longer than V9's 5 minutes for keys: a receipt may be asked for the next day
 _ANSWERS: Final = 2_048
 _SPARE_MARKS: Final = 64
+_MOST_ERASED: Final = 1_024
+
+
+# ---- positions -----------------------------------------------------------------------------------------------------
 
 
 class WrittenPosition(NamedTuple):
-    """What Redis has of a position once a write is acknowledged; `state` tells without much ado whether there is anything new."""
+    """What Redis has of a position after a write. An equal `state` means that there is nothing new to write."""
 
     name: str
-    body: str
-    taken: int
-    answers: int
+    body: str = ""
+    taken: int = 0
+    answers: int = 0
     doubt: int = 0
     state: tuple[Any, ...] = ()
 
 
-class _Destination(NamedTuple):
-    keys: Keys
-    commands: RedisCommands
-
-
 class StoredPosition:
-    """A session's position. `written` is what Redis has of it, under the name it has there; `is_used` in this process."""
+    """A session's position. `written` is what Redis has of it; `is_used`: by this process."""
 
     def __init__(
         self, watermark: Watermark, written: WrittenPosition | None = None, *, is_used: bool = False
@@ -57,135 +60,247 @@ class StoredPosition:
         self.written = written
         self.is_used = is_used
 
-    def news(
-        self, keys: Keys, commands: RedisCommands, now: Now, *, is_exact: bool
-    ) -> WrittenPosition | None:
-        """Add the commands that bring Redis up to date, and return what it will have then; None if there is nothing new."""
+    def add_new(self, commands: RedisCommands, now: Now, *, is_exact: bool) -> WrittenPosition | None:
+        """Add the commands that bring Redis up to date. Return what it has after them, None if nothing is new."""
         watermark, before = self.watermark, self.written
         name = watermark.session_id
         state = (
             name, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join, watermark.joined,
             watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,
         )  # fmt: skip
-        if before is not None and before.state == state:
+        if before is None:
+            before = WrittenPosition(name)
+        elif before.state == state:
             return None
-        start = before or WrittenPosition(name, "", 0, 0)
-        if start.name != name:  # the server has named it anew
-            forget(keys, commands, start.name)
-            start = WrittenPosition(name, "", 0, 0, start.doubt)
-        body = position_of(watermark, now, is_exact=is_exact, doubt=start.doubt)
-        after = WrittenPosition(name, body, watermark.taken, watermark.answers_used, start.doubt, state)
-        rows = mark_rows(watermark, start.taken, now), answer_rows(watermark, start.answers)
-        self._add(_Destination(keys, commands), after, start, rows)
+        if before.name != name:  # the server has renamed the session
+            forget_session(commands, before.name)
+            before = WrittenPosition(name, doubt=before.doubt)
+        body = position_of(watermark, now, is_exact=is_exact, doubt=before.doubt)
+        after = WrittenPosition(name, body, watermark.taken, watermark.answers_used, before.doubt, state)
+        self._add(commands, before, after, now)
         return after
 
-    def all(self, keys: Keys, commands: RedisCommands, now: Now) -> None:
-        """Add the commands that write it whole, as Redis had it."""
-        written, watermark = self.written, self.watermark
-        if written is None:
-            return
-        marks = [row for row in mark_rows(watermark, 0, now) if row.n <= written.taken]
-        answers = [row for row in answer_rows(watermark, 0) if row.n <= written.answers]
-        self._add(
-            _Destination(keys, commands), written, WrittenPosition(written.name, "", 0, 0), (marks, answers)
-        )
+    def add_all(self, commands: RedisCommands, now: Now) -> None:
+        """Add the commands that write the position as Redis had it."""
+        if self.written is not None:
+            self._add(commands, WrittenPosition(self.written.name), self.written, now)
 
     def _add(
-        self,
-        to: _Destination,
-        after: WrittenPosition,
-        before: WrittenPosition,
-        rows: tuple[list[MarkRow], list[AnswerRow]],
+        self, commands: RedisCommands, before: WrittenPosition, after: WrittenPosition, now: Now
     ) -> None:
-        commands = to.commands
-        commands.add("HSET", to.keys.sessions, name_of(after.name), after.body)
-        tail, used = to.keys.lists(after.name)
-        _rewrite(commands, tail, before.taken, self.watermark.first, rows[0])
-        _rewrite(commands, used, before.answers, after.answers - _ANSWERS + 1, rows[1])
+        marks = [row for row in mark_rows(self.watermark, before.taken, now) if row.n <= after.taken]
+        answers = [row for row in answer_rows(self.watermark, before.answers) if row.n <= after.answers]
+        commands.add("HSET", commands.names.sessions, field_of(after.name), after.body)
+        tail, used = commands.names.lists(after.name)
+        _rewrite(commands, tail, before.taken, self.watermark.first, marks)
+        _rewrite(commands, used, before.answers, after.answers - _ANSWERS + 1, answers)
 
 
 def _rewrite(
     commands: RedisCommands, key: str, after: int, first: int, rows: Iterable[MarkRow | AnswerRow]
 ) -> None:
-    """The rows beyond `after`, in the place of whatever a lost answer may have left there, and none before `first`."""
+    """Replace the rows beyond `after` (an unanswered write may have added some); delete those before `first`."""
     pairs = [part for row in rows for part in (repr(row.n), row_text(row))]
     commands.add("ZREMRANGEBYSCORE", key, f"({after}", "+inf")
     commands.many("ZADD", key, pairs)
     commands.add("ZREMRANGEBYSCORE", key, "-inf", f"({first}")
-    commands.add("PEXPIRE", key, repr(TAIL_TTL))
+    commands.add("PEXPIRE", key, TAIL_TTL)
 
 
-def forget(keys: Keys, commands: RedisCommands, name: str) -> None:
-    """A session that Redis is to know no more."""
-    commands.add("HDEL", keys.sessions, name_of(name))
-    for key in keys.lists(name):
+def forget_session(commands: RedisCommands, name: str) -> None:
+    """Add the commands that delete a session's position."""
+    commands.add("HDEL", commands.names.sessions, field_of(name))
+    for key in commands.names.lists(name):
         commands.add("DEL", key)
 
 
+# ---- what Redis has ------------------------------------------------------------------------------------------------
+
+
 class Known:
-    """Everything of one store. `has_lost`: of a session that is not among these something may have been known."""
+    """What Redis has of one store. `has_lost`: positions are missing, so a new session may be an old one."""
 
     def __init__(self) -> None:
         self.rows: dict[int, EntryRow] = {}
         self.handed: dict[int, float] = {}
-        self.outcomes: deque[Numbered] = deque(maxlen=OUTCOMES)
-        self.records: dict[str, tuple[int, str]] = {}
+        self.outcomes: deque[NumberedOutcome] = deque(maxlen=OUTCOMES)
+        self.records: dict[str, NumberedRecord] = {}
         self.positions: list[StoredPosition] = []
-        self.last: str | None = None  # the session used last by an earlier process
-        self.current: StoredPosition | None = None  # and by this one
+        self.last: str | None = None  # the session that an earlier process used last
+        self.current: StoredPosition | None = None  # the one that this process used last
         self.last_seq = 0
         self.has_lost = False
 
-    # ---- sends ------------------------------------------------------------------------------------------------
-
     def handed_at(self, seq: int, marks: list[int]) -> float | None:
-        """When this one was handed out: what the smallest of the (sorted) marks says that covers it; None if none does."""
+        """When a send was handed out: the time of the smallest of the sorted `marks` that covers it."""
         slot = bisect_left(marks, seq)
         return self.handed[marks[slot]] if slot < len(marks) else None
 
     def idle_marks(self) -> list[int]:
-        """Marks that cover nothing any more, once there are many of them. The newest covers what is still to come."""
+        """The marks that cover no send any more, once there are many."""
         if len(self.handed) <= len(self.rows) + _SPARE_MARKS:
             return []
         marks = sorted(self.handed)
         slots = {bisect_left(marks, seq) for seq in self.rows}
+        # The newest mark is not idle: it may cover sends to come.
         return [mark for index, mark in enumerate(marks[:-1]) if index not in slots]
-
-    # ---- positions --------------------------------------------------------------------------------------------
 
     @property
     def last_name(self) -> str | None:
-        """The session used last, by the name that the server has for it."""
+        """The server's name of the session used last."""
         return self.last if self.current is None else self.current.watermark.session_id
 
     def position(self, session_id: str) -> StoredPosition | None:
-        """The position of a session by the name that the server has for it."""
+        """The position of the session that the server knows by this name."""
         return next((each for each in self.positions if each.watermark.session_id == session_id), None)
 
-    # ---- all of it --------------------------------------------------------------------------------------------
+    def numbered(self, records: Mapping[str, str | None]) -> dict[str, NumberedRecord | None]:
+        """Records with their numbers: a record gets that of the one which it replaces, a new one the next."""
+        found: dict[str, NumberedRecord | None] = {}
+        last = max((each.n for each in self.records.values()), default=0) if records else 0
+        for name, record in records.items():
+            earlier = self.records.get(name)
+            last += earlier is None
+            found[name] = None if record is None else NumberedRecord(earlier.n if earlier else last, record)
+        return found
 
-    def head(self, keys: Keys, commands: RedisCommands) -> None:
-        """The command for what stands at the head."""
-        commands.add("HSET", keys.head, "seq", repr(self.last_seq), "last", json.dumps(self.last_name))
+    def add_head(self, commands: RedisCommands) -> None:
+        """Add the command that writes the head."""
+        commands.add("HSET", commands.names.head, "seq", self.last_seq, "last", json.dumps(self.last_name))
 
-    def all(self, keys: Keys, commands: RedisCommands, now: Now) -> None:
-        """The commands that write everything, into an empty store."""
-        sends = [part for seq, row in self.rows.items() for part in (repr(seq), row_text(row))]
-        commands.many("HSET", keys.outbox, sends)
-        marks = [part for seq, wall in self.handed.items() for part in (repr(seq), repr(wall))]
-        commands.many("HSET", keys.handed, marks)
-        records = [part for name, row in self.records.items() for part in (name_of(name), row_text(row))]
-        commands.many("HSET", keys.records, records)
-        add_outcomes(keys, commands, self.outcomes)
+    def add_all(self, commands: RedisCommands, now: Now) -> None:
+        """Add the commands that write everything into an empty store."""
+        names = commands.names
+        commands.many(
+            "HSET", names.outbox, [part for seq, row in self.rows.items() for part in (seq, row_text(row))]
+        )
+        commands.many("HSET", names.handed, [part for mark in self.handed.items() for part in mark])
+        records = [part for name, row in self.records.items() for part in (field_of(name), row_text(row))]
+        commands.many("HSET", names.records, records)
+        _add_outcomes(commands, self.outcomes)
         for position in self.positions:
-            position.all(keys, commands, now)
-        self.head(keys, commands)
+            position.add_all(commands, now)
+        self.add_head(commands)
 
 
-def add_outcomes(keys: Keys, commands: RedisCommands, outcomes: Iterable[Numbered]) -> None:
-    """The commands that add outcomes, and forget the oldest."""
-    pairs = [part for each in outcomes for part in (repr(each.n), row_text(each))]
+def _add_outcomes(commands: RedisCommands, outcomes: Iterable[NumberedOutcome]) -> None:
+    pairs = [part for each in outcomes for part in (each.n, row_text(each))]
     if pairs:
-        commands.many("ZADD", keys.outcomes, pairs)
-        commands.add("ZREMRANGEBYRANK", keys.outcomes, "0", repr(-OUTCOMES - 1))
-        commands.add("PEXPIRE", keys.outcomes, repr(int(OUTCOMES_TTL * 1000)))
+        commands.many("ZADD", commands.names.outcomes, pairs)
+        commands.add("ZREMRANGEBYRANK", commands.names.outcomes, 0, -OUTCOMES - 1)
+        commands.add("PEXPIRE", commands.names.outcomes, int(OUTCOMES_TTL * 1000))
+
+
+# ---- what is to be written -----------------------------------------------------------------------------------------
+
+
+class Change:
+    """One write, waiting or under way. `since` is when the first caller began to wait for it."""
+
+    def __init__(self) -> None:
+        self.puts: dict[int, tuple[EntryRow, asyncio.Future[None]]] = {}
+        self.marks: dict[int, float] = {}
+        self.settled: dict[int, NumberedOutcome] = {}
+        self.records: dict[str, str | None] = {}
+        self.dropped: dict[str, None] = {}  # sessions
+        self.erased_sends: dict[int, None] = {}
+        self.erased_marks: dict[int, None] = {}
+        self.keepers: list[asyncio.Future[None]] = []  # callers that wait for a session record
+        self.others: list[asyncio.Future[None]] = []  # callers that wait for a mark or a position
+        self.since: float | None = None
+
+    @property
+    def accepts(self) -> bool:
+        """Whether it holds something that is refused when the memory is used up."""
+        return bool(self.puts or self.keepers)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a caller waits for it."""
+        return self.accepts or bool(self.others)
+
+    def _accepting(self) -> list[asyncio.Future[None]]:
+        return [*(future for _, future in self.puts.values()), *self.keepers]
+
+    def add(self, commands: RedisCommands, known: Known) -> None:
+        """Add its commands, the deletions first."""
+        names = commands.names
+        commands.many("HDEL", names.outbox, [*self.erased_sends, *self.settled])
+        commands.many("HDEL", names.handed, [*self.erased_marks, *known.idle_marks()])
+        rows = [
+            part
+            for seq, (row, future) in self.puts.items()
+            if not future.cancelled() and seq not in self.settled
+            for part in (seq, row_text(row))
+        ]
+        commands.many("HSET", names.outbox, rows)
+        for seq, wall in self.marks.items():
+            commands.add("HSETNX", names.handed, seq, wall)
+        _add_outcomes(commands, self.settled.values())
+        for name, record in known.numbered(self.records).items():
+            if record is None:
+                commands.add("HDEL", names.records, field_of(name))
+            else:
+                commands.add("HSET", names.records, field_of(name), row_text(record))
+        for name in self.dropped:
+            forget_session(commands, name)
+
+    def done(self, known: Known, following: Change) -> None:
+        """Update `known`, answer the callers, and let `following` erase the sends that were cancelled meanwhile."""
+        for seq in (*self.erased_marks, *known.idle_marks()):  # the same ones as in `add`
+            known.handed.pop(seq, None)
+        for seq in self.settled:
+            known.rows.pop(seq, None)
+        for seq, (row, future) in self.puts.items():
+            if future.cancelled():
+                following.erased_sends[seq] = None
+            elif seq not in self.settled:
+                known.rows[seq] = row
+        for seq, wall in self.marks.items():
+            known.handed.setdefault(seq, wall)
+        known.outcomes.extend(self.settled.values())
+        for name, record in known.numbered(self.records).items():
+            if record is None:
+                known.records.pop(name, None)
+            else:
+                known.records[name] = record
+        for future in filter(_is_waited_for, self._accepting() + self.others):
+            future.set_result(None)
+
+    def refuse(self, error: StoreError, known: Known, *, was_sent: bool, only_new: bool = False) -> None:
+        """Answer the callers with `error`; what then remains to be written undoes what was sent for them.
+
+        Outcomes, dropped sessions and earlier erasures stay. `only_new`: so do marks and positions,
+        whose callers go on waiting.
+        """
+        futures = self._accepting()
+        if was_sent:
+            self.erased_sends.update(dict.fromkeys(self.puts))
+        for name in self.records:
+            self.records[name] = known.records[name].record if name in known.records else None
+        self.puts, self.keepers = {}, []
+        if not only_new:
+            futures += self.others
+            if was_sent:
+                self.erased_marks.update(dict.fromkeys(seq for seq in self.marks if seq not in known.handed))
+            self.marks, self.others, self.since = {}, [], None
+        for future in filter(_is_waited_for, futures):
+            own = StoreError(error.failure)  # each caller gets a traceback of its own
+            own.__cause__ = error.__cause__
+            future.set_exception(own)
+
+    def prepend(self, earlier: Change) -> None:
+        """Take over what an earlier change, refused like this one, has still to write."""
+        for name in ("settled", "records", "dropped", "erased_sends", "erased_marks"):
+            setattr(self, name, {**getattr(earlier, name), **getattr(self, name)})
+
+    def forget_erasures(self) -> bool:
+        """Whether there is so much to erase that everything should be written again; then forget it."""
+        if len(self.erased_sends) + len(self.erased_marks) <= _MOST_ERASED:
+            return False
+        self.erased_sends, self.erased_marks = {}, {}
+        return True
+
+
+def _is_waited_for(future: asyncio.Future[None]) -> bool:
+    return not future.done()

@@ -1,287 +1,282 @@
-"""What an earlier process left in Redis, read row by row; what is damaged is set aside, and what follows from that is assumed against us.
+"""Opening a store in Redis: become the owner, read the rows, set damaged ones aside, start the writer.
 
-A mark that cannot be read covered everything, a position that cannot be read was one of a session that had joined, a value that is gone
-may have been evicted. Rule: never a silent empty start.
+Rows are read one by one, so a damaged row costs only itself, and the worst is assumed of it:
+without readable marks every send may have been handed out, an unreadable position is of a session
+that had joined, a missing value may have been evicted. Rule: an opening never silently starts
+empty.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
+from math import isnan
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..rows import UNSURE, AnswerRow, EntryRow, MarkRow, doubt_of, watermark_of
-from .keys import FORMAT, Numbered, read_record, read_row, text_name
+from ...errors import Failure, StoreError
+from ...protocol import EntryState, Watermark
+from ...telemetry import emit
+from ...telemetry.events import StateSetAside
+from ..rows import UNSURE, AnswerRow, EntryRow, MarkRow, doubt_of, position_of, watermark_of
+from .keys import FORMAT, NumberedOutcome, NumberedRecord, name_of, read_row
 from .known import OUTCOMES_TTL, Known, StoredPosition, WrittenPosition
+from .writer import Writer
 
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...protocol import Now
     from .keys import Keys
-    from .redis_link import RedisLink
+    from .link import RedisLink
+    from .writer import Terms
 
 
-#: Of a session that had joined: where it was, and what the consumer has had since, nobody knows.
-_NOTHING_KNOWN: Final = json.dumps(
-    {
-        "asked_to_join": True,
-        "joined": True,
-        "replaces": False,
-        "epoch": None,
-        "taken": 0,
-        "answers_used": 0,
-        "in_hand": [],
-        "unsure": 2_048,
-    }
-)
+_ANSWERS: Final = 2_048  # the most messages that a server sends again
+_SIZED: Final = ("sends", "marks", "positions", "session records")  # counted by the sizes in the head
 
 
-class LoadedState(NamedTuple):
-    """What was found: `aside` are the keys that have to be set aside, `faults` what is wrong, `lost` what is gone."""
+async def open_store(
+    link: RedisLink, keys: Keys, terms: Terms, clock: Callable[[], Now], report: Callable[[StoreError | None], object]
+) -> Writer:  # fmt: skip
+    """Become the owner, load, and start the writer. StoreError: the lease is released and the link closed."""
+    link.open()
+    writer = Writer(link, keys, terms, clock, report)
+    try:
+        await writer.acquire()
+        found = await load(link, keys, clock(), terms.timeout)
+        writer.known = found.known
+        if found.is_new or found.faults:
+            aside = await writer.restore(found.aside, asyncio.get_running_loop().time() + terms.timeout)
+            found.report(aside)
+    except BaseException as error:
+        if not (isinstance(error, StoreError) and error.failure.code == "SYS_STORE_IN_USE"):
+            await writer.release()
+        await link.close()
+        raise
+    writer.start()
+    return writer
 
-    known: Known
-    aside: list[str]
-    faults: list[str]
-    lost: list[str]
-    is_foreign: bool
-    is_new: bool
 
-
-async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> LoadedState:  # noqa: ASYNC109 -- of each call
-    """Read the store whose owner we are. Raises StoreError."""
+async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> StoredState:  # noqa: ASYNC109 -- of each call
+    """Read a store, as its owner. Raises StoreError."""
     loop = asyncio.get_running_loop()
-    head, outbox, handed, sessions, records = (("HGETALL", key) for key in keys.fixed[1:6])
-    found = await link.read(
-        head,
-        outbox,
-        handed,
-        sessions,
-        records,
-        ("ZRANGE", keys.outcomes, "0", "-1"),
-        deadline=loop.time() + timeout,
-    )
-    reading = _Survey(keys, now)
-    reading.head(found[0], [len(each) if _is_hash(each) else -1 for each in found[1:5]])
-    reading.sends(found[1])
-    reading.marks(found[2])
-    reading.records(found[4])
-    reading.outcomes(found[5])
-    names = reading.session_names(found[3])
+    hashes = [("HGETALL", key) for key in keys.fixed[1:6]]
+    answers = await link.read(*hashes, ("ZRANGE", keys.outcomes, "0", "-1"), deadline=loop.time() + timeout)
+    head, outbox, handed, sessions, records, outcomes = answers
+    found = StoredState(keys, now)
+    found.is_new = not any(answers)
+    found.read_head(head, [len(cast("Any", each)) if isinstance(each, dict) else -1 for each in answers[1:5]])
+    found.read_sends(outbox)
+    found.read_marks(handed)
+    found.read_records(records)
+    found.read_outcomes(outcomes)
+    names = found.read_sessions(sessions)
     lists = [("ZRANGE", key, "0", "-1") for name in names for key in keys.lists(name)]
-    texts = await link.read(*lists, deadline=loop.time() + timeout)
-    for index, (name, body) in enumerate(names.items()):
-        reading.position(name, body, texts[2 * index], texts[2 * index + 1])
-    return reading.loaded(found)
+    rows = await link.read(*lists, deadline=loop.time() + timeout)
+    for (name, body), tail, used in zip(names.items(), rows[::2], rows[1::2], strict=True):
+        found.read_position(name, body, tail, used)
+    return found
 
 
-def _is_hash(answer: Any) -> TypeGuard[dict[bytes, bytes]]:
-    return isinstance(answer, dict)
-
-
-class _Survey:
-    """One look at everything. What cannot be read is noted, and the rest goes on."""
+class StoredState:
+    """What was read. `aside`: the keys to set aside; `faults`: the damage; `is_new`: nothing was stored."""
 
     def __init__(self, keys: Keys, now: Now) -> None:
+        self.known = Known()
+        self.aside: dict[str, None] = {}
+        self.faults: list[str] = []
+        self.is_new = False
+        self._lost: list[str] = []
         self._keys = keys
         self._now = now
-        self._aside: dict[str, None] = {}
-        self._faults: list[str] = []
-        self._lost: list[str] = []
         self._is_foreign = False
-        self._has_head = False
-        self._lists: list[str] = []
         self._is_sure_of_marks = True
-        self.known = Known()
+
+    def report(self, aside: Sequence[str]) -> None:
+        """Emit one event for all that was damaged, with the new names of the keys that were set aside."""
+        if self.faults:
+            tag = self._keys.tag
+            code = "SYS_STATE_FOREIGN" if self._is_foreign else "SYS_STATE_DAMAGED"
+            emit(
+                StateSetAside(
+                    path=", ".join(self.aside) or tag,
+                    set_aside=", ".join(aside),
+                    source="the rows that can be read",
+                    lost=", ".join(self._lost),
+                    failure=Failure.of(code, f"the store {tag} was damaged: {'; '.join(self.faults)}"),
+                )
+            )
 
     def _bad(self, key: str, fault: str, lost: str) -> None:
-        self._aside[key] = None
-        self._faults.append(fault)
+        self.aside[key] = None
+        self._missing(fault, lost)
+
+    def _missing(self, fault: str, lost: str) -> None:
+        self.faults.append(fault)
         self._lost.append(lost)
 
-    def _fields(self, key: str, answer: Any) -> dict[bytes, bytes] | None:
-        """The fields of a hash; None if the key holds something else."""
-        if _is_hash(answer):
-            return answer
-        self._bad(key, f"{key} is no hash", f"all of {key}")
-        return None
+    def _read_each(self, key: str, answer: Any, what: str, read: Callable[[bytes, bytes], object]) -> bool:
+        """Call `read` with the field and the text of each row, which raises ValueError for a damaged one.
+
+        Return whether all could be read. The rows of a sorted set have no field.
+        """
+        if isinstance(answer, Exception):
+            self._bad(key, f"{key} holds a value of another kind", f"all of {key}")
+            return False
+        rows: Any = answer.items() if hasattr(answer, "items") else ((b"", text) for text in answer)
+        bad = 0
+        for field, text in rows:
+            try:
+                read(field, text)
+            except ValueError:
+                bad += 1
+        if bad:
+            self._bad(key, f"{bad} rows of {key} cannot be read", f"{bad} {what}")
+        return not bad
 
     # ---- the head ---------------------------------------------------------------------------------------------
 
-    def head(self, answer: Any, sizes: list[int]) -> None:
-        """What the store says about itself: its format, and how much there should be."""
-        key = self._keys.head
-        head = self._fields(key, answer)
-        if not head:
+    def read_head(self, head: Any, sizes: list[int]) -> None:
+        """Read the format and the last session, and compare the row counts with `sizes`, those found."""
+        key, known = self._keys.head, self.known
+        if isinstance(head, Exception):
+            self._bad(key, f"{key} holds a value of another kind", f"all of {key}")
             return
-        self._has_head = True
+        if not head:
+            if not self.is_new:
+                self._missing(f"{key} is not there", "whatever else was stored")
+                known.has_lost = True
+            return
         form = head.get(b"format", b"").decode("ascii", "replace")
         if form != FORMAT:
             self._is_foreign = True
-            self._bad(
-                key, f"{key} says format {form[:20]!r}, this is {FORMAT}", "what this format does not know"
-            )
+            self.aside = dict.fromkeys(self._keys.fixed[1:])
+            fault = f"{key} says format {form[:20]!r}, this is {FORMAT}"
+            self._missing(fault, "what only that format stores")
             return
         try:
-            self.known.last_seq = int(head[b"seq"])
-            self.known.last = json.loads(head[b"last"])
-            parts = [int(each) for each in head[b"sizes"].split(b",")]
+            known.last_seq = int(head[b"seq"])
+            known.last = json.loads(head[b"last"])
+            wanted = [int(each) for each in head[b"sizes"].split(b",")]
         except (ValueError, KeyError):
             self._bad(key, f"{key} cannot be read", "the session used last")
             return
-        missing = [max(should - there, 0) for should, there in zip(parts, sizes, strict=False) if there >= 0]
-        names = "sends", "marks", "positions", "session records"
-        if len(missing) == len(sizes):
-            for count, name in zip(missing, names, strict=True):
-                if count:
-                    self._faults.append(f"{count} {name} are not there")
-                    self._lost.append(f"{count} {name}")
-            self._is_sure_of_marks = not missing[1]
-            self.known.has_lost = bool(missing[2])
+        if -1 in sizes:  # which is reported with its key
+            return
+        for want, got, what in zip(wanted, sizes, _SIZED, strict=False):
+            if got < want:
+                self._missing(f"{want - got} {what} are not there", f"{want - got} {what}")
+                self._is_sure_of_marks &= what != "marks"
+                known.has_lost |= what == "positions"
 
     # ---- sends ------------------------------------------------------------------------------------------------
 
-    def sends(self, answer: Any) -> None:
-        """What was accepted and not settled."""
-        key, bad = self._keys.outbox, 0
-        for field, text in (self._fields(key, answer) or {}).items():
-            try:
-                row = read_row(EntryRow, text)
-            except ValueError:
-                row = None
-            if row is not None and field == b"%d" % row.seq:
-                self.known.rows[row.seq] = row
-                continue
-            bad += 1
-            if field.isdigit():
-                self.known.last_seq = max(self.known.last_seq, int(field))
-        if bad:
-            self._bad(key, f"{bad} rows of {key} cannot be read", f"{bad} sends")
-        self.known.rows = dict(sorted(self.known.rows.items()))
-        self.known.last_seq = max([self.known.last_seq, *self.known.rows])
+    def _has_number(self, seq: int) -> None:
+        self.known.last_seq = max(self.known.last_seq, seq)
 
-    def marks(self, answer: Any) -> None:
-        """When what was handed out was. Unless all of it can be read, everything may have been."""
-        key = self._keys.handed
-        fields = self._fields(key, answer)
-        self._is_sure_of_marks &= fields is not None
-        for field, text in (fields or {}).items():
-            try:
-                number, wall = int(field), float(text)
-            except ValueError:
-                number, wall = 0, nan
-            if not isnan(wall):
-                self.known.handed[number] = wall
-                continue
-            if self._is_sure_of_marks:
-                self._bad(key, f"rows of {key} cannot be read", "when sends were handed out")
-            self._is_sure_of_marks = False
+    def read_sends(self, answer: Any) -> None:
+        """Read what was accepted and not settled."""
+        rows = self.known.rows
+
+        def read(field: bytes, text: bytes) -> None:
+            self._has_number(int(field))
+            row = read_row(EntryRow, text)
+            if field != b"%d" % row.seq:
+                raise ValueError("the number of another send")
+            rows[row.seq] = row
+
+        self._read_each(self._keys.outbox, answer, "sends", read)
+        self.known.rows = dict(sorted(rows.items()))
+
+    def read_marks(self, answer: Any) -> None:
+        """Read when sends were handed out. If a mark cannot be read, every send counts as handed out."""
+        handed = self.known.handed
+
+        def read(field: bytes, text: bytes) -> None:
+            number, wall = int(field), float(text)
+            if isnan(wall):
+                raise ValueError("not a time")
+            handed[number] = wall
+            self._has_number(number)
+
+        self._is_sure_of_marks &= self._read_each(self._keys.handed, answer, "marks", read)
         if not self._is_sure_of_marks and self.known.rows:
             self.known.handed = {max(self.known.rows): UNSURE}
-        self.known.last_seq = max([self.known.last_seq, *self.known.handed])
 
-    def outcomes(self, answer: Any) -> None:
-        """What became of the last sends, of a day at most."""
-        key, bad = self._keys.outcomes, 0
-        if not isinstance(answer, list):
-            self._bad(key, f"{key} is no sorted set", f"all of {key}")
-            return
-        for text in cast("list[bytes]", answer):
-            try:
-                each = read_row(Numbered, text)
-            except ValueError:
-                bad += 1
-                continue
+    def read_outcomes(self, answer: Any) -> None:
+        """Read the outcomes of the last sends, of a day at most."""
+
+        def read(_: bytes, text: bytes) -> None:
+            each = read_row(NumberedOutcome, text)
+            EntryState(each.row.state)  # raises ValueError
             if each.row.at > self._now.wall - OUTCOMES_TTL:
                 self.known.outcomes.append(each)
-            self.known.last_seq = max(self.known.last_seq, each.row.seq)
-        if bad:
-            self._bad(key, f"{bad} rows of {key} cannot be read", f"{bad} outcomes")
+            self._has_number(each.row.seq)
 
-    def records(self, answer: Any) -> None:
-        """The session records, the oldest first."""
-        key, bad = self._keys.records, 0
-        found: list[tuple[int, str, str]] = []
-        for field, text in (self._fields(key, answer) or {}).items():
-            try:
-                number, record = read_record(text)
-                found.append((number, text_name(field), record))
-            except ValueError:
-                bad += 1
-        if bad:
-            self._bad(key, f"{bad} rows of {key} cannot be read", f"{bad} session records")
-        self.known.records = {name: (number, record) for number, name, record in sorted(found)}
+        self._read_each(self._keys.outcomes, answer, "outcomes", read)
+
+    def read_records(self, answer: Any) -> None:
+        """Read the session records, and put them in their order."""
+        found: list[tuple[NumberedRecord, str]] = []
+
+        def read(field: bytes, text: bytes) -> None:
+            found.append((read_row(NumberedRecord, text), name_of(field)))
+
+        self._read_each(self._keys.records, answer, "session records", read)
+        self.known.records = {
+            name: record for record, name in sorted(found, key=lambda each: (each[0].n, each[1]))
+        }
 
     # ---- positions --------------------------------------------------------------------------------------------
 
-    def session_names(self, answer: Any) -> dict[str, str | None]:
-        """The sessions of which there is a position; None for one that cannot be read."""
-        key = self._keys.sessions
-        fields = self._fields(key, answer)
-        self.known.has_lost |= fields is None
+    def read_sessions(self, answer: Any) -> dict[str, str | None]:
+        """Read the positions without their messages, by session; None for one that cannot be read."""
         names: dict[str, str | None] = {}
-        bad = 0
-        for field, body in (fields or {}).items():
+        self.known.has_lost |= isinstance(answer, Exception)
+
+        def read(field: bytes, text: bytes) -> None:
             try:
-                name = text_name(field)
+                name = name_of(field)
             except ValueError:
-                bad += 1
                 self.known.has_lost = True
-                continue
+                raise
+            names[name] = None
             try:
-                watermark_of(name, body.decode(), (), (), self._now)
-                names[name] = body.decode()
-            except (ValueError, KeyError, TypeError):
-                bad += 1
-                names[name] = None
-        if bad:
-            self._bad(key, f"{bad} rows of {key} cannot be read", f"{bad} positions")
+                watermark_of(name, text.decode(), (), (), self._now)
+            except (KeyError, TypeError) as error:
+                raise ValueError("not a position") from error
+            names[name] = text.decode()
+
+        self._read_each(self._keys.sessions, answer, "positions", read)
         return names
 
-    def position(self, name: str, body: str | None, tail: Any, used: Any) -> None:
-        """The position of one session. Without its messages it has no anchor, and its next join ends UNKNOWN."""
+    def read_position(self, name: str, body: str | None, tail: Any, used: Any) -> None:
+        """Read the messages of a position. Without them it has no anchor, and its next join ends UNKNOWN."""
         tail_key, used_key = self._keys.lists(name)
-        self._lists += [tail_key, used_key]
-        if body is None:
-            body, tail, used = _NOTHING_KNOWN, [], []
+        if self._is_foreign:
+            self.aside.update({tail_key: None, used_key: None})
+        if body is None:  # it had joined, and the consumer may have had every message that is sent again
+            unknown = Watermark(name)
+            unknown.asked_to_join = unknown.joined = True
+            body, tail, used = position_of(unknown, self._now, is_exact=False, doubt=_ANSWERS), [], []
         stored = cast("dict[str, Any]", json.loads(body))
-        marks = self._rows(MarkRow, tail_key, tail, int(stored["taken"]), f"messages behind {name}")
+        marks = self._rows(MarkRow, tail_key, tail, int(stored["taken"]), f"messages of {name}")
         answers = self._rows(AnswerRow, used_key, used, int(stored["answers_used"]), f"answers of {name}")
         watermark = watermark_of(name, body, marks, answers, self._now)
         written = WrittenPosition(name, body, watermark.taken, watermark.answers_used, doubt_of(body))
         self.known.positions.append(StoredPosition(watermark, written))
 
     def _rows(self, kind: Any, key: str, answer: Any, last: int, what: str) -> list[Any]:
-        """The rows without a hole before the one with the number `last`."""
-        if not isinstance(answer, list):
-            self._bad(key, f"{key} is no sorted set", f"the {what}")
-            return []
-        texts = cast("Sequence[bytes]", answer)
+        """The last rows up to the number `last` in which none is missing or damaged."""
         found: list[Any] = []
-        for text in reversed(texts):
-            try:
-                row = read_row(kind, text)
-            except ValueError:
-                row = None
-            if row is None or row[0] != last - len(found):  # or there is a hole
-                self._bad(key, f"rows of {key} cannot be read", f"{len(texts) - len(found)} {what}")
-                break
+
+        def read(_: bytes, text: bytes) -> None:
+            row = read_row(kind, text)
+            if row[0] != last - len(found):
+                raise ValueError("a row before it is missing")
             found.append(row)
+
+        texts = answer if isinstance(answer, Exception) else answer[::-1]
+        self._read_each(key, texts, what, read)
         return found[::-1]
-
-    # ---- in all -----------------------------------------------------------------------------------------------
-
-    def loaded(self, found: Sequence[Any]) -> LoadedState:
-        """What it comes to."""
-        is_empty = not any(found) and not self._aside
-        if not self._has_head and not is_empty and self._keys.head not in self._aside:
-            self._faults.append(f"{self._keys.head} is not there")
-            self._lost.append("what else there was")
-            self.known.has_lost = True
-        if self._is_foreign:
-            self._aside = dict.fromkeys([*self._keys.fixed[1:], *self._lists, *self._aside])
-        return LoadedState(
-            self.known, list(self._aside), self._faults, self._lost, self._is_foreign, is_new=is_empty
-        )

@@ -1,8 +1,9 @@
-"""The durable store of many machines: a client's memory in Redis, one owner at a time, who keeps it by a lease.
+"""The durable store in Redis: a client's sends, outcomes and read positions, owned by one process at a time.
 
-A send is in Redis before `send()` returns; one mark per batch says what may have been handed out before a byte of it moves; what
-became of it, and how far the consumer is, follow with the next write. Rule: every write first asks whether this process is still the
-owner, so two processes never act on one outbox, however late a paused one wakes up.
+A send is in Redis before `send()` returns; before the first byte of a batch is sent, one mark says
+which sends are about to be. Outcomes and read positions are part of the next write. Rule: every
+write first checks that this process is still the owner, so two processes never use one outbox,
+however long one of them was suspended.
 """
 
 from __future__ import annotations
@@ -15,34 +16,40 @@ from ...errors import StoreError, config_error
 from ...protocol import Now, Watermark
 from ...values.fields import is_number
 from ..rows import entry_of, entry_row, noted, outcome_of, outcome_row
-from .keys import Keys, Numbered
+from .keys import Keys, NumberedOutcome
 from .known import Known, StoredPosition
-from .opening import Terms, open_store
-from .redis_link import RedisLink, check_url
+from .link import RedisLink
+from .loading import open_store
+from .url import check_url
+from .writer import Terms
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from ...protocol import Entry
-    from .commits import Commits
+    from .writer import Writer
 
 
-_WITHIN: Final = 0.1  # seconds after which a position is kept
-_AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
+_WITHIN: Final = 0.1  # seconds after which a changed position is saved
+_AT_MOST: Final = 63  # messages taken after which it is saved; the one that is handed out meanwhile makes 64
 
 
 class RedisStore:
-    """What a client accepts is in Redis before `send()` returns; a new process with the same `url` and `name` goes on from there.
+    """What a client accepts is in Redis before `send()` returns; a new process with the same `url` and `name` continues from there.
 
-    Accepted means: in the memory of Redis, so it survives this process and this machine, and a restart of Redis as far as Redis itself
-    writes to its disk (`appendonly yes`, `appendfsync always` for all of it). A Redis that comes back empty under a living client is
-    given everything again before anything new is accepted. Use a Redis that evicts nothing (`maxmemory-policy noeviction`).
+    Accepted means: in the memory of Redis. It survives this process and this machine, and a restart
+    of Redis as far as Redis itself writes to its disk (all of it with `appendonly yes` and
+    `appendfsync always`). If Redis comes back empty while the client runs, the client writes
+    everything again before anything new is accepted. Use a Redis that evicts nothing
+    (`maxmemory-policy noeviction`).
 
-    One client at a time owns `{prefix:name}`: it holds a `lease` (seconds) and renews it. A second one gets StoreError
-    (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds; after a crash the lease runs out. An owner that slept
-    longer than that and was replaced is refused, and its client fails (SESS_SUPERSEDED). What Redis does not do within `timeout` is
-    refused with StoreError (SYS_STORE_UNAVAILABLE), is done by no process later, and may be sent again.
+    One client at a time owns `{prefix:name}`: it holds a `lease` (seconds) and renews it. A second
+    client gets StoreError (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds;
+    after a crash the lease expires. An owner that was suspended for longer than its lease and was
+    replaced is refused, and its client fails (SESS_SUPERSEDED). What Redis does not do within
+    `timeout` is refused with StoreError (SYS_STORE_UNAVAILABLE), is never done later, and may be
+    sent again.
     """
 
     is_durable = True
@@ -59,8 +66,8 @@ class RedisStore:
         timeout: float = 2.0,
         wait: float | None = None,
     ) -> None:
-        """Nothing is connected yet. ConfigError names a wrong argument."""
-        check_url(url)
+        """Check the arguments; nothing is connected yet. ConfigError names a wrong argument."""
+        check_url("RedisStore.url", url)
         for field, text in (("name", name), ("prefix", prefix)):
             if not isinstance(cast("Any", text), str) or not text:
                 raise config_error(f"RedisStore.{field}", "a non-empty string", text)
@@ -71,62 +78,59 @@ class RedisStore:
             raise config_error("RedisStore.wait", "seconds, or None", wait)
         self._keys = Keys(prefix, name)
         self._link = RedisLink(url, timeout)
-        self._lease, self._timeout, self._wait = lease, timeout, wait
+        self._terms = Terms(lease, timeout, wait)
         self._opening = asyncio.Lock()
-        self._commits: Commits | None = None
+        self._writer: Writer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._known = Known()
         self._outcomes: list[Entry] = []
         self._users = 0
         self._has_client = False
         self._numbered = 0
-        self._drift = 0.0
+        self._mono = self._wall = 0.0  # what turns the loop's time into the client's two clocks
 
     def __repr__(self) -> str:
-        """A status link, without user and password."""
-        state = "closed" if self._commits is None else "open"
+        """The address without user and password, the keys, and whether the store is open."""
+        state = "closed" if self._writer is None else "open"
         return f"<RedisStore {self._link.name} {self._keys.tag} {state}>"
 
-    # ---- life -------------------------------------------------------------------------------------------------
+    # ---- open and closed --------------------------------------------------------------------------------------
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
-        """Become the one owner, and load. Raises StoreError: in use, away; ConfigError without the package `redis`."""
+        """Become the owner, and load. StoreError: in use, or unavailable; ConfigError: no package `redis`."""
         async with self._opening:
             if outbox and self._has_client:
                 raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
-            if self._commits is None:
-                await self._become_owner(now)
-            elif outbox:  # another user has kept it open since the last client ended
+            if self._writer is None:
+                self._loop = asyncio.get_running_loop()
+                self._mono = now.mono - self._loop.time()
+                self._set_clock(now.mono, now.wall)
+                self._writer = await open_store(
+                    self._link, self._keys, self._terms, self._clock, self._report
+                )
+                self._known = self._writer.known
+                self._numbered = max((each.n for each in self._known.outcomes), default=0)
+                self._outcomes = [outcome_of(each.row) for each in self._known.outcomes]
+            elif outbox:  # another user has left it open since the last client was closed
                 self._set_clock(now.mono, now.wall)
                 self._outcomes = [outcome_of(each.row) for each in self._known.outcomes]
-                self._commits.is_exact = False
+                self._writer.is_exact = False
             self._users += 1
             self._has_client |= outbox
 
-    async def _become_owner(self, now: Now) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._started = now, self._loop.time()
-        self._drift = 0.0
-        terms = Terms(self._lease, self._timeout, self._wait)
-        self._commits, self._known = await open_store(
-            self._link, self._keys, terms, self._clock, tell=self._failed
-        )
-        self._outcomes = [outcome_of(each.row) for each in self._known.outcomes]
-        self._numbered = max((each.n for each in self._known.outcomes), default=0)
-
     async def close(self, *, outbox: bool = True) -> None:
-        """Keep what is left, exactly, and let go with the last user, within the timeout. Raises StoreError for what could not be kept."""
+        """Write what is pending; the last user releases the lease. StoreError: not all was written in time."""
         async with self._opening:
-            commits = self._commits
-            if commits is None or (outbox and not self._has_client):
+            writer = self._writer
+            if writer is None or (outbox and not self._has_client):
                 return
             self._users -= 1
             if outbox:
                 self._has_client = False
-                commits.is_exact = True
+                writer.is_exact = True
             if self._users:
                 if outbox:
-                    change, future = commits.awaited()
+                    change, future = writer.awaited()
                     change.others.append(future)
                     await future
                 return
@@ -134,49 +138,56 @@ class RedisStore:
                 self._timer.cancel()
                 self._timer = None
             try:
-                await commits.close()
+                await writer.close()
             finally:
-                self._commits = None
+                self._writer = None
                 self._known, self._outcomes = Known(), []
                 await self._link.close()
 
-    def _failed(self, error: StoreError | None) -> None:
+    def _report(self, error: StoreError | None) -> None:
         if self.on_failure is not None:
             self.on_failure(error)
 
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            raise config_error(
+                "BridgeClient", "a client entered with `async with`", "one whose store is closed"
+            )
+        return self._writer
+
+    # ---- clocks -----------------------------------------------------------------------------------------------
+
     def _clock(self) -> Now:
-        """Both clocks as of now, from the readings that we were given."""
-        (mono, wall), began = self._started
-        passed = self._loop.time() - began
-        return Now(mono + passed, wall + passed + self._drift)
+        """The client's monotonic and wall clock now, from its last readings and the loop's time."""
+        time = self._loop.time()
+        return Now(time + self._mono, time + self._wall)
 
     def _set_clock(self, mono: float, wall: float) -> None:
-        (began, then), _ = self._started
-        self._drift = (wall - mono) - (then - began)
+        self._wall = self._mono + wall - mono
 
     # ---- positions --------------------------------------------------------------------------------------------
 
     def session(self, session_id: str) -> Watermark:
-        """The position of this session, a fresh one if there is none; before the store is open, only the fresh one."""
-        if self._commits is None:
+        """The read position of a session, a new one if none is stored. Before `open` it is always a new one."""
+        if self._writer is None:
             return Watermark(session_id)
         position = self._known.position(session_id)
         if position is None:
             position = StoredPosition(Watermark(session_id))
-            # What was known of it may be among what was lost: the join has to end in a verdict.
+            # If positions were lost, one may have been this session's: its join has to end in a verdict.
             position.watermark.asked_to_join = self._known.has_lost
             self._known.positions.append(position)
         position.is_used = True
         self._known.current = position
-        self._commits.wake()
+        self._writer.wake()
         return position.watermark
 
     def drop_session(self, session_id: str) -> None:
-        """The server has forgotten this session."""
-        if self._commits is None:
+        """Delete the position of a session that the server does not know any more."""
+        if self._writer is None:
             return
         position = self._known.position(session_id)
-        dropped = self._commits.pending.dropped
+        dropped = self._writer.pending.dropped
         dropped[session_id] = None
         if position is not None:
             self._known.positions.remove(position)
@@ -184,36 +195,38 @@ class RedisStore:
                 dropped[position.written.name] = None
         if self._known.last_name == session_id:
             self._known.last, self._known.current = None, None
-        self._commits.wake()
+        self._writer.wake()
 
     def last_session(self) -> str | None:
-        """The session used last, by the name the server knows it by."""
+        """The server's name of the session used last."""
         return self._known.last_name
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
-        """The position may have moved, or so many messages are about to be taken: of 64 the place of the first is kept before the last is."""
-        commits = self._commits
-        if commits is None:
+        """Save the read position soon, and at least once per 64 messages.
+
+        `taken` messages are about to be handed out. If a save is due before that, return what to
+        wait for, or raise StoreError if it cannot be made.
+        """
+        writer = self._writer
+        if writer is None:
             return None
-        stored = None
-        if commits.taken + taken - commits.stored > _AT_MOST:
-            stored = self.keep(self._known.positions[-1].watermark)
-            stored.add_done_callback(noted)
-        commits.taken += taken
+        saved = None
+        if taken and writer.taken + taken - writer.stored > _AT_MOST:
+            saved = self.keep(self._known.positions[-1].watermark)
+            saved.add_done_callback(noted)
+        writer.taken += taken
         if self._timer is None:
             self._timer = self._loop.call_later(_WITHIN, self._moved)
-        return stored
+        return saved
 
     def _moved(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._commits is not None:
-            self._commits.wake()
+        self._timer = None
+        if self._writer is not None:
+            self._writer.wake()
 
     def keep(self, watermark: Watermark) -> asyncio.Future[None]:
-        """Keep this position now. The awaitable raises StoreError."""
-        change, future = self._open_commits().awaited()
+        """Save this position now. The awaitable raises StoreError."""
+        change, future = self._open_writer().awaited()
         if not any(each.watermark is watermark for each in self._known.positions):
             self._known.positions.append(StoredPosition(watermark, is_used=True))
         change.others.append(future)
@@ -222,71 +235,64 @@ class RedisStore:
     # ---- sends ------------------------------------------------------------------------------------------------
 
     def entries(self) -> Iterable[Entry]:
-        """What was accepted and never settled; those handed out are WRITTEN, with the time of that."""
-        if self._commits is None:
+        """The sends that are not settled. Those handed out are WRITTEN, with the time."""
+        if self._writer is None:
             return ()
         now, known = self._clock(), self._known
         marks = sorted(known.handed)
         return [entry_of(row, known.handed_at(seq, marks), now) for seq, row in known.rows.items()]
 
     def outcomes(self) -> Iterable[Entry]:
-        """What became of the last 1,024 sends of earlier processes, of a day at most, the oldest first."""
+        """The last 1,024 outcomes of earlier processes, at most a day old, the oldest first."""
         return tuple(self._outcomes)
 
     def last_seq(self) -> int:
-        """The highest sequence number ever given in this store."""
+        """The highest sequence number ever used in this store."""
         return self._known.last_seq
 
     def put(self, entry: Entry) -> Awaitable[None]:
-        """Accept a send. StoreError from here or from the awaitable: it was not accepted, and no process will send it."""
-        change, future = self._open_commits().awaited()
+        """Accept a send. StoreError, from the call or the awaitable: no process will send it."""
+        change, future = self._open_writer().awaited()
         if entry.expires is not None:
             self._set_clock(entry.expires.mono, entry.expires.wall)
         change.puts[entry.seq] = entry_row(entry, self._clock().wall), future
-        change.refused.pop(entry.seq, None)
+        change.erased_sends.pop(entry.seq, None)
         self._known.last_seq = max(self._known.last_seq, entry.seq)
         return future
 
     def mark(self, through: int, wall: float) -> Awaitable[None]:
-        """Entries up to this number may move once this is done. StoreError: none of them may."""
-        change, future = self._open_commits().awaited()
+        """Note that the sends up to this number are about to be handed out. StoreError: none of them may be."""
+        change, future = self._open_writer().awaited()
         self._set_clock(self._clock().mono, wall)
         change.marks.setdefault(through, wall)
         change.others.append(future)
         return future
 
     def settle(self, entry: Entry) -> None:
-        """The outcome of this send is known; kept with the next write. What was cancelled before it was accepted has none."""
-        commits = self._commits
-        if commits is not None and commits.knows(entry.seq):
+        """Store the outcome of a send with the next write, unless the send was cancelled before it was accepted."""
+        writer = self._writer
+        if writer is not None and writer.knows(entry.seq):
             self._numbered += 1
             row = outcome_row(entry, self._clock().wall)
-            commits.pending.settled[entry.seq] = Numbered(self._numbered, row)
-            commits.wake()
-
-    def _open_commits(self) -> Commits:
-        if self._commits is None:
-            raise config_error(
-                "BridgeClient", "a client entered with `async with`", "one whose store is closed"
-            )
-        return self._commits
+            writer.pending.settled[entry.seq] = NumberedOutcome(self._numbered, row)
+            writer.wake()
 
     # ---- session records --------------------------------------------------------------------------------------
 
     def records(self) -> Mapping[str, str]:
         """The session records, the oldest first."""
-        return MappingProxyType({name: record for name, (_, record) in self._known.records.items()})
+        return MappingProxyType({name: row.record for name, row in self._known.records.items()})
 
     def keep_record(self, session_id: str, record: str) -> Awaitable[None]:
-        """Keep a session record in the place of an earlier one. Raises StoreError."""
+        """Store a session record; it replaces an earlier one in its position. Raises StoreError."""
         return self._record(session_id, record)
 
     def drop_record(self, session_id: str) -> Awaitable[None]:
-        """Forget a session record. Raises StoreError."""
+        """Delete a session record. Raises StoreError."""
         return self._record(session_id, None)
 
     def _record(self, session_id: str, record: str | None) -> Awaitable[None]:
-        change, future = self._open_commits().awaited()
+        change, future = self._open_writer().awaited()
         change.records[session_id] = record
         change.keepers.append(future)
         return future

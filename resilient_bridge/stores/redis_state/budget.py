@@ -1,23 +1,20 @@
-"""The line of a RedisState to one retry budget: the calls that earn, who asks for a repeat, and what was not needed."""
+"""The line of a RedisState to one retry budget: it reports calls and unused retries, and asks for retries."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .exchange import POLL
+from .exchange import LINGER, POLL, Line
+from .question import PendingQuestion
 from .scripts import BUDGET
-from .shared_line import LINGER, Line, PendingQuestion
 
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ...calls.shared.ports import BudgetRules
-    from .exchange import Asked, Exchange
-    from .scripts import Script
+    from .exchange import Command, Exchange
 
 
-_BUDGET_TTL: Final = 60_000
+_BUDGET_TTL: Final = 60_000  # milliseconds
 
 
 class RedisBudget(Line):
@@ -29,18 +26,18 @@ class RedisBudget(Line):
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what was told and asked."""
+        """Forget what was reported and asked."""
         self._calls = 0
         self._returned = 0
         self._questions: list[PendingQuestion[bool]] = []
         self._asked: list[PendingQuestion[bool]] = []
 
     def configure(self, rules: BudgetRules, /) -> None:
-        """Go by other numbers from now on."""
+        """Use other numbers from now on."""
         self._rules = rules
 
     def deposit(self) -> None:
-        """Count a call; where no share of the calls is allowed, nobody needs to know."""
+        """Count a call, if calls earn retries."""
         exchange = self._exchange
         if self._rules.ratio:
             with exchange.lock:
@@ -49,7 +46,7 @@ class RedisBudget(Line):
                     exchange.send(self, POLL)
 
     def ask(self) -> PendingQuestion[bool]:
-        """Ask for one more repeat."""
+        """Ask for one more retry."""
         exchange = self._exchange
         question = PendingQuestion[bool](exchange.timeout, exchange.late, self._unwanted)
         with exchange.lock:
@@ -61,7 +58,7 @@ class RedisBudget(Line):
         return question
 
     def give_back(self) -> None:
-        """Return a repeat that was not made."""
+        """Return a retry that was not made."""
         with self._exchange.lock:
             self._returned += 1
             self._exchange.send(self, LINGER)
@@ -70,25 +67,22 @@ class RedisBudget(Line):
         if answer:
             self.give_back()
 
-    def command(self) -> tuple[Script, str, list[str]]:
+    def command(self) -> Command:
         """Return what is to be sent, and note that it is under way."""
         self._asked, self._questions = self._questions, []
-        counts = (self._calls, len(self._asked), self._returned, _BUDGET_TTL)
+        rules = self._rules
+        numbers = (rules.ratio, rules.floor, self._calls, len(self._asked), self._returned, _BUDGET_TTL)
         self._calls = self._returned = 0
-        return (
-            BUDGET,
-            f"budget:{self.key}",
-            [*map(repr, (self._rules.ratio, self._rules.floor)), *map(str, counts)],
-        )
+        return BUDGET, f"budget:{self.key}", [repr(number) for number in numbers]
 
-    def lost(self) -> Sequence[Asked]:
-        """Nobody knows what became of what was sent. Return the questions that get no answer."""
+    def lost(self) -> list[PendingQuestion[bool]]:
+        """Forget what was reported, and return the unanswered questions."""
         questions = [*self._asked, *self._questions]
         self.begin_anew()
         return questions
 
     def answered(self, reply: list[Any]) -> None:
-        """Hand on what the store said."""
+        """Answer the questions: the first ones are granted."""
         granted = int(reply[0])
         with self._exchange.lock:
             asked, self._asked = self._asked, []

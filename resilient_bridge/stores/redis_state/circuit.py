@@ -1,7 +1,7 @@
-"""The line of a RedisState to one circuit: how its calls ended, who asks for a probe, and what it was set to by hand.
+"""The line of a RedisState to one circuit: it reports how calls ended, asks for probes, and sets the state by hand.
 
-Rule: endings go in the order in which they came, those that wait together in one row. A setting by
-hand outlives an outage of the store; endings do not.
+Rule: endings are sent in the order in which they were reported, those that wait together in one
+row. A state set by hand survives an outage of Redis; endings do not.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls.shared.ports import CircuitAnswer, CircuitView
+from .exchange import LINGER, Line
+from .question import PendingQuestion
 from .scripts import CIRCUIT
-from .shared_line import LINGER, Line, PendingQuestion
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Literal
+    from collections.abc import Callable
+    from typing import Literal, TypeAlias
 
     from ...calls.shared.ports import CircuitRules, Ending, State
-    from .exchange import Asked, Exchange
-    from .scripts import Script
+    from .exchange import Command, Exchange
+
+    Row: TypeAlias = tuple[int, int, list[str], list[str]]  # era, probe, endings, code of the last failure
 
 
-_DECIDES: Final = (
-    1_000_000  # an ending that changes the circuit by itself weighs as much as any number of failures
-)
+_DECIDES: Final = 1_000_000  # an ending that can change the circuit alone counts as so many failures
 _SORTS: Final = {"succeeded": "s", "failed": "f", "slow": "F", "critical": "c", "released": "r"}
-_WAITS: Final = 8  # openings in a row whose times go with each report, beyond those there were
-_HOUR: Final = 3_600_000
+_WAITS: Final = 8  # how many openings beyond the last one the script gets the times of
+_HOUR: Final = 3_600_000  # milliseconds
 _BY_HAND: Final = 30 * 24 * _HOUR
 
 
@@ -46,27 +46,25 @@ class RedisCircuit(Line):
         self._openings = 0
         self._margin = 1
         self._put: State | None = None
-        self._unwanted: list[
-            tuple[int, int, list[str], list[str]]
-        ] = []  # places that came too late, to be given back
+        self._unwanted: list[Row] = []  # permits that came too late, to be given back
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what was told and asked: another process has it now, or the store is away."""
+        """Forget what was reported and asked."""
         self.unanswered = 0
         self.is_watched = False
-        self._rows: list[tuple[int, int, list[str], list[str]]] = []  # era, probe, endings, code
+        self._rows: list[Row] = []
         self._questions: list[PendingQuestion[CircuitAnswer]] = []
-        self._sent = 0  # of the unanswered, those under way
+        self._sent = 0  # how many of the unanswered are under way
         self._asked: list[PendingQuestion[CircuitAnswer]] = []
         self._putting: State | None = None
 
     def configure(self, rules: CircuitRules, /) -> None:
-        """Go by other numbers from now on."""
+        """Use other numbers from now on."""
         self._rules = rules
 
     def tell(self, era: int, probe: int, ending: Ending, code: str, /) -> None:
-        """Tell how a call ended."""
+        """Report how a call ended."""
         exchange, sort = self._exchange, _SORTS[ending]
         with exchange.lock:
             if not exchange.is_up:
@@ -84,11 +82,11 @@ class RedisCircuit(Line):
             exchange.send(self, 0.0 if self.unanswered >= self._margin else LINGER)
 
     def ask(self) -> PendingQuestion[CircuitAnswer]:
-        """Ask for the circuit as it is now, and for the place of a probe if one is needed."""
+        """Ask for the circuit as it is now, and for the permit of a probe if one is needed."""
         return self._question(None)
 
     def put(self, state: Literal["closed", "isolated", "disabled"], /) -> PendingQuestion[CircuitAnswer]:
-        """Set it by hand."""
+        """Set the state by hand."""
         return self._question(state)
 
     def _question(self, put: State | None) -> PendingQuestion[CircuitAnswer]:
@@ -98,7 +96,6 @@ class RedisCircuit(Line):
             if put is not None:
                 self._put = put
             if exchange.is_up:
-                # Who sets a circuit wants to see what became of it, and no place of a probe.
                 self._questions.append(question)
                 self.use()
                 exchange.send(self, 0.0)
@@ -112,7 +109,7 @@ class RedisCircuit(Line):
 
     # ---- for the exchange, with its lock held -------------------------------------------------------------------
 
-    def command(self) -> tuple[Script, str, list[str]]:
+    def command(self) -> Command:
         """Return what is to be sent, and note that it is under way."""
         rows, self._rows = [*self._unwanted, *self._rows], []
         self._asked, self._questions = self._questions, []
@@ -124,8 +121,8 @@ class RedisCircuit(Line):
             arguments += (str(era), str(probe), "".join(outcomes), code[0])
         return CIRCUIT, f"circuit:{self.key}", arguments
 
-    def lost(self) -> Sequence[Asked]:
-        """Nobody knows what became of what was sent. Return the questions that get no answer."""
+    def lost(self) -> list[PendingQuestion[CircuitAnswer]]:
+        """Forget what was reported, but not a state set by hand; return the unanswered questions."""
         questions = [*self._asked, *self._questions]
         put = self._put or self._putting
         self.begin_anew()
@@ -133,28 +130,28 @@ class RedisCircuit(Line):
         return questions
 
     def too_late(self, reply: list[Any]) -> None:
-        """Nobody waited for this: the places of probes in it go back as soon as the store is."""
-        view, probes = _view(reply)
-        self._unwanted += [(view.era, probe, [_SORTS["released"]], [""]) for probe in probes]
+        """Give back the permits of probes in this answer once Redis is available again."""
+        self._unwanted += _released(*_view(reply))
 
-    # ---- for the exchange, without ------------------------------------------------------------------------------
+    # ---- for the exchange, without the lock -----------------------------------------------------------------------
 
     def answered(self, reply: list[Any]) -> None:
-        """Hand on what the store said."""
+        """Learn the view, then answer the questions with it."""
         view, probes = _view(reply)
-        with suppress(KeyboardInterrupt, SystemExit):  # a listener's: from this thread it ends no program
+        with suppress(KeyboardInterrupt, SystemExit):  # by a listener: from this thread it ends no program
             self._learn(view)
         with self._exchange.lock:
             self._openings, self._margin = view.openings, view.margin
-            self._unwanted.clear()
             self.unanswered -= self._sent
             asked, self._asked, self._putting, self._sent = self._asked, [], None, 0
-        for question in asked:
-            question.answer(CircuitAnswer(view, probes.pop() if probes else 0))
+            granted = [probes.pop() if probes else 0 for _ in asked]
+            self._unwanted = _released(view, probes)  # a call may just have given up for all
+        for question, probe in zip(asked, granted, strict=True):
+            question.answer(CircuitAnswer(view, probe))
 
 
 def _numbers(rules: CircuitRules, openings: int) -> list[str]:
-    """Return the arguments that say what the rules are."""
+    """Return the rules as arguments of the script."""
     window = rules.window
     in_a_row = rules.in_a_row
     if in_a_row is not None:
@@ -169,12 +166,12 @@ def _numbers(rules: CircuitRules, openings: int) -> list[str]:
     ttl = _HOUR + 2 * int(span + lease + max(waits) * 1_000)
     shown = " ".join(f"{wait:.3f}" for wait in waits)
     few = rules.minimum or (0 if isinstance(window, int) else rules.least)
-    need = f"{need} {few}"  # 0: the calls that were not made yet count as good
+    need = f"{need} {few}"  # 0: calls that are missing in the window count as successes
     return [kind, size, need, str(rules.probes), f"{lease:.0f}", str(ttl), str(_BY_HAND), shown]
 
 
 def _waits(rules: CircuitRules, openings: int) -> list[float]:
-    """Return how long the circuit stays open the first time, the second …: the script takes the one it comes to."""
+    """Return how long the circuit stays open the first time, the second, and so on."""
     schedule = rules.open_for
     if schedule.shape == "constant" and not schedule.is_random:
         return [schedule.seconds[0]]
@@ -182,8 +179,12 @@ def _waits(rules: CircuitRules, openings: int) -> list[float]:
     return [next(waits) for _ in range(openings + _WAITS)]
 
 
+def _released(view: CircuitView, probes: list[int]) -> list[Row]:
+    return [(view.era, probe, [_SORTS["released"]], [""]) for probe in probes]
+
+
 def _view(reply: list[Any]) -> tuple[CircuitView, list[int]]:
-    """Return what a reply says: the circuit, and the places of probes that were given."""
+    """Parse an answer: the circuit, and the permits of probes that it grants."""
     parts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in reply]
     view = CircuitView(
         state=cast("State", parts[0]),

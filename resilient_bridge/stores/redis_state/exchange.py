@@ -1,8 +1,8 @@
-"""The one thread of a RedisState: it sends what the lines have to tell, looks at the circuits in use, and hands on what comes back.
+"""The thread of a RedisState: it sends reports and questions, polls the circuits in use, delivers answers.
 
-Rule: it alone touches the socket, so that it does not matter which thread or event loop a call is made in. Whatever goes wrong with
-the server, in whatever way, ends the same: the store is away, all who wait are told so at once, and it is tried again after a while, and
-a longer while each time.
+Rule: only this thread uses the socket, so it does not matter in which thread or event loop a call
+is made. Every failure of the server has the same effect: Redis counts as unavailable, all waiting
+calls are released at once, and it is tried again later, each time after a longer wait.
 """
 
 from __future__ import annotations
@@ -10,106 +10,96 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
+from importlib import import_module
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
-from ...errors import Failure
+from ...errors import Failure, config_error
+from ...errors.extras import needed
 from ...telemetry import emit, events
 from ...world import REAL
-from .scripts import CHECK_TTL, FORMAT
+from ..redis.url import public_url, without_secrets
+from .scripts import CHECK_TTL, FORMAT, Script
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from .scripts import Script
+    from .question import PendingQuestion
 
+Command: TypeAlias = tuple[Script, str, list[str]]  # the script, the name of its key, its arguments
 
+LINGER: Final = 0.01
+"""Seconds that a report waits for others to be sent with it, unless it may change the state."""
 POLL: Final = 0.15
-"""Seconds between two looks at a circuit in use."""
+"""Seconds between two polls of a circuit in use."""
 WATCH: Final = 3.0
-"""Seconds that a circuit is in use after a call."""
+"""Seconds after its last call that a circuit counts as in use."""
 _LONGEST_RETRY: Final = 30.0
-_STEADY: Final = 30.0  # seconds up, after which the next outage is a first one
-_DEADLINE: Final = 5.0  # seconds that closing waits at most for a thread that hangs
+_STEADY: Final = 30.0  # seconds of availability after which the waits between retries start over
+_DEADLINE: Final = 5.0  # the longest that closing waits for the thread, in seconds
 
 
-class Asked(Protocol):
-    """A question whose asker waits."""
+class Line:
+    """One circuit or budget. It keeps lists, under the lock of its exchange; it neither waits nor sends."""
 
-    def answer(self, answer: None, /) -> None:
-        """There is no answer."""
-        ...
+    is_polled = False  # whether it is polled while it is in use
+    is_watched = False  # whether it is being polled
 
+    def __init__(self, exchange: Exchange, key: str) -> None:
+        self._exchange = exchange
+        self.key = key
+        self.used_at = -inf
 
-class ExchangedLine(Protocol):
-    """One circuit or budget, as its exchange sees it."""
+    @property
+    def is_up(self) -> bool:
+        """Whether Redis answers."""
+        return self._exchange.is_up
 
-    is_polled: bool  # it is looked at by itself, as long as it is in use
-    used_at: float
-    polled_at: float
+    def use(self) -> None:
+        """Note that it is in use."""
+        self.used_at = REAL.monotonic()
 
-    def watch(self, *, is_watched: bool) -> None:
-        """It is looked at by itself from now on, or no more."""
-        ...
-
-    def command(self) -> tuple[Script, str, list[str]]:
+    def command(self) -> Command:
         """Return what is to be sent, and note that it is under way; with the lock held."""
-        ...
+        raise NotImplementedError
 
     def answered(self, reply: list[Any]) -> None:
-        """Hand on what came back."""
-        ...
+        """Deliver the answer; without the lock."""
+        raise NotImplementedError
 
     def too_late(self, reply: list[Any]) -> None:
-        """Nobody waited for what came back; with the lock held."""
-        ...
+        """Note an answer that no call waited for; with the lock held."""
 
-    def lost(self) -> Sequence[Asked]:
-        """Nobody knows what became of what was sent: return the questions that get no answer; with the lock held."""
-        ...
+    def lost(self) -> Sequence[PendingQuestion[Any]]:
+        """Forget what was reported; return the unanswered questions. With the lock held."""
+        raise NotImplementedError
 
     def begin_anew(self) -> None:
-        """Forget what was told and asked: it is the parent's of this process."""
-        ...
+        """Forget what was reported and asked."""
+        raise NotImplementedError
 
 
 class Exchange:
-    """What goes between one RedisState and its server. `lock` guards the lists of its lines."""
+    """The traffic between one RedisState and its server. `lock` guards the lists of its lines."""
 
-    def __init__(
-        self,
-        name: str,
-        prefix: str,
-        *,
-        timeout: float,
-        retry_after: float,
-        connect: Callable[[], Any],
-        hide: Callable[[str], str],
-    ) -> None:
-        self.name = name
-        self._hide = hide
+    def __init__(self, url: str, prefix: str, *, timeout: float, retry_after: float) -> None:
+        self.name = public_url(url)
         self.timeout = timeout
-        self._prefix = prefix
-        self._retry_after = retry_after
-        self._connect = connect
-        self._lines: WeakSet[ExchangedLine] = WeakSet()
+        self._url, self._prefix, self._retry_after = url, prefix, retry_after
+        self._lines: WeakSet[Line] = WeakSet()
         self.is_closed = False
         self._reset()
         _exchanges.add(self)
 
     def _reset(self) -> None:
-        self._change = threading.Condition()
-        self.lock = self._change
-        self._handing_on = (
-            threading.RLock()
-        )  # held while lines and their circuits are written to: no fork in between
+        self.lock = threading.Condition()
+        self.delivering = threading.RLock()  # held while lines and circuits are written to: no fork meanwhile
         self.is_up = not self.is_closed
         self._thread: threading.Thread | None = None  # noqa: TID251 -- the type
         self._client: Any = None
-        self._due: dict[ExchangedLine, float] = {}
-        self._watched: dict[ExchangedLine, None] = {}
+        self._due: dict[Line, float] = {}
         self._wakes_at = -inf
         self._retry_at = inf
         self._failures = 0
@@ -117,39 +107,37 @@ class Exchange:
 
     # ---- for the lines ------------------------------------------------------------------------------------------
 
-    def add(self, line: ExchangedLine) -> None:
-        """Take a line into care, for as long as somebody holds it."""
+    def add(self, line: Line) -> None:
+        """Serve a line. ConfigError without the package redis, and for an unknown option in the url."""
+        self.connect()  # now, where a policy is put around a function: the first call has no time for an import
         with self.lock:
             self._lines.add(line)
 
-    def send(self, line: ExchangedLine, within: float) -> None:
-        """The line has something to tell, or to ask (0.0); with the lock held."""
+    def send(self, line: Line, within: float) -> None:
+        """Send what the line has to report within so many seconds (0.0: at once); with the lock held."""
         due = 0.0 if within == 0.0 else REAL.monotonic() + within
         self._due[line] = min(due, self._due.get(line, inf))
         if self._thread is None and not self.is_closed:
-            self._start()
+            try:
+                self._thread = REAL.start_thread(self._run, self.name)
+            except RuntimeError:  # the interpreter is about to end
+                self.is_up, self.is_closed = False, True
         if due < self._wakes_at:
             self._wakes_at = due
-            self._change.notify_all()
+            self.lock.notify_all()
 
     def late(self) -> None:
-        """Somebody has waited in vain: nobody else does."""
+        """A call has waited in vain: no other call does."""
         self._away(f"no answer within {self.timeout:g} s")
 
     # ---- the thread ---------------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        try:
-            self._thread = REAL.start_thread(self._run, self.name)
-        except RuntimeError:  # the interpreter is about to end
-            self.is_up, self.is_closed = False, True
 
     def _run(self) -> None:
         is_last = False
         while not is_last:
             with self.lock:
                 while not self.is_closed and (wait := self._next() - REAL.monotonic()) > 0:
-                    self._change.wait(None if wait == inf else wait)
+                    self.lock.wait(None if wait == inf else wait)
                 is_last, is_trial = self.is_closed, not self.is_up and not self.is_closed
                 lines = self._chosen(REAL.monotonic(), is_trial=is_trial)
                 commands = [line.command() for line in lines]
@@ -159,108 +147,99 @@ class Exchange:
 
     def _next(self) -> float:
         """Return when there is something to do; with the lock held."""
-        if not self.is_up:
-            at = self._retry_at
-        else:
-            polls = (line.polled_at + POLL for line in self._watched)
-            at = min(min(self._due.values(), default=inf), min(polls, default=inf))
-        self._wakes_at = at
-        return at
+        self._wakes_at = min(self._due.values(), default=inf) if self.is_up else self._retry_at
+        return self._wakes_at
 
-    def _chosen(self, now: float, *, is_trial: bool) -> list[ExchangedLine]:
-        """Return the lines whose turn it is: after an outage all circuits; with the lock held."""
+    def _chosen(self, now: float, *, is_trial: bool) -> list[Line]:
+        """Return the lines whose turn it is, after an outage all circuits; with the lock held."""
         if is_trial:
             return [line for line in self._lines if line.is_polled]
-        chosen = dict.fromkeys(line for line, due in self._due.items() if due <= now or self.is_closed)
+        chosen = [line for line, due in self._due.items() if due <= now or self.is_closed]
         for line in chosen:
             del self._due[line]
-            if line.is_polled:
-                self._watched[line] = None
-        for line in list(self._watched):
-            if now - line.used_at > WATCH and line not in chosen:
-                del self._watched[line]
-                line.watch(is_watched=False)
-            elif now >= line.polled_at + POLL:
-                chosen[line] = None
-        for line in chosen:
-            line.polled_at = now
-        return list(chosen)
+            if line.is_polled and now - line.used_at <= WATCH:
+                self._due[line] = now + POLL
+        return chosen
 
-    def _exchange(
-        self, lines: list[ExchangedLine], commands: list[tuple[Script, str, list[str]]], *, is_trial: bool
-    ) -> None:
-        began = REAL.monotonic()
+    def _exchange(self, lines: list[Line], commands: list[Command], *, is_trial: bool) -> None:
         try:
             replies = self._replies(commands, is_trial=is_trial)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls go on without
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls go on without Redis
             self._disconnect()
             with suppress(KeyboardInterrupt, SystemExit):
-                self._away(self._hide(f"{type(error).__name__}: {error}"))
+                self._away(without_secrets(self._url, f"{type(error).__name__}: {error}"))
             return
-        if is_trial and REAL.monotonic() - began > self.timeout:
-            with suppress(KeyboardInterrupt, SystemExit):
-                self._away(f"an answer after more than {self.timeout:g} s")
-            return
-        with self._handing_on:
+        with self.delivering:
             if is_trial:
                 with suppress(
                     KeyboardInterrupt, SystemExit
-                ):  # a listener's: from this thread it ends no program
+                ):  # by a listener: from this thread it ends no program
                     emit(events.StoreRecovered(store=self.name))
             elif not (
                 self.is_up or self.is_closed
-            ):  # somebody gave up waiting, and all who asked have been told
+            ):  # a call gave up, so every question has been answered with None
                 with self.lock:
                     for line, reply in zip(lines, replies, strict=True):
                         line.too_late(reply)
                 return
             for line, reply in zip(lines, replies, strict=True):
                 line.answered(reply)
-            self._settled(lines, is_trial=is_trial)
+            now = REAL.monotonic()
+            with self.lock:
+                for line in lines:
+                    if is_trial:
+                        line.used_at = now
+                        self._due[line] = now + POLL
+                    line.is_watched = line in self._due
+                if is_trial and not self.is_closed:
+                    self.is_up, self._up_since = True, now
 
-    def _settled(self, lines: list[ExchangedLine], *, is_trial: bool) -> None:
-        """All have their answers."""
-        now = REAL.monotonic()
-        with self.lock:
-            for line in lines:
-                if is_trial:
-                    line.used_at = line.polled_at = now
-                    self._watched[line] = None
-                line.watch(is_watched=line in self._watched)
-            if is_trial and not self.is_closed:
-                self.is_up, self._up_since = True, now
-
-    def _replies(self, commands: list[tuple[Script, str, list[str]]], *, is_trial: bool) -> list[Any]:
-        """Send all in one go, and return what comes back; raises for any of them that failed."""
+    def _replies(self, commands: list[Command], *, is_trial: bool) -> list[Any]:
+        """Send all in one round trip, and return the answers. Raises the first error, and for a slow trial."""
+        began = REAL.monotonic()
         if self._client is None:
-            self._client = self._connect()
-        replies = self._sent([self._evalsha(*command) for command in commands], is_trial=is_trial)
+            self._client = self.connect()
+        sent = [("EVALSHA", script.sha, 1, self._key(key), *arguments) for script, key, arguments in commands]
+        replies = self._sent(sent, is_trial=is_trial)
+        # redis-py would ask for missing scripts before each pipeline: a round trip more for every poll.
         missing = [index for index, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
         if missing:
-            for text in {commands[index][0].text for index in missing}:
-                self._client.script_load(text)
-            again = self._sent([self._evalsha(*commands[index]) for index in missing], is_trial=False)
-            for index, reply in zip(missing, again, strict=True):
+            again = [("EVAL", commands[index][0].text, *sent[index][2:]) for index in missing]
+            for index, reply in zip(missing, self._sent(again, is_trial=False), strict=True):
                 replies[index] = reply
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
+        if is_trial and REAL.monotonic() - began > self.timeout:
+            raise TimeoutError(f"an answer after more than {self.timeout:g} s")
         return replies
 
-    def _evalsha(self, script: Script, key: str, arguments: list[str]) -> tuple[Any, ...]:
-        return "EVALSHA", script.sha, 1, self._key(key), *arguments
+    def connect(self) -> Any:
+        """Make a client that never retries: a waiting call has no time for it. Raises ConfigError."""
+        library: Any = needed("redis", "Policy.state")
+        retry, backoff = import_module("redis.retry"), import_module("redis.backoff")
+        try:
+            return library.Redis.from_url(
+                self._url,
+                socket_timeout=self.timeout,
+                socket_connect_timeout=self.timeout,
+                retry=retry.Retry(backoff.NoBackoff(), 0),
+                protocol=2,
+                max_connections=1,
+            )
+        except (TypeError, ValueError) as error:
+            got = without_secrets(self._url, str(error))
+            raise config_error("RedisState.url", "options that the package redis knows", got) from None
 
     def _key(self, key: str) -> bytes:
-        # In braces, as a cluster wants it for what belongs together; lone surrogates are text, too.
+        # In braces, the part by which a cluster chooses the slot; names may hold lone surrogates.
         return f"{{{self._prefix}:{key}}}:{FORMAT}".encode("utf-8", "surrogatepass")
 
     def _sent(self, commands: list[tuple[Any, ...]], *, is_trial: bool) -> list[Any]:
         with self._client.pipeline(transaction=False) as pipe:
             for command in commands:
                 pipe.execute_command(*command)
-            if (
-                is_trial
-            ):  # a server that is full, or a replica, would answer until it is told of the first failure
+            if is_trial:  # reads alone would succeed on a full server and on a replica
                 pipe.execute_command("SET", self._key("check"), "1", "PX", CHECK_TTL)
             replies: list[Any] = pipe.execute(raise_on_error=False)
         if is_trial and isinstance(checked := replies.pop(), Exception):
@@ -273,14 +252,13 @@ class Exchange:
             client.close()
             client.connection_pool.disconnect()
 
-    # ---- away and back ------------------------------------------------------------------------------------------
+    # ---- outages ------------------------------------------------------------------------------------------------
 
     def _away(self, why: str) -> None:
-        """The store does not answer, or not in time: from now on until it is back nobody asks it."""
+        """Redis is unavailable: until it has recovered, no call asks it."""
         now = REAL.monotonic()
         with self.lock:
-            is_first, self.is_up = self.is_up, False
-            is_first = is_first and not self.is_closed
+            is_first, self.is_up = self.is_up and not self.is_closed, False
             if is_first and now - self._up_since > _STEADY:
                 self._failures = 0
             if is_first or now >= self._retry_at:
@@ -288,9 +266,8 @@ class Exchange:
                 self._retry_at = now + min(self._retry_after * growth, max(_LONGEST_RETRY, self._retry_after))
                 self._failures += 1
             self._due.clear()
-            self._watched.clear()
             questions = [question for line in self._lines for question in line.lost()]
-            self._change.notify_all()
+            self.lock.notify_all()
         if is_first:
             failure = Failure.of("SYS_STORE_UNAVAILABLE", f"{self.name} is away: {why}")
             emit(events.StoreFailed(store=self.name, degraded=True, failure=failure))
@@ -298,31 +275,23 @@ class Exchange:
             question.answer(None)
 
     def stop(self) -> None:
-        """Send what is waiting, and end the thread and its connection; every line is on its own from now on."""
+        """Send what is waiting, and end the thread and its connection."""
         with self.lock:
             self.is_up, self.is_closed = False, True
             thread = self._thread
-            self._change.notify_all()
+            self.lock.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_DEADLINE)
 
-    # ---- a fork -------------------------------------------------------------------------------------------------
-
-    def hold(self) -> None:
-        """Keep the thread from writing to circuits while the process is copied."""
-        self._handing_on.acquire()
-
-    def let_go(self) -> None:
-        """Go on after a fork, in the parent."""
-        self._handing_on.release()
-
     def begin_anew(self) -> None:
-        """Go on after a fork, in the child: the thread and the socket are the parent's."""
+        """Start over in a forked child: the thread and the connection are the parent's."""
         lines = list(self._lines)
         self._reset()
         for line in lines:
             line.begin_anew()
 
+
+# ---- fork: no thread writes to a circuit while the process is copied -------------------------------------------------
 
 _exchanges: Final[WeakSet[Exchange]] = WeakSet()
 _held: Final[list[Exchange]] = []
@@ -330,13 +299,13 @@ _held: Final[list[Exchange]] = []
 
 def _before_fork() -> None:
     for exchange in list(_exchanges):
-        exchange.hold()
+        exchange.delivering.acquire()
         _held.append(exchange)
 
 
 def _in_parent() -> None:
     while _held:
-        _held.pop().let_go()
+        _held.pop().delivering.release()
 
 
 def _in_child() -> None:

@@ -1,9 +1,9 @@
-"""What is done inside of Redis, in one step for all processes: one script for circuits, one for retry budgets.
+"""The Lua scripts of a RedisState, one for circuits, one for retry budgets: each call of one is atomic.
 
-Rule: a script is the only one that writes, it lives by the server's clock, and all it knows comes with the call: numbers that two
-processes do not agree on cannot do worse than take turns. One key a circuit or budget, which ends by itself when nobody uses it, and a
-key that is gone means a circuit that is closed, a budget that is full. The semantics are those of one
-process's circuits and budgets (`calls`), which the same tests drive.
+Rule: only these scripts write. They use the server's clock, and get all numbers with the call; if
+two processes disagree about them, the last call counts. A circuit or budget is one key that expires
+when it is not used; without its key a circuit is closed and a budget is full. The semantics are
+those of the circuits and budgets of one process (`calls`), and the same tests check both.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final
 
 
 FORMAT: Final = "1"
-"""The version of what the keys hold; it stands in their names, so that two releases with two formats do not meet."""
+"""The version of the keys' contents. It is part of their names, so releases of two formats share no keys."""
 CHECK_TTL: Final = 60_000
-"""Milliseconds that the key lives which a recovered server is tried with."""
+"""Milliseconds until the key expires that is written to check a server."""
 
 
 class Script:
-    """A script, and the name that the server has for it."""
+    """A script, and its hash, by which the server calls it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-# ARGV: kind of window, its size (calls, or milliseconds of a bucket), what opens it (a rate, and the calls that say enough), probes, lease in ms,
-# ttl in ms, ttl of what was set by hand, waits of the openings in s, how many probes are asked for, the state to set;
-# then four for each row of outcomes: era, probe (0: none), outcomes, code of the failure.
+# ARGV: kind of window, its size (calls, or ms of a bucket), what opens the circuit (a rate, and the fewest calls),
+# probes, lease in ms, ttl in ms, ttl of a state set by hand, open times in s, how many probes are asked for, the state to
+# set by hand; then four for each row of outcomes: era, probe (0: none), outcomes, code of the failure.
 # Outcomes: s succeeded, f failed, F failed and slow, c critical, r released.
 CIRCUIT: Final = Script("""
 local key = KEYS[1]
@@ -155,7 +155,7 @@ if wanted > 0 then
   end
 end
 
--- how things stand
+-- the answer
 local margin, quiet, hint, free = 1, 0, 0, 0
 local shown_failed, shown_seen = failed, seen
 if kind == 'row' then
@@ -203,8 +203,8 @@ return {c.state, whole(c.era), c.said, c.why, c.because, whole(left), whole(show
   whole(math.max(1, margin)), quiet, whole(c.openings), c.wait, free, whole(hint), table.concat(granted, ' ')}
 """)
 
-# ARGV: ratio, floor, calls to count, repeats asked for, repeats given back, ttl in ms.
-# A call earns in its second and the nine after it, a repeat counts in its second and the ten after it: to the strict side.
+# ARGV: ratio, floor, calls to count, retries asked for, retries given back, ttl in ms.
+# A call earns in its second and the nine after it; a retry counts for one second more, so rounding never allows more.
 BUDGET: Final = Script("""
 local key = KEYS[1]
 local ratio, floor = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -1,8 +1,9 @@
-"""The three scripts of a store in Redis: become the owner, write, let go.
+"""The three Lua scripts of a store in Redis: become the owner, write, release the lease.
 
-Every write is one script, so it is done whole or not at all, and it begins with the questions that make it safe: is this still ours,
-is it what we know, is it not too late? `opening` grows with each owner, and `revision` with each write of an owner, so a write that was
-given up, and arrives after all, changes nothing. Rule: what is refused by the answer of a script has not been done.
+Each write is one script, so it is done completely or not at all. It first checks that the caller is
+still the owner, that Redis has what the caller wrote last, and that the deadline has not passed.
+`opening` grows with each owner and `revision` with each write of an owner, so a write that was
+given up and arrives late changes nothing. Rule: what a script refuses has not been done.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 
 # KEYS: owner, head. ARGV: token, lease in ms, format.
-# in use: clock, milliseconds left; ok: clock, opening.
+# Answers: {'in use', clock, ms left of the lease}, {'ok', clock, opening}.
 ACQUIRE: Final = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
@@ -22,7 +23,7 @@ if kind ~= 'none' and kind ~= 'string' then
 end
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return {'in use', clock, redis.call('PTTL', KEYS[1])} end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])  -- see WRITE: who comes to send what is kept needs no memory, he frees some
+redis.call('PEXPIRE', KEYS[1], ARGV[2])  -- as in WRITE: an owner may open a full store, to make room
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 local opening = math.floor(now * 1000000)
 kind = redis.call('TYPE', KEYS[2]).ok
@@ -36,10 +37,13 @@ if kind == 'hash' then redis.call('HSET', KEYS[2], 'opening', opening, 'revision
 return {'ok', clock, opening}
 """
 
-# KEYS: those of Keys.fixed, then lists of sessions. ARGV: token, lease in ms, opening, the revision that we know was done,
-# that of this write, until when it may be done (by the server's clock), how (accept, defer, reset, close), format,
-# the stamp of what is set aside, ' 2 5 ' for the keys to set aside; then the commands: name, key, number of values, values.
-# taken: clock, milliseconds left; late, stale, lost: clock; ok: clock, then the keys set aside.
+# KEYS: those of Keys.fixed, then the lists of sessions.
+# ARGV: token, lease in ms, opening, the last acknowledged revision, the revision of this write, its deadline (by the
+# server's clock), how (accept, defer, reset, close), format, the stamp for keys that are set aside, the numbers of the
+# keys to set aside (' 2 5 '); then the commands: name, number of the key, number of values, values.
+# Answers: {'taken', clock}: another process is the owner. {'late', clock}: the deadline has passed.
+# {'stale', clock}: a later write was done. {'lost', clock}: Redis does not have what was last written.
+# {'ok', clock, names of the keys set aside ...}.
 WRITE: Final = """
 local token, lease, how, stamp = ARGV[1], ARGV[2], ARGV[7], ARGV[9]
 local opening, known, revision = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -60,13 +64,14 @@ local function sizes()
 end
 
 local owner = not alien[1] and redis.call('GET', KEYS[1])
-if owner and owner ~= token then return {'taken', clock, redis.call('PTTL', KEYS[1])} end
+if owner and owner ~= token then return {'taken', clock} end
 local head = alien[2] and {} or redis.call('HMGET', KEYS[2], 'opening', 'revision', 'sizes')
 local there, done = tonumber(head[1] or ''), tonumber(head[2] or '')
-if there and there > opening then return {'taken', clock, -1} end
+if there and there > opening then return {'taken', clock} end
 if now > tonumber(ARGV[6]) then return {'late', clock} end
-if there == opening and done and done >= revision then return {'stale', clock} end
 local answer = {'ok', clock}
+if there == opening and done == revision then return answer end  -- the same write, repeated on a new connection
+if there == opening and done and done > revision then return {'stale', clock} end
 if how ~= 'reset' then
   if has_alien or there ~= opening or not done or done < known or head[3] ~= sizes() then return {'lost', clock} end
 else
@@ -81,7 +86,7 @@ else
   end
 end
 
--- When the memory is used up, SET is refused, and with it what is to be accepted; PEXPIRE is not, nor what comes after it.
+-- In a full Redis the script fails at SET, unless an earlier command has written: so only new data is refused.
 if how ~= 'accept' then redis.call('PEXPIRE', KEYS[1], lease) end
 redis.call('SET', KEYS[1], token, 'PX', lease)
 local at = 11
@@ -95,8 +100,8 @@ if how == 'close' then redis.call('DEL', KEYS[1]) end
 return answer
 """
 
-# KEYS: owner. ARGV: token.
+# KEYS: owner. ARGV: token. Answer: {'ok', clock}.
 RELEASE: Final = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return 'ok'
+return {'ok', redis.call('TIME')[1]}
 """
