@@ -1,7 +1,7 @@
-"""What lies near a name that is not there: names that are spelled alike, and paths below a directory.
+"""Names and paths that are spelled like one that does not exist ("did you mean").
 
-Rule: looking is bounded, in entries and in seconds, whatever the file system holds; links are never followed, and what cannot be read
-is passed over.
+Rule: the search is bounded, in directory entries and in seconds, whatever the file system holds; links are never followed, and a
+directory that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...world import REAL
+from .existing_paths import status_of
 
 
-_MOST_STEPS: Final = 200  # directories of one path that are looked at
 _MOST_ENTRIES: Final = 5_000
 _MOST_SECONDS: Final = 0.2
 _CLOCK_EVERY: Final = 128  # entries between two looks at the clock: a small tree is always seen whole
@@ -32,47 +31,7 @@ _MOST_NEAR: Final = 3
 _OTHER_ENDING: Final = 0.15  # what another extension costs
 _SWAPPED: Final = 0.8  # the same letters in another order: the commonest slip in a short name
 _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "lost+found"})
-_ROOT_NAMES: Final = (".git", ".hg", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
 _NOT_FILES: Final = frozenset({"/proc", "/sys", "/dev"})
-
-
-def status_of(path: str, *, is_link_followed: bool = True) -> os.stat_result | None:
-    """Return what the system says of a path, None if it is not there, cannot be reached or is no path at all."""
-    try:
-        return Path(path).stat(follow_symlinks=is_link_followed)
-    except (OSError, ValueError):  # a NUL in a name is a ValueError
-        return None
-
-
-def steps_there(path: str) -> Iterator[str]:
-    """Yield the directories above an absolute path and the path itself, from the root on, as far as they are there.
-
-    Below what is not there nothing is: so the time is linear in the path, however deep it is said to go. A link to nothing is there.
-    """
-    at = 0
-    for _ in range(_MOST_STEPS):
-        at = path.find(_SEP, at + 1)
-        step = path if at < 0 else path[: max(at, 1)]
-        if status_of(step, is_link_followed=False) is None:
-            return
-        yield step
-        if at < 0:
-            return
-
-
-def up_to_root(directory: Path, *, most: int = 8) -> Iterator[Path]:
-    """Yield a directory and those above it, as far as its project goes: what lies above belongs to somebody else.
-
-    The project ends where a `.git`, `pyproject.toml` or the like lies, or at the home of the user; one level up where neither is above.
-    """
-    line = [directory, *islice(directory.parents, most - 1)]
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- that of Path raises where there is none
-    ends = (number for number, here in enumerate(line) if here == home or _is_root(here))
-    yield from line[: next(ends, 1) + 1]
-
-
-def _is_root(directory: Path) -> bool:
-    return any(status_of(str(directory / name)) is not None for name in _ROOT_NAMES)
 
 
 class SearchAllowance:

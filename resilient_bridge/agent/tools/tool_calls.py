@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
-_MOST_NAMES: Final = 8  # names of tools in a suggestion, as `suggest` lists them
+_MOST_NAMES: Final = 8  # names of tools in a suggestion
 _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 
@@ -80,7 +80,6 @@ async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: s
     read = entry.parameters.read(arguments)
     if read.wrong:
         failure = invalid(entry.tool.name, read.wrong)
-        failure = await _with_fixes(failure, read.arguments, entry.parameters.names, entry.directory)
         return _refused(failure, entry.tool)
     anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
     outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
@@ -129,7 +128,7 @@ def _exited(error: SystemExit) -> BridgeError:
     return error_for(failure)
 
 
-async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
+def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     """Return the failure of a call to a tool that is not there."""
     names = sorted(there_are)
     near = close_names(name[:100], names)
@@ -141,7 +140,6 @@ async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     failure = Failure.of(
         "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions
     )
-    failure = await _with_fixes(failure, {}, names, None)
     return _refused(failure, Tool(name=shown, timeout=0.0))
 
 
@@ -155,7 +153,7 @@ async def _tool_outcome(entry: ToolEntry, read: Read, outcome: Outcome[Any]) -> 
         if failure.code in _OF_THE_TOOL and not issubclass(type(error), BridgeError):
             # Whatever it was to the tool, to its caller it is the tool that failed (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
-        failure = await _with_fixes(_of_tool(failure, tool), read.arguments, (), entry.directory)
+        failure = await _with_fixes(_of_tool(failure, tool), read.arguments, entry.directory)
         _tell(tool, failure, outcome.seconds)
     return Outcome(
         None if error is not None else outcome.value,
@@ -188,14 +186,13 @@ def _tell(tool: Tool, failure: Failure, seconds: float = 0.0) -> None:
 async def _with_fixes(
     failure: Failure,
     arguments: Mapping[str, Any],
-    names: Iterable[str],
     directory: str | os.PathLike[str] | None,
 ) -> Failure:
     """Look for what can be done about it, in a thread: that may read directories, and a disk may hang."""
     try:
         from ..suggestions.suggest import suggest
 
-        look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
+        look = functools.partial(suggest, failure, arguments=arguments, directory=directory)
         work = asyncio.get_running_loop().run_in_executor(TOOL_THREADS, look)
         try:
             # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.

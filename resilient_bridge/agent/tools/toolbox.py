@@ -287,9 +287,9 @@ class Toolbox:
         """
         check_call(name, arguments, idempotency_key)
         entry = self._entries.get(name)
-        return await (
-            call_tool(entry, arguments, idempotency_key) if entry else refuse_name(name, self._entries)
-        )
+        if entry is None:
+            return refuse_name(name, self._entries)
+        return await call_tool(entry, arguments, idempotency_key)
 
 
 def _name_of(function: Any, name: object) -> str:
