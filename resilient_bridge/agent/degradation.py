@@ -16,7 +16,7 @@ from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
 from ..telemetry import emit, events
-from ..values.fields import LONGEST, as_seconds, is_count, is_number
+from ..values.fields import is_count, is_number, read_name, read_seconds
 from ..values.what import as_whats, check_whats, matches_ended
 from ..world import current_world
 
@@ -62,11 +62,13 @@ class Degradation(Generic[M]):
         idempotent: bool = False,
     ) -> None:
         """Take the modes by position, the rest by keyword; start in the first one."""
-        self.name: Final = _name(name)
+        self.name: Final = read_name("Degradation.name", name)
         self.modes: Final[tuple[M, ...]] = _checked(modes)
         self._on = as_whats(on)
         check_whats("Degradation.on", self._on)
-        self._restore_after = _restore(restore_after)
+        self._restore_after = (
+            None if restore_after is None else read_seconds("Degradation.restore_after", restore_after)
+        )
         self._may_follow = self._permitted(may_have_run, idempotent)
         self._lock = Lock()
         self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
@@ -334,12 +336,6 @@ def _failure_of(error: object) -> Failure | None:
     raise config_error("Degradation.report", "a Failure or an exception", type(error).__name__)
 
 
-def _name(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise config_error("Degradation.name", "a name that is not empty", name)
-    return name
-
-
 def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
     if len(modes) < _FEWEST:
         raise config_error("Degradation.modes", "at least 2 modes, best first", modes)
@@ -349,14 +345,3 @@ def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
         if mode in modes[:index]:
             raise config_error(f"Degradation.modes[{index}]", "a mode that is not there twice", mode)
     return modes
-
-
-def _restore(restore_after: Seconds | None) -> float | None:
-    if restore_after is None:
-        return None
-    seconds = as_seconds(restore_after)
-    if not is_number(seconds) or not 0 < seconds <= LONGEST:
-        raise config_error(
-            "Degradation.restore_after", f"seconds above 0 to {LONGEST:.0f}, or None", restore_after
-        )
-    return seconds

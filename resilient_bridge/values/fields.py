@@ -121,6 +121,21 @@ def as_seconds(value: Seconds) -> float:
     return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
 
 
+def read_seconds(path: str, value: Seconds, *, zero: bool = False, most: float = LONGEST) -> float:
+    """Return a duration in seconds, above 0 (or from 0) to `most`. Raises ConfigError that names `path`."""
+    duration = as_seconds(value)
+    if not is_number(duration) or not 0 <= duration <= most or (duration == 0 and not zero):
+        refuse(path, f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}", value)
+    return duration
+
+
+def read_name(path: str, value: object) -> str:
+    """Return a name. Raises ConfigError that names `path` for anything but text that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        refuse(path, "a name that is not empty", value)
+    return value
+
+
 def as_tuple(value: Any) -> Any:
     """Return a list as a tuple; hands everything else through."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value

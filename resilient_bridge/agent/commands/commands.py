@@ -17,7 +17,7 @@ from ...classification import classify
 from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
 from ...telemetry import emit, events, has_listeners
 from ...values.backoff import Backoff
-from ...values.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
+from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse
 from ...world import current_world
 from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 
@@ -237,7 +237,7 @@ class Commands:
         self._table: dict[str, Command] = {}
         self._peer = _CommandPeer(
             ask=poll,
-            expires_after=_above_zero("expires_after", expires_after),
+            expires_after=read_seconds("Commands.expires_after", expires_after),
             interval=_as_backoff(interval),
             timeouts=_as_timeouts(timeouts),
             forget=self._forget,
@@ -272,8 +272,7 @@ class Commands:
 
     def follow(self, correlation_id: str, *, name: str = "command") -> Command:
         """Return the command with this id: from the table, or as one that was started elsewhere, or before a restart."""
-        if not isinstance(cast("object", correlation_id), str) or not correlation_id:
-            raise config_error("Commands.follow.correlation_id", "a string that is not empty", correlation_id)
+        read_name("Commands.follow.correlation_id", correlation_id)
         command = self._table.get(correlation_id)
         if command is None:
             self._make_room()
@@ -311,24 +310,19 @@ def _now() -> float:
     return current_world().monotonic()
 
 
-def _above_zero(name: str, value: Seconds) -> float:
-    seconds = as_seconds(value)
-    if not is_number(seconds) or not 0 < seconds <= LONGEST:
-        refuse(f"Commands.{name}", f"seconds above 0, at most {LONGEST:.0f}", value)
-    return seconds
-
-
 def _as_backoff(interval: Backoff | Seconds | None) -> Backoff:
     if interval is None:
         return Backoff.linear(1, cap=2, jitter="none")
-    return interval if isinstance(interval, Backoff) else Backoff.constant(_above_zero("interval", interval))
+    if isinstance(interval, Backoff):
+        return interval
+    return Backoff.constant(read_seconds("Commands.interval", interval))
 
 
 def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
     if not isinstance(cast("object", timeouts), tuple | list) or not timeouts:
         refuse("Commands.timeouts", "a tuple of seconds, one for each step", timeouts)
     steps = enumerate(timeouts)
-    return Timeout.escalating(*(_above_zero(f"timeouts[{index}]", seconds) for index, seconds in steps))
+    return Timeout.escalating(*(read_seconds(f"Commands.timeouts[{index}]", one) for index, one in steps))
 
 
 def _wait_after(error: Exception) -> float | None:

@@ -20,7 +20,7 @@ from ...classification import classify, exit_finding
 from ...classification.finding import short_of
 from ...classification.hints import hints
 from ...errors import BridgeError, Failure, config_error, error_for, text_of
-from ...values.fields import LONGEST_TIMEOUT, Seconds, as_seconds, is_number, refuse
+from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world
 from .daemon_process import DaemonProcess
 from .health_probe import Check, DaemonHealth, HealthProbe
@@ -77,9 +77,10 @@ class Daemon:
         self._env = _checked_env(env)
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._log = None if log is None else os.fspath(log)
-        self._patience = _short("startup_timeout", startup_timeout)
-        self._interval = _short("poll_interval", poll_interval)
-        self._probe = HealthProbe(health, _short("probe_timeout", probe_timeout))
+        self._patience = read_seconds("Daemon.startup_timeout", startup_timeout, most=LONGEST_TIMEOUT)
+        self._interval = read_seconds("Daemon.poll_interval", poll_interval, most=LONGEST_TIMEOUT)
+        probe_seconds = read_seconds("Daemon.probe_timeout", probe_timeout, most=LONGEST_TIMEOUT)
+        self._probe = HealthProbe(health, probe_seconds)
         self._health: DaemonHealth | None = None
         self._process: DaemonProcess | None = None
         self._failure: Failure | None = None
@@ -176,7 +177,8 @@ class Daemon:
 
         Returns when it is gone and reaped. Cancelled, it kills at once. ConfigError in a fork of the process that started it.
         """
-        seconds, process = _short("stop.grace", grace), self._process
+        seconds = read_seconds("Daemon.stop.grace", grace, most=LONGEST_TIMEOUT)
+        process = self._process
         if process is None:
             return
         process.guard.check_process()
@@ -263,13 +265,6 @@ class Daemon:
         """Return the program, the health last seen, and the pid if it is ours."""
         pid = "" if self.pid is None else f" pid={self.pid}"
         return f"<Daemon {self._name} {self._health or 'not looked at'}{pid}>"
-
-
-def _short(name: str, value: Seconds) -> float:
-    seconds = as_seconds(value)
-    if not is_number(seconds) or not 0 < seconds <= LONGEST_TIMEOUT:
-        refuse(f"Daemon.{name}", f"seconds above 0, at most {LONGEST_TIMEOUT:.0f}", value)
-    return seconds
 
 
 def _checked_env(env: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -7,7 +7,6 @@ survive one damaged file: it is saved until it stands in the backup too, to whic
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from functools import partial
 from threading import Lock, RLock
@@ -214,8 +213,3 @@ def _is_lost(path: Path) -> bool:
         for one in (path, backup_of(path))
     ]
     return False in copies and True not in copies
-
-
-async def in_thread(work: Callable[[], None]) -> None:
-    """Have a thread do what blocks; once begun it is done, whoever is cancelled meanwhile."""
-    await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))

@@ -17,10 +17,11 @@ from ...calls.run.protect import form_of
 from ...calls.steps import settled
 from ...classification import failure_or_none
 from ...errors import Executed, config_error
-from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world
 from ...world.signal import Signal
-from .spend_book import Book, in_thread
+from ..blocking import in_thread
+from .spend_book import Book
 from .spend_state import EXACT, Amount, Charge, SpendAccount, SpendStatus, amount_of
 
 
@@ -78,8 +79,7 @@ class SpendBudget:
             raise config_error("SpendBudget.mode", "one of soft, hard", cast("Any", mode))
         if not is_number(warn_at) or not 0 < warn_at <= 1:
             raise config_error("SpendBudget.warn_at", "a number above 0, at most 1", warn_at)
-        if not (isinstance(cast("object", name), str) and name):
-            raise config_error("SpendBudget.name", "a name that is not empty", name)
+        read_name("SpendBudget.name", name)
         self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path)
         with _BOOKS_LOCK:
             _BOOKS.add(self._book)
@@ -113,11 +113,7 @@ class SpendBudget:
         called then. Leaving counts what `spend` was told in the block; if it was told nothing, the estimate, unless the block failed with
         an error that says that nothing has run (`classify(error).executed`), or with a 429.
         """
-        seconds = None if timeout is None else as_seconds(timeout)
-        if seconds is not None and not (is_number(seconds) and 0 <= seconds <= LONGEST):
-            raise config_error(
-                "SpendBudget.call.timeout", f"seconds from 0 to {LONGEST:.0f}, or None", timeout
-            )
+        seconds = None if timeout is None else read_seconds("SpendBudget.call.timeout", timeout, zero=True)
         return SpendCall(self._book, amount_of("SpendBudget.call.estimate", estimate), seconds)
 
     def spend(self, amount: Amount) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from attrs import evolve, frozen
 
@@ -18,7 +18,7 @@ from ...calls.retry.value import Retry
 from ...calls.timeout.value import Timeout
 from ...errors import Kind, config_error
 from ...presets.bridge_policy import BridgePolicy, calls_of
-from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+from ...values.fields import Seconds, read_seconds
 
 
 if TYPE_CHECKING:
@@ -87,12 +87,9 @@ def names_in(path: str, names: object) -> frozenset[str]:
     return frozenset(cast("Collection[str]", names))
 
 
-def as_limit(path: str, seconds: Any) -> Timeout:
+def as_limit(path: str, seconds: Seconds) -> Timeout:
     """Return a number of seconds, or a timedelta, as a limit."""
-    value: object = as_seconds(seconds)
-    if not is_number(value) or not 0 < value <= LONGEST:
-        raise config_error(path, f"seconds above 0, at most {LONGEST:.0f}", seconds)
-    return Timeout(value)
+    return Timeout(read_seconds(path, seconds))
 
 
 def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:

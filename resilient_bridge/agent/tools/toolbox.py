@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from ...calls.run.protect import bind, form_of
 from ...errors import config_error
 from ...lazy_names import public
-from ...values.fields import is_count
+from ...values.fields import is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
 from .shell_commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
 from .tool_arguments import Parameters
@@ -293,10 +293,7 @@ class Toolbox:
 
 
 def _name_of(function: Any, name: object) -> str:
-    received = getattr(function, "__name__", None) if name is None else name
-    if not isinstance(received, str) or not received.strip():
-        raise config_error("Toolbox.tool.name", "a name that is not empty", received)
-    return received
+    return read_name("Toolbox.tool.name", getattr(function, "__name__", None) if name is None else name)
 
 
 def _answers(run: Any, answer: type, function: Any) -> None:

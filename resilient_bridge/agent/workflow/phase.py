@@ -18,10 +18,10 @@ from ...calls.frame import CURRENT, leave_context, outside_of
 from ...calls.run.protect import form_of
 from ...errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
 from ...protocol.session_text import as_json
+from ..blocking import in_thread
 from ..context_guard import NEARLY_FULL
 from .artifacts import commit_of, name_of
 from .phase_calls import result_of
-from .workflow_threads import in_thread
 
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import inspect
 from typing import TYPE_CHECKING
 
 from ...errors import Failure, Kind, error_for
+from ..blocking import in_thread
 from .artifacts import Measured, problems
-from .workflow_threads import in_thread
 
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from ...errors import ConfigError, Failure, config_error, redact
 from ...presets import BridgePolicy, ccsetup
 from ...presets.bridge_policy import calls_of
 from ...telemetry import emit, events
+from ...values.fields import read_name
 from ...world import current_world
 from .artifacts import name_of
 from .checkpoint import WorkflowState, WorkflowStatus
@@ -52,7 +53,7 @@ class Workflow:
         policy: Policy | BridgePolicy | None = None,
     ) -> None:
         self._file = WorkflowStateFile(path)
-        self._name = _text(self._file.path.stem if name is None else name, "Workflow.name")
+        self._name = read_name("Workflow.name", self._file.path.stem if name is None else name)
         self._has_name = name is not None
         self._root = _root_of(root, "Workflow.root")
         self._tools = tools
@@ -139,7 +140,7 @@ class Workflow:
         policy: Policy | BridgePolicy | None,
     ) -> F:
         run = runnable(function)
-        called = _text(getattr(function, "__name__", "") if name is None else name, "Workflow.phase.name")
+        called = read_name("Workflow.phase.name", getattr(function, "__name__", "") if name is None else name)
         if called in self.phases:
             raise config_error("Workflow.phase.name", "a name that no other phase has", called)
         if type(required) is not bool:
@@ -193,7 +194,7 @@ class Workflow:
 
         Nothing runs: `resume` goes on. Raises as `run` does, and ConfigError for a phase that is not there, finished, or skipped.
         """
-        reason = redact(_text(reason, "Workflow.skip.reason"))
+        reason = redact(read_name("Workflow.skip.reason", reason))
         self._file.take()
         try:
             state, _ = await self._opened()
@@ -321,12 +322,6 @@ class Workflow:
         got = "has not begun" if state is None else f"is {state.status.value}"
         text = f"Workflow.{verb}: nothing to {verb}: {self._name} {got}"
         return ConfigError(Failure.of("SYS_CONFIG_INVALID", text, suggestions=("run it",)))
-
-
-def _text(value: object, field: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise config_error(field, "text that is not empty", value)
-    return value
 
 
 def _root_of(root: object, field: str) -> Path:

@@ -17,9 +17,9 @@ from ...files.owner import Owner
 from ...files.private_files import path_of, read_private
 from ...stores.state_files.copies import backups_of, is_whole, later_version
 from ...world import current_world
+from ..blocking import in_thread
 from .checkpoint import WorkflowState
 from .file_form import FORM, VERSION, WorkflowFile, from_version_1
-from .workflow_threads import in_thread
 
 
 if TYPE_CHECKING:
