@@ -18,11 +18,6 @@ from resilient_bridge.stores.state_files.document import read_document, write_do
 from tests.stores.states import backup_of
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "spend.json"
-
-
 def names(recorded):
     return [type(event).__name__ for event in recorded]
 
