@@ -35,7 +35,7 @@ _NOT_FILES: Final = frozenset({"/proc", "/sys", "/dev"})
 
 
 class SearchAllowance:
-    """How much may still be looked at: one for all the rules that look for the same failure. `seen` counts directory entries."""
+    """How much of the file system may still be searched for one failure. `seen` counts directory entries."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SearchAllowance:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more may be looked at."""
+        """Whether the search has to end."""
         is_due = self.seen < self._entries and self.seen % _CLOCK_EVERY == _CLOCK_EVERY - 1
         if is_due and self._clock() >= self._until:
             self._entries = 0
@@ -59,11 +59,11 @@ class SearchAllowance:
 
     @property
     def remaining(self) -> int:
-        """How many entries may still be looked at."""
+        """The number of entries that may still be read."""
         return max(0, self._entries - self.seen)
 
     def entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
-        """Yield the entries of a directory as long as that is allowed; none if it cannot be read."""
+        """Yield the entries of a directory until the search has to end; none if it cannot be read."""
         try:
             with os.scandir(directory) as found:
                 for entry in found:
@@ -75,8 +75,9 @@ class SearchAllowance:
             return
 
     def walk(self, root: str, *, most: int, is_hidden_wanted: bool = False) -> Iterator[os.DirEntry[str]]:
-        """Yield at most `most` entries below a directory, the nearest level first, three levels deep; directories in the order of their names,
-        what is in one as the system lists it.
+        """Yield at most `most` entries below a directory, three levels deep, the nearest level first.
+
+        Directories are visited by name; the entries of one come in the order of the system.
         """
         last = self.seen + most
         waiting = deque([(root, 1)])
@@ -104,7 +105,7 @@ def close_names(wanted: str, names: Iterable[str], *, most: int = 3) -> tuple[st
 
 
 class _Near(NamedTuple):
-    """A path and how far it is from the one wanted; the nearest sorts first."""
+    """A path and its distance from the wanted one; the nearest sorts first."""
 
     distance: float
     far_path: float
@@ -134,10 +135,10 @@ def _near(missing: str, root: str, look: SearchAllowance, share: int) -> Iterato
     if share <= 0:
         return
     name = missing.rpartition(_SEP)[2]
-    matcher = cache(_NameMatcher)  # of the few texts that a path is compared by
+    matcher = cache(_NameMatcher)  # one for each text that paths are compared with
     parts = missing.split(_SEP)
 
-    @cache  # there are as many as directories that it shares with what is there
+    @cache  # one for each number of shared directories
     def tail(shared: int) -> str:
         return _SEP.join(parts[shared:])
 
@@ -155,7 +156,7 @@ def _near(missing: str, root: str, look: SearchAllowance, share: int) -> Iterato
 
 
 def _shared(ones: list[str], others: list[str]) -> int:
-    """Return with how many directories two paths begin alike."""
+    """Return the number of leading directories that two paths share."""
     shared = 0
     while shared < min(len(ones), len(others)) - 1 and ones[shared] == others[shared]:
         shared += 1
@@ -163,7 +164,7 @@ def _shared(ones: list[str], others: list[str]) -> int:
 
 
 class _NameMatcher:
-    """One text, compared with many, in any case; the extension counts for itself."""
+    """Compares one text with many, ignoring case; stem and extension are compared separately."""
 
     def __init__(self, wanted: str) -> None:
         self._stem, self._ending = _split(wanted.casefold())
@@ -171,7 +172,7 @@ class _NameMatcher:
         self._is_comparable = 0 < len(wanted) <= _LONGEST
 
     def likeness(self, other: str) -> float:
-        """Return 1 for the same text, 0 for one that is clearly another."""
+        """Return 1 for an equal text, 0 for a clearly different one."""
         if not self._is_comparable or not 0 < len(other) <= _LONGEST:
             return 0.0
         stem, ending = _split(other.casefold())
@@ -190,14 +191,14 @@ class _NameMatcher:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return a name without its extension, and that; a hidden file's name is no extension."""
+    """Return the stem and the extension of a name; the name of a hidden file is no extension."""
     stem, _, ending = text.rpartition(".")
     is_ending = stem and not stem.endswith(_SEP) and _SEP not in ending
     return (stem, ending) if is_ending else (text, "")
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory itself, and no link to one."""
+    """Return whether an entry is a directory, and no link to one."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:
