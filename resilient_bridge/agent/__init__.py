@@ -1,6 +1,6 @@
 """What agents need: tools that are bounded and repeated safely, workflows, limits on spend and context, suggestions, local daemons.
 
-Rule: a tool stays the function it was; what the room adds is found at `Toolbox.call`. Each name loads when it is first used.
+Rule: a decorated tool keeps its signature and its exceptions; `Toolbox.call` returns outcomes. Each name loads on its first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Where the client of a local daemon stands, in four dimensions at once, and which combinations cannot be.
+"""The connection state of a local daemon's client in four dimensions, and its invalid combinations.
 
-Rule: what may be true together is decided by a value that knows no clock. The tracker below adds time, memory and the log, and
-never stands in the way of whoever reports a change.
+Rule: a value without a clock checks the invariants. The tracker adds time, history and the log, and never raises on a reported change.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Extension: TypeAlias = Literal["disconnected", "connected", "active"]
 CircuitIs: TypeAlias = Literal["closed", "open", "half-open"]
 Polling: TypeAlias = Literal["stopped", "running"]
 
-_CHANGES: Final = 32  # told with a violation: what led to it
-_REPORTS: Final = 8  # violations remembered
+_CHANGES: Final = 32  # in the diagnostics of a violation
+_REPORTS: Final = 8  # diagnostics kept
 
 
 class Dimensions(TypedDict, total=False):
-    """What can be changed, each by its name; `half_open`, as `rb.circuit(…).state` says it, will do."""
+    """The dimensions by name; `half_open`, the spelling of `rb.circuit(…).state`, is accepted."""
 
     server: Server
     extension: Extension
@@ -50,8 +49,8 @@ def _as_circuit(value: Any) -> CircuitIs:
 class ConnectionStates(Value):
     """The server, the extension behind it, the circuit towards it and the polling, at one instant.
 
-    A value: equal by content, and changed by `evolve`. An impossible combination can be built, because it can be seen; its
-    `violations()` say so. ConfigError names a dimension with a word that it does not have.
+    A value: equal by content, and copied by `evolve`. An invalid combination can be built, because it can be observed; `violations()`
+    lists what is wrong. ConfigError names a dimension with an unknown word.
     """
 
     server: Server = attrs.field(default="down", validator=one_of("down", "booting", "up"))
@@ -64,7 +63,7 @@ class ConnectionStates(Value):
     polling: Polling = attrs.field(default="stopped", validator=one_of("stopped", "running"))
 
     def evolve(self, **changes: Unpack[Dimensions]) -> Self:  # type: ignore[override]
-        """Return these states with some of them replaced; the original stays as it was."""
+        """Return a copy with some states replaced."""
         for name in changes:
             if name not in Dimensions.__annotations__:
                 raise config_error(
@@ -73,7 +72,7 @@ class ConnectionStates(Value):
         return attrs.evolve(self, **changes)
 
     def violations(self) -> tuple[str, ...]:
-        """Return what cannot be true together, a line for each; empty when all is well.
+        """Return the violated invariants, a line for each; empty without any.
 
         No extension without a server; no closed circuit while the server boots; no extension without polling. An active
         extension is connected, too.
@@ -100,7 +99,7 @@ class StateChange:
 
 @attrs.frozen(kw_only=True)
 class Diagnostics:
-    """What was known when the states became impossible: the last changes, the violating one included, oldest first."""
+    """The diagnostics of a violation: the last changes, the violating one included, oldest first."""
 
     at: datetime
     violations: tuple[str, ...]
@@ -109,18 +108,18 @@ class Diagnostics:
 
 
 class ConnectionTracker:
-    """Follows the states of one connection from change to change; any thread may report one.
+    """Records the state changes of one connection; any thread may report one.
 
-    A violation is logged once, as a warning of the logger `resilient_bridge`, for as long as it lasts, and its Diagnostics are
-    kept: the last 8, with up to 32 changes each. The change is taken all the same: it is what was seen.
+    A violation is logged once while it lasts, as a warning of the logger `resilient_bridge`, and its Diagnostics are kept: the last 8,
+    with up to 32 changes each. A change with a violation is recorded too.
     """
 
     def __init__(self, states: ConnectionStates | None = None) -> None:
-        """Begin with these states, or with nothing running."""
+        """Begin with these states, or with everything down."""
         self._states = states or ConnectionStates()
         self._changes: deque[StateChange] = deque(maxlen=_CHANGES)
         self._reports: deque[Diagnostics] = deque(maxlen=_REPORTS)
-        self._lasting: set[str] = set()  # violations that have been told
+        self._lasting: set[str] = set()  # violations already logged
         self._lock = Lock()
 
     @property
@@ -130,13 +129,13 @@ class ConnectionTracker:
 
     @property
     def diagnostics(self) -> tuple[Diagnostics, ...]:
-        """What was collected at each violation, oldest first."""
+        """The diagnostics of the last violations, oldest first."""
         return tuple(self._reports)
 
     def change(self, reason: str, /, **changes: Unpack[Dimensions]) -> ConnectionStates:
-        """Note that something changed, and why; return the states after it. Never raises.
+        """Record a change and its reason; return the states after it. Never raises.
 
-        A dimension or a word that does not exist is a violation of its own, and changes nothing.
+        An unknown dimension or word is a violation, and changes nothing.
         """
         refused = ""
         with self._lock:
@@ -157,14 +156,14 @@ class ConnectionTracker:
         return states
 
     def __repr__(self) -> str:
-        """Return the states, and how many violations were seen lately."""
+        """Return the states, and the number of kept diagnostics."""
         now = self._states
         shown = f"server={now.server} extension={now.extension} circuit={now.circuit} polling={now.polling}"
         return f"<ConnectionTracker {shown} violations={len(self._reports)}>"
 
 
 def _reason_text(reason: object) -> str:
-    """Return a reason as text, whatever was given: an exception says what it is."""
+    """Return a reason as text: of an exception its class and message."""
     if isinstance(reason, BaseException):
         return f"{type(reason).__name__}: {text_of(reason)}".removesuffix(": ")
     return reason if isinstance(reason, str) else type(reason).__name__

@@ -1,7 +1,7 @@
-"""A conversation that stays within what a model can take: counted before it is sent, compacted if it may be, else an error.
+"""A conversation within the context of a model: counted before it is sent, compacted if there is a function for it, else an error.
 
-Rule: the caller's list is the caller's. It is never changed, and what comes back is a list of its own; what counts and what compacts
-are functions of the caller's, and their errors come out as they are.
+Rule: the caller's list is never changed; a new list is returned. Counting and compacting are functions of the caller; their errors are
+raised unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 NEARLY_FULL: ContextVar[Callable[[int, int], Awaitable[None]] | None] = ContextVar(
     "resilient_bridge.context_nearly_full", default=None
 )
-"""What saves the work around a guard, a phase of a workflow, when its context has become nearly full; with the tokens, and the limit."""
+"""The function of the tokens and the limit that saves a workflow's phase when a guard in it is nearly full."""
 
 Count: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], int | Awaitable[int]]
 Compact: TypeAlias = Callable[[list[Any], int], Sequence[Any] | Awaitable[Sequence[Any]]]
@@ -59,10 +59,10 @@ _HINTS: Final[dict[Suggestion, tuple[str, ...]]] = {
 class ContextGuard:
     """A conversation may take `limit` tokens, less `reserve` for the answer.
 
-    `count(messages, tools)` says how many tokens they take together; `compact(messages, target)` returns messages that take at most
-    `target`, the tools not counted. Both may be async. `warn_at` is the share from which `is_nearly_full` holds; that is told once, by
-    ContextNearlyFull, and again when it was less in between; a phase of a Workflow that it is used in saves its state then. A guard remembers the last count, so each conversation has its own.
-    ConfigError names an argument that is wrong.
+    `count(messages, tools)` returns the tokens of both; `compact(messages, target)` returns messages of at most `target` tokens, the tools
+    not counted. Both may be async. From the share `warn_at` on `is_nearly_full` is True: ContextNearlyFull is emitted once, and again
+    after the share was lower; a phase of a Workflow saves its state then. Each conversation needs a guard of its own, which remembers the
+    last count. ConfigError names a wrong argument.
     """
 
     def __init__(
@@ -95,26 +95,26 @@ class ContextGuard:
         self._is_reported = False
 
     def __repr__(self) -> str:
-        """A status line."""
+        """Return a status line."""
         full = ", nearly full" if self.is_nearly_full else ""
         return f"<ContextGuard {self._tokens} of {self._room} tokens{full}>"
 
     @property
     def share(self) -> float:
-        """What the conversation took of `limit - reserve` when it was last counted, 0.9 for 90 %; 0.0 before, above 1 after an overflow."""
+        """The share of `limit - reserve` at the last count, 0.9 for 90 %; 0.0 before the first, above 1 after an overflow."""
         return self._tokens / self._room
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether `share` has reached `warn_at`: the time to save what a new session needs."""
+        """Whether `share` has reached `warn_at`: time to save the state for a new session."""
         return self.share >= self._warn_at
 
     async def fit(self, messages: Sequence[M], tools: Sequence[Any] = ()) -> list[M]:
-        """Return a list of the messages if they fit, together with the tools; else of what `compact` makes of them, told by ContextCompacted.
+        """Return the messages as a new list if they fit, together with the tools; else compacted, with an event ContextCompacted.
 
-        `compact` is asked twice at most, the second time for half. Raises ContextOverflowError if that is not enough, or there is none;
-        `failure.details` has `type` "context_overflow", `current_tokens`, `max_tokens`, and as `suggestion` reduce_tools (the tools alone
-        take too much), compact_history (there is no `compact`) or start_new_session (it did not suffice).
+        `compact` is called at most twice, the second time with half of the target. Raises ContextOverflowError if that is not enough, or
+        without `compact`; `failure.details` has `type` "context_overflow", `current_tokens`, `max_tokens`, and as `suggestion`
+        reduce_tools (the tools alone exceed the limit), compact_history (no `compact`) or start_new_session (compacting was not enough).
         """
         whole = list(messages)
         self._tokens = tokens = await self._counted(whole, tools)
@@ -148,9 +148,9 @@ class ContextGuard:
     ) -> Any:
         """Return `function(messages, …)`, sync or async, with messages that fit; an argument `tools=` is counted with them.
 
-        If the provider itself says that they are too long (`classify`: the reason context_length_exceeded), they are compacted to 80 % of
-        what was counted, and the function is called once more. Raises what `fit` does, from the provider's error where there is one,
-        and what the function raises.
+        If the provider reports that they are too long (`classify`: the reason context_length_exceeded), they are compacted to 80 % of the
+        count, and the function is called once more. Raises what `fit` raises, from the provider's error if there is one, and what the
+        function raises.
         """
         tools: Sequence[Any] = kwargs.get("tools") or ()
         fitting = await self.fit(messages, tools)
@@ -181,7 +181,7 @@ class ContextGuard:
         room: int,
         refused: Exception | None = None,
     ) -> list[Any]:
-        """Return messages that take at most `room` with the tools, where they took `before`; `refused`: the provider said it was too much."""
+        """Return messages of at most `room` tokens with the tools; they had `before`. `refused`: the error of the provider."""
         taken = await self._counted([], tools) if tools else 0
         if taken >= room:
             raise self._overflow("reduce_tools", before, refused, tools_tokens=taken) from refused
@@ -197,13 +197,13 @@ class ContextGuard:
                 return found
             if tokens < after:
                 messages, after = found, tokens
-            target = max(1, target // 2)  # it measures otherwise than `count`: ask for less
+            target = max(1, target // 2)  # `compact` counts differently: ask for less
         raise self._overflow(
             "start_new_session", before, refused, tools_tokens=taken, compacted_tokens=after
         ) from refused
 
     async def _tell(self) -> None:
-        """Tell that it is nearly full when it has become so: as it is sent, or fails, not as it was before it was compacted."""
+        """Emit that the context has become nearly full, by the count after compacting."""
         was_reported, self._is_reported = self._is_reported, self.is_nearly_full
         if self._is_reported and not was_reported:
             emit(events.ContextNearlyFull(tokens=self._tokens, limit=self._room))
@@ -254,5 +254,5 @@ def _messages_of(answer: object) -> list[Any]:
 
 
 def _is_too_long(error: Exception) -> bool:
-    """Whether the provider says that the context is too long; it has not run then."""
+    """Return whether the provider reports that the context is too long; the call has not run then."""
     return classify(error).details.get("reason") == "context_length_exceeded"

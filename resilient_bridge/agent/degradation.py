@@ -1,7 +1,7 @@
-"""A capability that gives way step by step: a ladder of modes, and who stands on it goes down when a mode fails.
+"""A capability with a ladder of modes: a failure steps down to the next mode.
 
-Rule: never silently, and never twice. Each step down and each step up is an event, and the history holds them; cancellation is no failure.
-After a function that may have run, the next mode's function is called only with permission: what it does may be the same once more.
+Rule: each step down or up is an event, and recorded in the history; cancellation is no failure. After a function that may have run, the
+next mode's function is called only with permission: it may do the same work twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
 from ..telemetry import emit, events
-from ..values.fields import LONGEST, as_seconds, is_count, is_number
+from ..values.fields import is_count, is_number, read_name, read_seconds
 from ..values.what import as_whats, check_whats, matches_ended
 from ..world import current_world
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="str | float")
 
-_MOST_STEPS: Final = 100  # steps remembered: a ladder may go up and down for months
-_FEWEST: Final = 2  # a ladder of one mode has nowhere to go
+_MOST_STEPS: Final = 100  # steps in the history
+_FEWEST: Final = 2  # modes of a ladder
 _NOTE: Final = "not replaced: it may have run; may_have_run=[{mode!r}] of the Degradation allows it"
 _BROWSER: Final = ("browser", "web_scrape", "text")  # the seed's hierarchy
 
@@ -39,13 +39,12 @@ _BROWSER: Final = ("browser", "web_scrape", "text")  # the seed's hierarchy
 class Degradation(Generic[M]):
     """A ladder of modes, best first; `mode` is the one to use now.
 
-    `on` says which failures take it down; empty means any. `restore_after` is seconds: after so long without one, `mode` is one
-    better again, looked at when it is read; None: only `reset()` goes up. One object for all tasks and threads that share the
-    capability.
+    `on` names the failures that step down; empty means any. `restore_after`: after so many seconds without a failure the ladder steps up
+    by one mode, when `mode` is read; None: only `reset()` steps up. One object serves all tasks and threads that share the capability.
 
-    `may_have_run` and `idempotent` are for `call`: whether the next mode's function may be called although the one before it may have
-    run. `may_have_run=True` says so of every mode, a list of modes of these: a poorer answer, a cache, something that only reads.
-    `idempotent=True` says that doing the operation twice is harmless. ConfigError names a bad argument.
+    `may_have_run` and `idempotent` are permissions for `call`: to call the next mode's function although the one before may have run.
+    `may_have_run=True` permits every mode, a list permits these modes: a poorer answer, a cache, something that only reads.
+    `idempotent=True`: doing the operation twice is harmless. ConfigError names a wrong argument.
     """
 
     __slots__ = (
@@ -62,21 +61,23 @@ class Degradation(Generic[M]):
         idempotent: bool = False,
     ) -> None:
         """Take the modes by position, the rest by keyword; start in the first one."""
-        self.name: Final = _name(name)
+        self.name: Final = read_name("Degradation.name", name)
         self.modes: Final[tuple[M, ...]] = _checked(modes)
         self._on = as_whats(on)
         check_whats("Degradation.on", self._on)
-        self._restore_after = _restore(restore_after)
+        self._restore_after = (
+            None if restore_after is None else read_seconds("Degradation.restore_after", restore_after)
+        )
         self._may_follow = self._permitted(may_have_run, idempotent)
         self._lock = Lock()
         self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
         self._at = 0
-        self._is_used_up = False  # the last mode has failed too, and that was told
+        self._is_used_up = False  # the last mode has failed too, and that was emitted
         self._quiet_since = 0.0
 
     @property
     def mode(self) -> M:
-        """The mode to use now; goes up first, if it is time."""
+        """The mode to use now, after any step up that is due."""
         return self.modes[self._index_now()]
 
     @property
@@ -91,29 +92,28 @@ class Degradation(Generic[M]):
             return tuple(self._history)
 
     def report(self, error: Failure | BaseException, /, *, mode: M | None = None) -> bool:
-        """Say that the capability failed: True if that took the ladder down, False if `on` speaks of other failures.
+        """Report that the capability failed: return True if the ladder stepped down, False if `on` names other failures.
 
-        `mode` is the mode that failed, which is not always the present one when several tasks share the ladder: it goes below that
-        one, and stays where it is if it is there already. None: the present one. When the last mode fails the ladder stays there,
-        and says once that none is left.
+        `mode`: the mode that failed (None: the present one). When several tasks share the ladder it may have stepped below that mode
+        already, and stays then. When the last mode fails, the ladder stays there, and emits once that none is left.
         """
         mode_index = None if mode is None else self._index_of(mode, "report.mode")
         failure = self._matching(error)
         return failure is not None and self._step_down(failure, mode_index)
 
     def reset(self) -> None:
-        """Go back to the first mode, because what had failed is mended."""
+        """Go back to the first mode."""
         with self._lock:
             parts = [self._up(self._at, "reset")] if self._at else []
         _tell(parts)
 
     async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
-        """Call the function of the present mode; where it fails with what `on` speaks of, go down and on with the next one.
+        """Call the function, sync or async, of the present mode; after a failure that `on` names, step down and call the next one.
 
-        Returns what the first one that works returns, sync or async. The last error is raised as it is. A function that failed may have
-        run, unless it raised NotExecutedError: the next one is called then only if `may_have_run` or `idempotent` allows it; else the error is
-        raised with a note, and the next call begins in the lower mode. A mode without a function is passed over; RejectedError if none is
-        left at or below the present mode, ConfigError for what is no mode of the ladder.
+        Returns the first result; the last error is raised unchanged. A function that failed may have run, unless it raised
+        NotExecutedError: the next one is called only if `may_have_run` or `idempotent` permits it; else the error is raised with a note,
+        and the next call begins in the lower mode. A mode without a function is skipped. Raises RejectedError if no function is left at
+        or below the present mode, ConfigError for a key that is no mode of the ladder.
         """
         places = self._places(functions)
         at = self._index_now()
@@ -127,7 +127,7 @@ class Degradation(Generic[M]):
             except Exception as error:
                 if not self._gave_way(error, at):
                     raise
-                at = max(at + 1, self._at)  # another task may have found out that the next mode fails too
+                at = max(at + 1, self._at)  # another task may have stepped down further
                 following = next((index for index in places if index >= at), None)
                 if following is None:
                     raise
@@ -136,7 +136,7 @@ class Degradation(Generic[M]):
                     raise
 
     def __repr__(self) -> str:
-        """Return the name, the mode and its place, without going up."""
+        """Return the name, the mode and its index, without stepping up."""
         at = self._at - self._due()
         return f"<Degradation {self.name} {self.modes[at]}, {at + 1} of {len(self.modes)}>"
 
@@ -145,14 +145,14 @@ class Degradation(Generic[M]):
         return failure if failure is not None and (not self._on or matches_ended(self._on, failure)) else None
 
     def _gave_way(self, error: Exception, mode_index: int) -> bool:
-        """Go below a mode that failed; False if `on` speaks of other failures. No frame of the error holds its failure so."""
+        """Step below a mode that failed; False if `on` names other failures."""
         failure = self._matching(error)
         if failure is not None:
             self._step_down(failure, mode_index)
         return failure is not None
 
     def _step_down(self, failure: Failure, mode_index: int | None) -> bool:
-        failure = changed(failure, cause=None)  # a step is remembered for long, and an error holds its frames
+        failure = changed(failure, cause=None)  # the history must not keep the frames of an error
         parts: list[events.Degraded | events.Restored] = []
         with self._lock:
             self._quiet_since = _now()
@@ -164,7 +164,7 @@ class Degradation(Generic[M]):
             if below > last and not self._is_used_up:
                 self._is_used_up = True
                 parts.append(self._down(last, None, failure))
-        _tell(parts)  # outside of the lock: a listener may ask for the mode
+        _tell(parts)  # outside of the lock: a listener may read the mode
         return now > was
 
     def _index_now(self) -> int:
@@ -179,7 +179,7 @@ class Degradation(Generic[M]):
         return at
 
     def _due(self) -> int:
-        """Return how many modes it is time to go up."""
+        """Return the number of steps up that are due."""
         if not self._at or self._restore_after is None:
             return 0
         return min(self._at, max(0, int((_now() - self._quiet_since) / self._restore_after)))
@@ -202,7 +202,7 @@ class Degradation(Generic[M]):
         return step
 
     def _permitted(self, may_have_run: object, idempotent: object) -> tuple[M, ...]:
-        """Return the modes whose function may follow one that may have run."""
+        """Return the modes whose functions may follow one that may have run."""
         if not isinstance(idempotent, bool):
             raise config_error("Degradation.idempotent", "True or False", idempotent)
         if isinstance(may_have_run, bool):
@@ -219,7 +219,7 @@ class Degradation(Generic[M]):
         return self.modes.index(mode)
 
     def _places(self, functions: Mapping[M, Callable[..., Any]]) -> list[int]:
-        """Return where there is a function, best first."""
+        """Return the indexes of the modes with a function, best first."""
         if not functions:
             raise config_error("Degradation.call.functions", "a function for one mode at least", "none")
         for mode, function in functions.items():
@@ -257,8 +257,8 @@ def degradations(
 ) -> Degradations:
     """Return the three ready ladders, each new: browser → web_scrape → text, screenshots on → off, parallelism halved to 1.
 
-    Of the first, scraping and text may follow a browser that may have acted: they only read. A ladder whose flag is off is there too, and stays in its first mode: whoever reads it need not ask. `parallelism` is where the
-    last one starts, at least 2. ConfigError names a bad argument.
+    In the first, scraping and text may follow a browser that may have acted: they only read. A ladder whose flag is off stays in its first
+    mode. `parallelism` is where the last one starts, at least 2. ConfigError names a wrong argument.
     """
     flags = {
         "disable_browser_on_error": disable_browser_on_error,
@@ -298,14 +298,14 @@ def degradations(
 
 
 def _did_not_run(error: Exception) -> bool:
-    """Whether the function says itself that nothing of it has happened; what proved that of a step of it proves no more."""
+    """Return whether the function itself says that it did not run; a proof about one of its requests is not enough."""
     failure, record = failure_or_none(error), record_of(error)
     is_proven = failure is not None and failure.executed is Executed.NO and failure.proof in OWN_WORDS
     return is_proven and (record is None or record.crossed == 0)
 
 
 def _explain(error: Exception, note: str) -> None:
-    """Say with the error why nothing was tried; once, because it may be raised again, and a frozen one takes no note."""
+    """Add a note why no other function was called; once, because the error may be raised again."""
     with suppress(Exception):
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
@@ -316,7 +316,7 @@ def _never(_failure: Failure) -> bool:
 
 
 def _now() -> float:
-    """Return the policies' clock, which a test may turn."""
+    """Return the time of the current world."""
     return current_world().monotonic()
 
 
@@ -334,12 +334,6 @@ def _failure_of(error: object) -> Failure | None:
     raise config_error("Degradation.report", "a Failure or an exception", type(error).__name__)
 
 
-def _name(name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise config_error("Degradation.name", "a name that is not empty", name)
-    return name
-
-
 def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
     if len(modes) < _FEWEST:
         raise config_error("Degradation.modes", "at least 2 modes, best first", modes)
@@ -349,14 +343,3 @@ def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
         if mode in modes[:index]:
             raise config_error(f"Degradation.modes[{index}]", "a mode that is not there twice", mode)
     return modes
-
-
-def _restore(restore_after: Seconds | None) -> float | None:
-    if restore_after is None:
-        return None
-    seconds = as_seconds(restore_after)
-    if not is_number(seconds) or not 0 < seconds <= LONGEST:
-        raise config_error(
-            "Degradation.restore_after", f"seconds above 0 to {LONGEST:.0f}, or None", restore_after
-        )
-    return seconds

@@ -1,6 +1,6 @@
-"""The seven events that an agent's hooks report, read strictly, and the answer to the hook that sent one.
+"""The seven events of an agent's hooks, read strictly, and the answers to them.
 
-Rule: whatever comes, the answer is JSON, bounded, and names every wrong field at once; nothing of a payload is repeated in it.
+Rule: an answer is bounded JSON that names every wrong field, and repeats nothing of a payload.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN: Final = 80
 # What `z.string().datetime()` takes unless told otherwise: UTC, written with Z; seconds and their fraction may be left out.
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(:[0-5]\d(?:\.\d+)?)?Z", re.ASCII)
 
-# The words of a violation: its constraint, and the message that the answer makes of it.
+# The constraint of a violation, and its message in the answer.
 _ROOT: Final = "one JSON object"
 _REQUIRED: Final = "required"
 _ONE_OF: Final = f"one of: {', '.join(get_args(HookName))}"
@@ -53,7 +53,7 @@ _MISSING: Final = object()  # what no JSON holds
 
 @attrs.frozen
 class _Unreadable:
-    """What stands for a value that is no JSON, and why."""
+    """A value that is no JSON, with the reason."""
 
     reason: str
 
@@ -73,13 +73,13 @@ class HookEvent:
 
     @classmethod
     def parse(cls, data: str | bytes | Mapping[str, Any], /) -> HookEvent:
-        """Return the event in `data`: JSON as text or bytes, or an object that somebody has decoded already.
+        """Return the event in `data`: JSON as text or bytes, or a decoded object.
 
         `event` is one of the seven names, `timestamp` ISO 8601 in UTC with a Z (no offset; seconds and their fraction may be left
         out, digits beyond microseconds are cut), `session_id` not empty, `payload` an object with text keys. Other fields are allowed
         and dropped. At most 1 MiB, 100 levels, no duplicate key, no NaN, no lone surrogate. Otherwise ProtocolError
-        (HOOK_VALIDATION_FAILED) with every violation in its details, and the event HookRejected. ConfigError for a `data`
-        that is of another type altogether.
+        (HOOK_VALIDATION_FAILED) with every violation in its details, and the event HookRejected. ConfigError for `data` of any other
+        type.
         """
         body = _body(data)
         if isinstance(body, _Unreadable):
@@ -92,7 +92,7 @@ class HookEvent:
 
 
 def hook_answer(data: str | bytes | Mapping[str, Any], /) -> dict[str, Any]:
-    """Return what to answer to the hook that sent `data`: received, or not and why, field by field. See `HookEvent.parse`."""
+    """Return the answer to the hook that sent `data`: received, or the errors field by field. See `HookEvent.parse`."""
     try:
         HookEvent.parse(data)
     except ProtocolError as error:
@@ -127,7 +127,7 @@ def _violation(field: str, constraint: str, received: str) -> dict[str, str]:
 
 
 def _body(data: object) -> dict[str, Any] | _Unreadable:
-    """Return the four fields, each as a JSON value, as missing or as unreadable; unreadable as a whole if it is no object."""
+    """Return the four fields, each a JSON value, missing or unreadable; unreadable as a whole for anything but an object."""
     if isinstance(data, Mapping):
         received = cast("Mapping[str, Any]", data)
         return {name: _plain(name, received[name]) if name in received else _MISSING for name in _FIELDS}
@@ -138,13 +138,13 @@ def _body(data: object) -> dict[str, Any] | _Unreadable:
         read = cast("dict[str, Any]", value)
         return {name: read.get(name, _MISSING) for name in _FIELDS}
     kind = _kind(value)
-    if not kind:  # no JSON value at all: not the sender's fault
+    if not kind:  # an object of Python: a mistake of the caller
         raise config_error("HookEvent.parse.data", "text, bytes or a mapping", type(data).__name__)
     return _Unreadable(kind)
 
 
 def _plain(name: str, value: object) -> Any:
-    """Return a field of a decoded object as JSON would give it back, so that the same rules hold for it."""
+    """Return a field of a decoded object as its JSON would be read, so that the same rules hold."""
     if name == "payload" and isinstance(value, Mapping):
         value = dict(cast("Mapping[object, object]", value))
         for key in value:
@@ -160,7 +160,7 @@ def _plain(name: str, value: object) -> Any:
 
 
 def _read(data: str | bytes | bytearray) -> Any:
-    """Return the JSON value in `data`, or why there is none that two readers would read alike."""
+    """Return the JSON value in `data`, or why it has none that is unambiguous."""
     if len(data) > _MOST:
         return _Unreadable(f"more than {_MOST} bytes")
     try:
@@ -169,7 +169,7 @@ def _read(data: str | bytes | bytearray) -> Any:
         if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be written again
         elif isinstance(data, str):
-            text.encode()  # nor one that came as it is
+            text.encode()  # a lone surrogate in the text itself
     except (ValueError, RecursionError) as error:
         return _Unreadable(_reason(error))
     return _Unreadable("nesting too deep") if is_deeper(value, _DEEPEST) else value
@@ -189,7 +189,7 @@ def _reason(error: Exception) -> str:
 
 
 def _wrong(name: str, value: Any) -> tuple[str, str] | None:
-    """Return which constraint a field breaks, and what was received; None if it is right."""
+    """Return the violated constraint of a field and what was received; None without a violation."""
     if value is _MISSING:
         return _REQUIRED, "nothing"
     wanted = "object" if name == "payload" else "string"
@@ -213,7 +213,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def _kind(value: object) -> str:
-    """Return the name of the JSON type, empty for what is none."""
+    """Return the name of the JSON type, empty for any other object."""
     if value is None:
         return "null"
     names = ((bool, "boolean"), (str, "string"), ((int, float), "number"), (list, "array"), (dict, "object"))

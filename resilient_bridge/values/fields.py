@@ -121,8 +121,8 @@ def as_seconds(value: Seconds) -> float:
     return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
 
 
-def checked_seconds(path: str, value: object, *, zero: bool = True, most: float = LONGEST) -> float:
-    """Return a duration in seconds. Raises ConfigError, naming `path`, for anything else."""
+def read_seconds(path: str, value: object, *, zero: bool = False, most: float = LONGEST) -> float:
+    """Return a duration in seconds, above 0 (or from 0) to `most`. Raises ConfigError that names `path`."""
     duration: object = as_seconds(cast("Seconds", value))
     if not is_number(duration) or not 0 <= duration <= most or (duration == 0 and not zero):
         refuse(path, _span(zero=zero, most=most), value)
@@ -130,12 +130,19 @@ def checked_seconds(path: str, value: object, *, zero: bool = True, most: float 
 
 
 def optional_seconds(path: str, value: object) -> float | None:
-    """Return a duration in seconds, or None for None. Raises ConfigError, naming `path`, for anything else."""
-    return None if value is None else checked_seconds(path, value)
+    """Return a duration in seconds from 0, or None for None. Raises ConfigError that names `path`."""
+    return None if value is None else read_seconds(path, value, zero=True)
+
+
+def read_name(path: str, value: object) -> str:
+    """Return a name. Raises ConfigError that names `path` for anything but text that is not blank."""
+    if not isinstance(value, str) or not value.strip():
+        refuse(path, "a name that is not empty", value)
+    return value
 
 
 def check_flag(path: str, value: object) -> None:
-    """Raise ConfigError, naming `path`, for what is neither True nor False."""
+    """Raise ConfigError that names `path` for what is neither True nor False."""
     if not isinstance(value, bool):
         refuse(path, "True or False", value)
 
@@ -157,7 +164,7 @@ def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
     def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         if not is_number(value):  # a timedelta is converted before it is validated
             refuse(path_of(instance, attribute), _span(zero=zero, most=most), value)
-        checked_seconds(path_of(instance, attribute), value, zero=zero, most=most)
+        read_seconds(path_of(instance, attribute), value, zero=zero, most=most)
 
     return check
 

@@ -15,18 +15,12 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
 
-from .daemon_bed import DaemonBed, command_line, until
+from .daemon_bed import command_line, until
 
 
 pytestmark = pytest.mark.real
 
 READY, STARTING, STOPPING, UNREACHABLE = DaemonHealth
-
-
-@pytest.fixture
-def bed(tmp_path):
-    with DaemonBed(tmp_path) as bed:
-        yield bed
 
 
 # ---- found or started ------------------------------------------------------------------------------------------------

@@ -15,18 +15,12 @@ import resilient_bridge as rb
 from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
 from resilient_bridge.testing import virtual_time
 
-from .daemon_bed import DaemonBed, command_line, is_alive, until
+from .daemon_bed import command_line, is_alive, until
 
 
 pytestmark = pytest.mark.real
 
 READY, UNREACHABLE = DaemonHealth.READY, DaemonHealth.UNREACHABLE
-
-
-@pytest.fixture
-def bed(tmp_path):
-    with DaemonBed(tmp_path) as bed:
-        yield bed
 
 
 async def always_ready() -> DaemonHealth:

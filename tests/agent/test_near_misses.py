@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from resilient_bridge.agent.suggestions.near_misses import SearchAllowance, close_names, near_paths, status_of
+from resilient_bridge.agent.suggestions.existing_paths import status_of
+from resilient_bridge.agent.suggestions.near_misses import SearchAllowance, close_names, near_paths
 
 
 def _tree(root, *paths):
@@ -70,8 +71,8 @@ def test_no_link_is_followed(tmp_path):
 
 
 def test_a_large_directory_is_not_read_to_its_end(tmp_path):
-    """Of 50,000 entries at most 5,000 are looked at, for all the roots together."""
-    for number in range(50_000):
+    """At most 5,000 entries are looked at, for all the roots together, each with its share."""
+    for number in range(2_000):
         os.close(os.open(f"{tmp_path}/{number}", os.O_CREAT))
     (tmp_path / "below").mkdir()
     look = SearchAllowance(seconds=60)

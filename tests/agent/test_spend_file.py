@@ -16,11 +16,6 @@ from tests.calls.forms import settle
 from tests.stores.states import damage
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "spend.json"
-
-
 async def spending(budget, cost, estimate=0):
     async with budget.call(estimate, timeout=0) as call:
         call.spend(cost)

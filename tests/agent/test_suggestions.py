@@ -1,4 +1,4 @@
-"""Suggestions: waits, limits and names; registered rules; and what holds whatever the disk and the failure are."""
+"""Suggestions: registered rules, and what holds for any file system and any failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,105 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge.agent.suggestions import suggestion_rules
 from resilient_bridge.agent.suggestions.near_misses import SearchAllowance
-from resilient_bridge.agent.suggestions.suggest import suggest
+from resilient_bridge.agent.suggestions.suggest import fixes, suggest
 from resilient_bridge.agent.suggestions.suggestion_context import SuggestionContext
 
 
-NOW = datetime(2026, 1, 2, 23, 59, 30, 500_000, tzinfo=UTC)
-
-
-def _context(directory=None, **passed):
-    options = {
-        "arguments": {},
-        "names": (),
-        "directory": directory,
-        "now": NOW,
-        "look": SearchAllowance(),
-    } | passed
-    return SuggestionContext(**options)
-
-
-def _texts(code, message="", *, names=(), **overrides):
-    failure = rb.Failure.of(code, message, **overrides)
-    return [fix.text for fix in suggestion_rules.fixes(failure, _context(names=names))]
-
-
-def test_how_long_to_wait_and_until_when():
-    """A wait is a lower bound: rounded up; tomorrow has its date; a moment that was told counts from now."""
-    assert _texts("SYS_RATE_LIMITED", retry_after=12) == ["wait 12 s, until 23:59:43Z"]
-    assert _texts("SYS_RATE_LIMITED", retry_after=59.2) == ["wait 60 s, until 2026-01-03 00:00:31Z"]
-    at = {"retry_at": NOW.timestamp() + 3}
-    assert _texts("SYS_UNAVAILABLE", retry_after=99, details=at) == ["wait 3 s, until 23:59:34Z"]
-    past = {"retry_at": NOW.timestamp() - 3}
-    assert _texts("SYS_RATE_LIMITED", details=past) == [  # a 429 is no proof
-        "the time to wait is over: find out whether it ran, else repeat it"
-    ]
-    assert _texts("SYS_RATE_LIMITED", details=past, executed=rb.Executed.NO) == [
-        "the time to wait is over: repeat it"
-    ]
-    assert _texts("SYS_RATE_LIMITED", retry_after=1e12) == ["wait 1000000000000 s"]
-
-
-def test_no_wait_without_a_reason():
-    """Nobody said how long, or waiting does not help."""
-    assert _texts("SYS_RATE_LIMITED") == []
-    assert _texts("SYS_UPSTREAM_REJECTED", retry_after=5) == []
-    assert _texts("SYS_UPSTREAM_REJECTED", retry_after=5, stopped="retry_after") != []
-
-
-def test_a_context_that_is_too_long():
-    """By how much, from the details or from the provider's words, and the way that was told to help."""
-    counted = {"current_tokens": 130, "max_tokens": 100, "suggestion": "reduce_tools"}
-    assert _texts("SYS_CONTEXT_OVERFLOW", details=counted) == [
-        "offer fewer tools: 130 tokens are 30 more than the 100 that fit"
-    ]
-    for reported in (
-        "prompt is too long: 130 tokens > 100 maximum",
-        "This model's maximum context length is 100 tokens. However, your messages resulted in 130 tokens.",
-    ):
-        found = _texts("SYS_UPSTREAM_REJECTED", reported, details={"reason": "context_length_exceeded"})
-        assert found == [
-            "compact the history, or offer fewer tools: 130 tokens are 30 more than the 100 that fit"
-        ]
-    for unclear in ("1,500 tokens > 100 maximum", "11234567890 tokens > 100 maximum"):  # a part is no number
-        assert _texts("SYS_UPSTREAM_REJECTED", unclear, details={"reason": "context_length_exceeded"}) == []
-    assert _texts("SYS_CONTEXT_OVERFLOW") == []
-
-
-def test_limits_that_waiting_does_not_lift():
-    """A spend limit with its numbers, a quota and a refused content with who refused."""
-    assert _texts("SYS_SPEND_LIMIT", details={"spent": "10.02", "limit": "10"}) == [
-        "have a person approve more, or cancel: 10.02 of 10 are spent"
-    ]
-    assert _texts("SYS_SPEND_LIMIT", details={"spent": "NaN", "limit": "10"}) == []
-    over = {"spent": "3", "limit": "10", "reason": "cancelled"}  # nobody can approve more of it
-    assert _texts("SYS_SPEND_LIMIT", details=over) == []
-    by = {"provider_id": "openai"}
-    quota = _texts("SYS_UPSTREAM_REJECTED", details={"reason": "quota_exhausted", **by})
-    assert quota == ["raise the limit or add credit at openai: to repeat it now does not help"]
-    refused = _texts("SYS_UPSTREAM_REJECTED", details={"reason": "content_policy_violation"})
-    assert refused == ["change the request: the provider refused it for its content, not for the moment"]
-
-
-def test_names_spelled_alike():
-    """Of a tool or an argument, from the text, the details or a violation; only names that there are."""
-    names = ("grep", "read_file", "pattern")
-    row = {"violations": ({"field": "arguments.patern", "constraint": "unexpected", "received": "x"},)}
-    assert _texts("TOOL_NOT_FOUND", "no such tool: gerp", names=names) == ["did you mean grep?"]
-    assert _texts("TOOL_NOT_FOUND", details={"tool": "gerp"}, names=names) == ["did you mean grep?"]
-    assert _texts("TOOL_ARGUMENTS_INVALID", details=row, names=names) == ["did you mean pattern?"]
-    unexpected = "f() got an unexpected keyword argument 'patern'"
-    assert _texts("SYS_INTERNAL_ERROR", unexpected, names=names) == ["did you mean pattern?"]
-    assert _texts("TOOL_NOT_FOUND", "no such tool: zzz", names=names) == [
-        "call one of these: grep, pattern, read_file"
-    ]
-    assert _texts("SYS_CONFIG_INVALID", "no such file: 'gerp'", names=names) == []
-    assert _texts("TOOL_NOT_FOUND", "no such tool: gerp") == []
-    unlike = "unsupported operand type(s) for +: 'int' and 'str'"  # about no name that could be called
-    assert _texts("SYS_INTERNAL_ERROR", unlike, names=("print", "string")) == []
-    assert _texts("TOOL_ARGUMENTS_INVALID", "unknown argument 'x' of 'grep'", names=("grep", "greps")) == []
+def _context(directory=None, **arguments):
+    return SuggestionContext(arguments=arguments, directory=directory, look=SearchAllowance())
 
 
 # ---- rules of one's own --------------------------------------------------------------------------------------------
@@ -162,7 +69,6 @@ def test_what_cannot_be_meant_is_refused():
     """Each wrong argument is named."""
     for wrong in (
         lambda: suggest("text"),
-        lambda: suggest(Busy(), names="grep"),
         lambda: suggest(Busy(), arguments=[1]),
         lambda: suggest(Busy(), directory=3),
         lambda: suggest.register("text", print),
@@ -194,7 +100,7 @@ def test_no_secret_and_no_line_break_comes_out(tmp_path):
     assert any("restore the backup" in text for text in found)
     assert any("did you mean" in text for text in found)
     assert all(text.isprintable() for text in found)
-    assert "CANARY" not in repr(_context(arguments={"token": "CANARY"}))
+    assert "CANARY" not in repr(_context(token="CANARY"))
 
 
 def test_there_need_be_no_working_directory(tmp_path, monkeypatch):
@@ -207,6 +113,7 @@ def test_there_need_be_no_working_directory(tmp_path, monkeypatch):
     assert suggest(FileNotFoundError(2, "no", f"{tmp_path}/x.c"))[0] == f"create it: touch {tmp_path}/x.c"
 
 
+EMPTY = Path(__file__).parent / "no such directory"
 NAMES = st.one_of(
     st.sampled_from(
         [
@@ -229,7 +136,7 @@ NAMES = st.one_of(
     ),
 )
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
-CODES = st.sampled_from([1, 2, 13, 17, 20, 21, 28, 30])
+CODES = st.sampled_from([2, 2, 2, 2, 13, 20])
 KINDS = st.sampled_from(["file", "directory", "loop", "closed"])
 
 
@@ -252,7 +159,7 @@ def _made(root, tree):
 
 
 @pytest.mark.requirement("C4")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     tree=st.dictionaries(PATHS, KINDS, max_size=8),
     missing=PATHS,
@@ -269,8 +176,8 @@ def test_every_path_that_is_named_is_there(tree, missing, code, is_absolute, bel
         path = str(root / missing) if is_absolute else missing
         error = OSError(code, "refused", path)
         before = sorted(map(str, root.rglob("*")))
-        fixes = suggestion_rules.fixes(rb.classify(error), _context(here))
-        assert [fix for fix in fixes if fix.path is not None and not os.path.lexists(fix.path)] == []
+        made = fixes(rb.classify(error), _context(here))
+        assert [fix for fix in made if fix.path is not None and not os.path.lexists(fix.path)] == []
         found = suggest(error, directory=here)
         assert len(found) <= 6
         assert len(set(found)) == len(found)
@@ -289,10 +196,9 @@ def test_nothing_is_raised_for_any_text(text, arguments, number):
     for stated in (
         text,
         f"{text}: No such file or directory",
-        f"command not found: {text}",
         f"ENOENT, open '{text}'",
     ):
         failure = rb.Failure.of(
             "TOOL_EXECUTION_FAILED", stated, details={"stderr": stated, "exit_code": number, "errno": number}
         )
-        assert suggest(failure, arguments=arguments, names=[text]) is not None
+        assert suggest(failure, arguments=arguments, directory=EMPTY) is not None

@@ -232,4 +232,4 @@ async def test_a_choice_is_not_taken_for_a_misspelt_name():
     outcome = await toolbox.call("look", {"path": "p", "mode": "x"})
     assert "did you mean" not in outcome.suggestion
     outcome = await toolbox.call("look", {"pth": "p", "mode": "files"})
-    assert outcome.failure.suggestions[0] == "did you mean path?"
+    assert "pth: no such argument; did you mean path?" in outcome.suggestion

@@ -255,13 +255,13 @@ async def test_a_failure_is_an_event():
 
 
 async def test_fixes_are_looked_for_and_a_search_that_fails_is_omitted(monkeypatch):
-    """`suggest` gets the failure, the arguments and the names; what it finds is the suggestion, what it raises is not."""
+    """`suggest` gets the failure and the arguments; what it finds is the suggestion, what it raises is not."""
     import resilient_bridge.agent.suggestions.suggest as module
 
     seen = []
 
-    def suggest(failure, *, arguments, names, directory):
-        seen.append((failure.code, arguments, tuple(names), threading.current_thread() is loop_thread))
+    def suggest(failure, *, arguments, directory):
+        seen.append((failure.code, arguments, threading.current_thread() is loop_thread))
         return ("try this",)
 
     loop_thread = threading.current_thread()
@@ -273,7 +273,7 @@ async def test_fixes_are_looked_for_and_a_search_that_fails_is_omitted(monkeypat
 
     monkeypatch.setattr(module, "suggest", suggest)
     assert (await toolbox.call("fail", {"path": "/x"})).suggestion == "try this"
-    assert seen == [("TOOL_EXECUTION_FAILED", {"path": "/x"}, (), False)]
+    assert seen == [("TOOL_EXECUTION_FAILED", {"path": "/x"}, False)]
     monkeypatch.setattr(module, "suggest", lambda *args, **kwargs: 1 / 0)
     outcome = await toolbox.call("fail", {"path": "/x"})
     assert outcome.failure.code == "TOOL_EXECUTION_FAILED"

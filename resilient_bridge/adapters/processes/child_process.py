@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...errors import config_error, mapping_of
 from ...transports.process import ChildProcess
-from ...values.fields import checked_seconds, is_count
+from ...values.fields import read_seconds, is_count
 from .peer import Peer
 from .peer_exchange import PeerExchange
 
@@ -48,7 +48,7 @@ def stdio(
         _checked_cwd(cwd),
         _checked_env(env),
         _checked_max_line(max_line),
-        checked_seconds("stdio.close_timeout", close_timeout),
+        read_seconds("stdio.close_timeout", close_timeout, zero=True),
     )
 
 

@@ -23,7 +23,7 @@ from ...errors import (
     redact,
 )
 from ...transports.loop_guard import LoopGuard
-from ...values.fields import Seconds, checked_seconds
+from ...values.fields import Seconds, read_seconds
 from .notifications import Notifications, Reader
 from .peer_lines import decode, encode, refusal, result_of
 
@@ -113,7 +113,7 @@ class PeerExchange:
     ) -> Any:
         """Ask, and return the `result` of the answer. Never repeated here, whatever `idempotent` says."""
         self._guard.check()
-        seconds = checked_seconds("request.timeout", timeout)
+        seconds = read_seconds("request.timeout", timeout, zero=True)
         number = next(self._ids)
         data = encode("request", method, params, number)
         self._check_open(method)

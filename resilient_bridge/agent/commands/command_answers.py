@@ -1,7 +1,7 @@
-"""What a peer says about a command that answers later: its status, and with that a result or an error. Pure.
+"""The answers of a peer about an asynchronous command: its status, and its result or error. Pure.
 
-Rule: the spelling of a status is read leniently, its meaning is not guessed; whatever is reported as an error is classified like
-that of any tool, with the advice for the execution errors that we know.
+Rule: the spelling of a status is read leniently, its meaning is not guessed. A reported error is classified like that of any tool, with
+the hints for known execution errors.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ...errors import Failure, error_for, mapping_of
 
 
 Answer: TypeAlias = Mapping[str, Any] | None
-"""What a peer answers about a command; None: it does not know it."""
+"""A peer's answer about a command; None: the peer does not know the command."""
 
 
 class CommandStatus(StrEnum):
-    """How far a command is, as far as is known. `COMPLETE` is over; `TIMEOUT` means that the peer may still be at it."""
+    """The last known status of a command. `COMPLETE`: it has ended; `TIMEOUT`: the peer may still work on it."""
 
     PENDING = "pending"
     COMPLETE = "complete"
@@ -44,12 +44,12 @@ HINTS: Final[Mapping[CommandStatus, str]] = {
     CommandStatus.TIMEOUT: "the peer goes on, so look again; next time allow it more (its timeout_ms) or ask for less at once",
     CommandStatus.EXPIRED: "the result was lost: run the command again, if it may run twice",
 }
-"""What to do about a command, by its status."""
+"""The hint for a command, by its status."""
 
 
 @attrs.frozen
 class Look:
-    """What one answer says about a command: `value` and `failure` belong to one that is complete."""
+    """The content of one answer; `value` and `failure` belong to a complete command."""
 
     status: CommandStatus
     value: Any = None
@@ -57,7 +57,7 @@ class Look:
 
 
 def read_answer(answer: object) -> Look:
-    """Return what a peer's answer says; None is a peer that does not know the command.
+    """Read a peer's answer; None: the peer does not know the command.
 
     An answer is a mapping with a `status`, and with it `result` or `error`; a result of the form {"success": false, "error": …} is
     an error too. Raises ProtocolError for anything else.

@@ -17,7 +17,7 @@ from ...classification import classify
 from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
 from ...telemetry import emit, events, has_listeners
 from ...values.backoff import Backoff
-from ...values.fields import LONGEST, Seconds, as_seconds, is_count, is_number, refuse
+from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse
 from ...world import current_world
 from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 
@@ -25,12 +25,12 @@ from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 Start: TypeAlias = Callable[[str, Mapping[str, Any], str], Awaitable[Answer]]
 Poll: TypeAlias = Callable[[str], Awaitable[Answer]]
 
-_SHORTEST: Final = 0.01  # seconds between two looks, whatever the schedule says: one of zeros would spin
+_SHORTEST: Final = 0.01  # seconds between two polls: a schedule of zeros would spin
 
 
 @attrs.frozen(kw_only=True)
 class _CommandPeer:
-    """What a command knows of the peer: how to ask it, and how long to be patient."""
+    """The peer of a command: its poll function, and the time limits."""
 
     ask: Poll
     expires_after: float
@@ -40,13 +40,13 @@ class _CommandPeer:
 
 
 class Command:
-    """One command on its way; `Commands.start` and `Commands.follow` make them.
+    """One asynchronous command, made by `Commands.start` or `Commands.follow`.
 
-    `correlation_id` is what the peer knows it by: keep it, and another process can `follow` the command.
+    `correlation_id` is its id at the peer: with it another process can `follow` the command.
     """
 
     def __init__(self, peer: _CommandPeer, name: str, correlation_id: str) -> None:
-        """Begin as pending; nothing is asked yet."""
+        """Begin as pending; polls nothing."""
         self.name = name
         self.correlation_id = correlation_id
         self._peer = peer
@@ -55,44 +55,44 @@ class Command:
 
     @property
     def status(self) -> CommandStatus:
-        """How far it is: the peer's last word, or `timeout` when our waiting ended, or `expired` after too long a silence.
+        """The status that the peer last reported; `timeout` after our waiting ended; `expired` after a silence of `expires_after`.
 
-        Too long is longer than `expires_after`: a result that came right after the last look is gone by then. Looking still helps.
+        After such a silence a result that came right after the last poll is deleted at the peer. Polling may still succeed.
         """
         is_silent = not self.is_done and _now() - self._heard_at > self._peer.expires_after
         return CommandStatus.EXPIRED if is_silent else self._look.status
 
     @property
     def hint(self) -> str:
-        """What to do now; for a command that failed, what its error suggests."""
+        """The hint for the status; for a failed command the suggestions of its error."""
         failure = self._look.failure
         return HINTS[self.status] if failure is None else "; ".join(failure.suggestions)
 
     @property
     def failure(self) -> Failure | None:
-        """What the peer reported, if the command failed."""
+        """The failure that the peer reported, None without one."""
         return self._look.failure
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more can come: it is complete, or the peer itself no longer knows it."""
+        """Whether the command has ended: complete, or unknown to the peer."""
         return self._look.status in (CommandStatus.COMPLETE, CommandStatus.EXPIRED)
 
     async def poll(self) -> CommandStatus:
-        """Look once, and return the status; a command that is done is not asked about again.
+        """Poll once and return the status; a command that is done is not polled again.
 
-        A look takes at most the first of the `timeouts` (2 s), then AttemptTimeoutError; what `poll` raises comes out as it is.
+        Takes at most the first of the `timeouts` (2 s), then raises AttemptTimeoutError. Errors of `poll` are raised.
         """
         await Policy(Timeout(self._peer.timeouts.of(1))).call(self._ask)
         return self.status
 
     async def result(self, *, timeout: Seconds | None = None) -> Any:  # noqa: ASYNC109 -- it bounds our waiting, not the work
-        """Look again and again until the command is done, and return its result.
+        """Poll until the command is done, and return its result.
 
-        Waits through the `timeouts`, one after the other, each but the last followed by an event RetryScheduled; or for
-        `timeout` seconds. Raises the failure that the peer reports; AttemptTimeoutError when the time is up, here or at the peer,
-        which goes on working: call it again; OutcomeUnknownError when the result is lost. A look that failed for now is
-        repeated, any other error of `poll` comes out as it is.
+        Waits through the `timeouts`, one after the other, each but the last followed by an event RetryScheduled; or for `timeout`
+        seconds. Raises the failure that the peer reports; AttemptTimeoutError when the time is up, here or at the peer, which goes on
+        working: call this again; OutcomeUnknownError when the result is lost. A poll that failed transiently is repeated; any other error
+        of `poll` is raised.
         """
         steps = (self._peer.timeouts if timeout is None else Timeout(timeout)).seconds
         for number, seconds in enumerate(steps, 1):
@@ -100,7 +100,7 @@ class Command:
                 await Policy(Timeout(seconds)).call(self._until_final)
                 break
             except AttemptTimeoutError as error:
-                if self.is_done:  # somebody else who waits has seen it in this instant
+                if self.is_done:  # another waiting task has got the answer
                     break
                 if number == len(steps):
                     raise self._abandoned(steps, error) from error
@@ -108,9 +108,9 @@ class Command:
         return self._outcome()
 
     def tell(self, answer: Answer) -> CommandStatus:
-        """Note an answer that came by itself, and return the status; who waits in `result()` gets it at his next look.
+        """Take an answer that the peer has pushed, and return the status; `result()` returns it at its next poll.
 
-        Raises ProtocolError for what is no answer, and then notes nothing.
+        Raises ProtocolError for anything but an answer, and then changes nothing.
         """
         self._look = read_answer(answer)
         self._heard_at = _now()
@@ -128,7 +128,7 @@ class Command:
         return self.status
 
     async def _until_final(self) -> None:
-        """Look until there is more to say than "pending"."""
+        """Poll until the status is not pending."""
         world, number, wait = current_world(), 0, None
         while True:
             least = 0.0
@@ -157,7 +157,7 @@ class Command:
                 failure = classify(error)
                 emit(events.PollFailed(name=self.name, correlation_id=self.correlation_id, failure=failure))
             raise
-        if not self.is_done:  # told meanwhile: what is done stays done
+        if not self.is_done:  # an answer was pushed meanwhile
             self.tell(answer)
 
     def _outcome(self) -> Any:
@@ -200,20 +200,20 @@ class Command:
         )
 
     def __repr__(self) -> str:
-        """Return name, id and status, without parameters and result: they may be secret."""
+        """Return name, id and status, without parameters and result, which may be secret."""
         return f"<Command {self.name} {self.correlation_id} {self.status}>"
 
 
 class Commands:
-    """The commands of one peer that answers later: `start` hands one over, `poll` asks about it.
+    """The asynchronous commands of one peer: `start` sends one, `poll` asks for its status.
 
-    Both are your async functions. `start(name, params, correlation_id)` returns what the peer said at once: a mapping, whose
-    `correlation_id` counts if it has one, and whose `status` may be "complete" already; or None. `poll(correlation_id)` returns
-    a mapping with `status` (pending, complete, timeout, expired), and `result` or `error`; None when the peer does not know the id.
+    Both are your async functions. `start(name, params, correlation_id)` returns the peer's first answer: None, or a mapping, whose
+    `correlation_id` replaces ours if it has one, and whose `status` may be "complete" already. `poll(correlation_id)` returns a mapping
+    with `status` (pending, complete, timeout, expired), and `result` or `error`; None if the peer does not know the id.
 
-    `expires_after`: how long the peer keeps a result, 30 s. `interval`: between two looks, seconds or a Backoff; 1 s, then every
-    2 s. `timeouts`: how long `result()` waits, step by step. `limit`: commands in the table at once; one that is done is
-    forgotten, one that has expired makes room. ConfigError names a bad argument.
+    `expires_after`: how long the peer keeps a result, 30 s. `interval`: between two polls, seconds or a Backoff; 1 s, then every 2 s.
+    `timeouts`: how long `result()` waits, step by step. `limit`: commands in the table at once; one that is done is removed, an expired
+    one is removed for a new one. ConfigError names a wrong argument.
     """
 
     def __init__(
@@ -237,17 +237,17 @@ class Commands:
         self._table: dict[str, Command] = {}
         self._peer = _CommandPeer(
             ask=poll,
-            expires_after=_above_zero("expires_after", expires_after),
+            expires_after=read_seconds("Commands.expires_after", expires_after),
             interval=_as_backoff(interval),
             timeouts=_as_timeouts(timeouts),
             forget=self._forget,
         )
 
     async def start(self, name: str, params: Mapping[str, Any] | None = None) -> Command:
-        """Hand a command to the peer, once, and return it without waiting for its result.
+        """Send a command to the peer, once, and return it without waiting for its result.
 
-        What `start` raises comes out as it is. If the command may have arrived all the same it stays in the table, and a note on the
-        error names its correlation id for `follow`. BulkheadFullError when the table is full of commands that have not expired.
+        Errors of `start` are raised. If the command may have arrived nevertheless, it stays in the table, and a note on the error has its
+        correlation id for `follow`. Raises BulkheadFullError if the table is full of commands that have not expired.
         """
         self._make_room()
         command = self._added(name, current_world().new_id())
@@ -271,9 +271,8 @@ class Commands:
         return command
 
     def follow(self, correlation_id: str, *, name: str = "command") -> Command:
-        """Return the command with this id: from the table, or as one that was started elsewhere, or before a restart."""
-        if not isinstance(cast("object", correlation_id), str) or not correlation_id:
-            raise config_error("Commands.follow.correlation_id", "a string that is not empty", correlation_id)
+        """Return the command with this id: from the table, or a new one for a command that another process has started."""
+        read_name("Commands.follow.correlation_id", correlation_id)
         command = self._table.get(correlation_id)
         if command is None:
             self._make_room()
@@ -281,7 +280,7 @@ class Commands:
         return command
 
     def unfinished(self) -> tuple[Command, ...]:
-        """Return the commands in the table, oldest first: none of them is done."""
+        """Return the commands in the table, oldest first; none of them is done."""
         return tuple(self._table.values())
 
     def _added(self, name: str, correlation_id: str) -> Command:
@@ -311,32 +310,27 @@ def _now() -> float:
     return current_world().monotonic()
 
 
-def _above_zero(name: str, value: Seconds) -> float:
-    seconds = as_seconds(value)
-    if not is_number(seconds) or not 0 < seconds <= LONGEST:
-        refuse(f"Commands.{name}", f"seconds above 0, at most {LONGEST:.0f}", value)
-    return seconds
-
-
 def _as_backoff(interval: Backoff | Seconds | None) -> Backoff:
     if interval is None:
         return Backoff.linear(1, cap=2, jitter="none")
-    return interval if isinstance(interval, Backoff) else Backoff.constant(_above_zero("interval", interval))
+    if isinstance(interval, Backoff):
+        return interval
+    return Backoff.constant(read_seconds("Commands.interval", interval))
 
 
 def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
     if not isinstance(cast("object", timeouts), tuple | list) or not timeouts:
         refuse("Commands.timeouts", "a tuple of seconds, one for each step", timeouts)
     steps = enumerate(timeouts)
-    return Timeout.escalating(*(_above_zero(f"timeouts[{index}]", seconds) for index, seconds in steps))
+    return Timeout.escalating(*(read_seconds(f"Commands.timeouts[{index}]", one) for index, one in steps))
 
 
 def _wait_after(error: Exception) -> float | None:
-    """Return how long to wait at least after a look that failed; None if looking again cannot help."""
+    """Return the shortest wait after a failed poll; None if another poll cannot help."""
     failure = classify(error)
     return (failure.retry_after or 0.0) if failure.retryable else None
 
 
 def _escalated(name: str, step: int, failure: Failure) -> None:
-    """Tell that another, longer wait begins."""
+    """Emit that another, longer wait begins."""
     emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=failure))

@@ -1,7 +1,7 @@
-"""A local daemon that is there when it is needed: found, or started and waited for; and what to say when it is not.
+"""A local daemon: found, or started and waited for; cached answers while it is not available.
 
-Rule: whoever answers the health check is the daemon, whoever started it. So it does not matter who wins when two start it at once,
-and only a process of our own is ever ended.
+Rule: the process that answers the health check is the daemon, whichever program started it. So two programs may start it at once, and
+only a process of our own is ever ended.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ...classification import classify, exit_finding
 from ...classification.finding import short_of
 from ...classification.hints import hints
 from ...errors import BridgeError, Failure, config_error, error_for, text_of
-from ...values.fields import LONGEST_TIMEOUT, Seconds, as_seconds, is_number, refuse
+from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world
 from .daemon_process import DaemonProcess
 from .health_probe import Check, DaemonHealth, HealthProbe
 
 
 T = TypeVar("T")
-_MOST: Final = 100  # answers that are remembered
-_NOT_RUN: Final = (126, 127)  # a shell's word for a command that it could not run: no wait helps
+_MOST: Final = 100  # cached answers
+_NOT_RUN: Final = (126, 127)  # exit codes of a shell that could not run the command: no wait helps
 _REAPED: Final = 5.0  # seconds: a killed process is gone in far less, unless the system itself hangs
 
 
 @attrs.frozen(kw_only=True)
 class DaemonAnswer(Generic[T]):
-    """What `Daemon.answer` returns. With `is_cached` it is `age` seconds old, and `failure` says why there is no newer one."""
+    """The result of `Daemon.answer`. With `is_cached` it is `age` seconds old, and `failure` says why there is no newer one."""
 
     value: T
     is_cached: bool = False
@@ -46,13 +46,12 @@ class Daemon:
     """A daemon on this machine, and the command that starts it: `Daemon("gasoline-mcp", "--persist", health="http://localhost:7890/health")`.
 
     `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that returns a DaemonHealth.
-    `startup_timeout`: how long `ensure()` waits for it, 4 s. `probe_timeout`: how long one look takes, 0.5 s. `poll_interval`:
-    between two looks. `env` is added to our environment. `log` names a file for its output; without one its stderr is kept
-    in a file without a name. `cache`: answers by key for `answer`, so that there is one if the first start fails; their age counts from
-    now. ConfigError names a bad argument.
+    `startup_timeout`: how long `ensure()` waits, 4 s. `probe_timeout`: the limit of one health check, 0.5 s. `poll_interval`: between two
+    checks. `env` is added to our environment. `log` names a file for its output; without one its stderr goes to a temporary file.
+    `cache`: answers by key for `answer`, used if the first start fails; their age counts from now. ConfigError names a wrong argument.
 
-    A daemon that is started here gets a session of its own and no stdin, and goes on when we end; whether it stays is its own
-    affair (`--persist`). POSIX systems only.
+    A daemon that is started here gets a session of its own and no stdin, and goes on when our process ends, if it chooses to
+    (`--persist`). POSIX systems only.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Daemon:
         log: str | os.PathLike[str] | None = None,
         cache: Mapping[Hashable, object] | None = None,
     ) -> None:
-        """Describe the daemon; nothing is asked or started yet."""
+        """Describe the daemon; checks and starts nothing."""
         for word in command or (None,):
             if not isinstance(cast("object", word), str | os.PathLike):
                 raise config_error(
@@ -77,9 +76,10 @@ class Daemon:
         self._env = _checked_env(env)
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._log = None if log is None else os.fspath(log)
-        self._patience = _short("startup_timeout", startup_timeout)
-        self._interval = _short("poll_interval", poll_interval)
-        self._probe = HealthProbe(health, _short("probe_timeout", probe_timeout))
+        self._patience = read_seconds("Daemon.startup_timeout", startup_timeout, most=LONGEST_TIMEOUT)
+        self._interval = read_seconds("Daemon.poll_interval", poll_interval, most=LONGEST_TIMEOUT)
+        probe_seconds = read_seconds("Daemon.probe_timeout", probe_timeout, most=LONGEST_TIMEOUT)
+        self._probe = HealthProbe(health, probe_seconds)
         self._health: DaemonHealth | None = None
         self._process: DaemonProcess | None = None
         self._failure: Failure | None = None
@@ -94,17 +94,17 @@ class Daemon:
 
     @property
     def failure(self) -> Failure | None:
-        """Why it could not be started, until it is seen ready; None otherwise."""
+        """Why the last start failed, until a check finds the daemon ready; None otherwise."""
         return self._failure
 
     @property
     def failed(self) -> bool:
-        """Whether the last start failed and it has not been seen ready since."""
+        """Whether the last start failed and no check has found the daemon ready since."""
         return self._failure is not None
 
     @property
     def pid(self) -> int | None:
-        """The process id of the daemon that this object started, while that runs; None for anybody else's."""
+        """The process id of the daemon that this object started, while it runs; None otherwise."""
         process = self._process
         if process is None or process.guard.is_forked or not process.is_running:
             return None
@@ -112,23 +112,23 @@ class Daemon:
 
     @property
     def cached(self) -> Mapping[Hashable, object]:
-        """The answers that are remembered, by key, oldest first: save them, and give them to the next process as `cache=`."""
+        """The cached answers by key, oldest first: to be saved for the `cache=` of the next process."""
         return {key: value for key, (value, _) in self._cached.items()}
 
     async def health(self) -> DaemonHealth:
-        """Look once, for at most `probe_timeout`. Raises nothing: what cannot be asked is unreachable."""
+        """Check once, for at most `probe_timeout`. Raises nothing: an error is UNREACHABLE."""
         self._health = await self._probe.look()
         if self._health is DaemonHealth.READY:
             self._failure = None
         return self._health
 
     async def ensure(self) -> DaemonHealth:
-        """Return READY once the daemon is: at once if it is, else after starting it; within `startup_timeout`, or it fails.
+        """Return READY: at once if the daemon is ready, else after starting it, within `startup_timeout`.
 
-        May be called by many tasks and processes at once: they end with one daemon. When ours cannot have the port and ends, whoever
-        has it is waited for. One that boots or shuts down is waited for too. Raises NotConnectedError when nobody is ready in
-        time, with what was seen; then `failed` is set, and a daemon that is merely slow goes on starting, as it does when this is
-        cancelled. ConfigError when the command cannot be run.
+        Many tasks and processes may call it at once: they end with one daemon. If ours ends because its port is taken, the daemon on that
+        port is waited for, and so is one that starts or shuts down. Raises NotConnectedError, with the last health check, when none is
+        ready in time; then `failed` is True, and a slow daemon goes on starting, as it does when this call is cancelled. Raises
+        ConfigError if the command cannot be run.
         """
         if await self.health() is DaemonHealth.READY:
             return DaemonHealth.READY
@@ -136,22 +136,24 @@ class Daemon:
         async with self._start_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if (
                 self._failures != before and self._failure is not None
-            ):  # it failed while we waited for our turn
+            ):  # another task's start failed meanwhile
                 raise error_for(self._failure)
             try:
                 await self._start()
             except BridgeError as error:
-                self._failure = attrs.evolve(error.failure, cause=None)  # it stays, and would keep all frames
+                self._failure = attrs.evolve(
+                    error.failure, cause=None
+                )  # kept for long: a cause would keep its frames
                 self._failures += 1
                 raise
         return DaemonHealth.READY
 
     async def answer(self, key: Hashable, call: Callable[[], Awaitable[T]]) -> DaemonAnswer[T]:
-        """Return what `call` answers, or what it answered before to this key if the daemon cannot be had, and say so.
+        """Return the answer of `call`, or the cached answer of this key if the daemon is not available.
 
-        The daemon is started if it is not there; once that has failed it is only looked for, as long as there is an old answer. An
-        error of `call` leads to the old answer if the link failed (CONN_ codes, an open circuit), and comes out as it is
-        otherwise, as it does without an old answer. The last 100 keys are remembered, each with the very object that was returned.
+        The daemon is started if it does not run; after a failed start it is only checked while a cached answer exists. An error of
+        `call` gives the cached answer if the link failed (CONN_ codes, an open circuit); any other error, and one without a cached
+        answer, is raised. The last 100 keys are cached, each with the object that was returned.
         """
         try:
             await self._reach(key)
@@ -172,11 +174,12 @@ class Daemon:
         return DaemonAnswer(value=value)
 
     async def stop(self, *, grace: Seconds = 5) -> None:
-        """End the daemon if this object started it, and nobody else's: SIGTERM, and after `grace` seconds SIGKILL, to its whole session.
+        """End the daemon if this object started it: SIGTERM, and after `grace` seconds SIGKILL, to its whole session.
 
-        Returns when it is gone and reaped. Cancelled, it kills at once. ConfigError in a fork of the process that started it.
+        Returns when it has ended and is reaped. Kills at once when cancelled. ConfigError in a fork of the process that started it.
         """
-        seconds, process = _short("stop.grace", grace), self._process
+        seconds = read_seconds("Daemon.stop.grace", grace, most=LONGEST_TIMEOUT)
+        process = self._process
         if process is None:
             return
         process.guard.check_process()
@@ -190,7 +193,7 @@ class Daemon:
     # ---- the start --------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        """Look, start it if nobody is there, and look until it is ready. Starts one process at most."""
+        """Check, start the daemon if it is unreachable, and check until it is ready. Starts at most one process."""
         loop = asyncio.get_running_loop()
         ends, is_started = loop.time() + self._patience, False
         while (found := await self.health()) is not DaemonHealth.READY:
@@ -211,12 +214,12 @@ class Daemon:
             failure = classify(error)
             message = f"daemon {self._name} not started: {failure.message}"
             raise error_for(attrs.evolve(failure, message=message)) from error
-        except ValueError as error:  # a null byte, or a variable's name that is none
+        except ValueError as error:  # a null byte, or a wrong name of a variable
             message = f"daemon {self._name} not started: {text_of(error)}"
             raise error_for(Failure.of("SYS_CONFIG_INVALID", message, cause=error)) from error
 
     def _not_ready(self, process: DaemonProcess | None) -> Failure:
-        """Return the failure for a start that took too long, with what was seen."""
+        """Return the failure for a start that took too long, with the last health check."""
         after, seen = f"after {self._patience:g} s", self._probe.seen
         if process is not None and not process.is_running:
             return self._ended(process, f"ended, and nobody else is ready {after}")
@@ -229,7 +232,7 @@ class Daemon:
         )
 
     def _ended(self, process: DaemonProcess, what: str) -> Failure:
-        """Return the failure for a process of ours that ended before it was ready."""
+        """Return the failure for a process of ours that ended before the daemon was ready."""
         code, output_end = process.exit_code or 0, process.output_end()
         finding = exit_finding(code, output_end.text)
         return Failure.of(
@@ -242,7 +245,7 @@ class Daemon:
     # ---- the cache --------------------------------------------------------------------------------------------
 
     async def _reach(self, key: Hashable) -> None:
-        """Have a daemon that is ready, or raise."""
+        """Return when the daemon is ready, or raise."""
         failure = self._failure
         if failure is None or key not in self._cached:
             await self.ensure()
@@ -256,20 +259,13 @@ class Daemon:
 
     @property
     def _name(self) -> str:
-        """The program, without its arguments: they may hold secrets."""
+        """The name of the program, without arguments, which may hold secrets."""
         return Path(self._command[0]).name[:80] or "command"
 
     def __repr__(self) -> str:
-        """Return the program, the health last seen, and the pid if it is ours."""
+        """Return the program, the last health, and the pid if this object started it."""
         pid = "" if self.pid is None else f" pid={self.pid}"
         return f"<Daemon {self._name} {self._health or 'not looked at'}{pid}>"
-
-
-def _short(name: str, value: Seconds) -> float:
-    seconds = as_seconds(value)
-    if not is_number(seconds) or not 0 < seconds <= LONGEST_TIMEOUT:
-        refuse(f"Daemon.{name}", f"seconds above 0, at most {LONGEST_TIMEOUT:.0f}", value)
-    return seconds
 
 
 def _checked_env(env: Mapping[str, str] | None) -> dict[str, str] | None:
@@ -280,13 +276,13 @@ def _checked_env(env: Mapping[str, str] | None) -> dict[str, str] | None:
 
 
 def _is_link(error: Exception) -> bool:
-    """Return whether an error says that the daemon could not be reached, and not what it thinks of the call."""
+    """Return whether an error says that the daemon could not be reached; other errors are answers to the call."""
     code = classify(error).code
     return code.startswith("CONN_") or code == "SYS_CIRCUIT_OPEN"
 
 
 async def _gone(process: DaemonProcess, seconds: float) -> None:
-    """Wait until the process has ended and is reaped, for so many seconds at most."""
+    """Wait until the process has ended and is reaped, for at most `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await process.ended()

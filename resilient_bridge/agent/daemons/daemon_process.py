@@ -1,7 +1,7 @@
-"""The process of a local daemon: started so that it outlives us, watched so that it leaves no zombie.
+"""The process of a local daemon: it outlives our process, and leaves no zombie.
 
-Rule: it has a session of its own, no stdin, and no pipe to us, which would break with us. A thread waits for its end and nothing
-else: that works without a loop, and whatever loop comes next.
+Rule: it has a session of its own, no stdin, and no pipe to our process, which would break when that ends. One thread waits for its end,
+so no event loop is needed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _READ: Final = 4_096  # bytes from the end of its output: the end says why
 
 
 class OutputEnd(NamedTuple):
-    """The end of what a daemon wrote, redacted: `text` is all that is kept of it, `last` its last line, which mostly says why."""
+    """The end of a daemon's output, redacted: `text`, and its last line `last`, which usually says why it ended."""
 
     text: str
     last: str
 
 
 class DaemonProcess:
-    """A process that was started just now; `exit_code` is None while it runs, negative when a signal ended it."""
+    """A started process; `exit_code` is None while it runs, negative if a signal ended it."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class DaemonProcess:
         cwd: str | None,
         log: str | None,
     ) -> None:
-        """Start it. Raises OSError when the system cannot, ValueError for an argument with a null byte.
+        """Start the process. Raises OSError if the system cannot, ValueError for an argument with a null byte.
 
-        Its output is appended to the file `log`; without one, stderr goes to a file without a name, which ends with it.
+        Its output is appended to the file `log`; without one, stderr goes to a temporary file.
         """
         self.exit_code: int | None = None
         self._lock = Lock()
         self._output_end = b""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        # A file, not a pipe: a pipe that nobody reads blocks the daemon, and one that breaks with us may kill it.
+        # A file, not a pipe: an unread pipe blocks the daemon, and a broken one may kill it.
         self._output, self._reader = _file(log), -1
         try:
             self._reader = _reader(self._output, is_temporary=log is None)
@@ -72,29 +72,29 @@ class DaemonProcess:
             raise
         self.pid = self._process.pid
         self.guard = LoopGuard("Daemon")
-        # It must not hold up the end of our program: the daemon is to go on.
+        # A daemon thread: our process may end before the daemon does.
         REAL.start_thread(self._reap, f"daemon {self.pid}")
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not been seen to end."""
+        """Whether the process has not ended, as far as is known."""
         return self.exit_code is None
 
     def output_end(self) -> OutputEnd:
-        """Return the end of what it wrote since it started; of its stderr alone if it has no log."""
+        """Return the end of the output since the start; of stderr alone without a log."""
         with self._lock:
             written = (self._output_end if self._output.closed else self._tail()).strip()
         return OutputEnd(tail_of(written), tail_of(written.rpartition(b"\n")[2]))
 
     def end(self, *, at_once: bool) -> None:
-        """Ask it and everything in its session to end, or take all of that away, if it still runs."""
+        """End the whole session, if the process still runs: with SIGTERM, or with SIGKILL if `at_once`."""
         with self._lock:
-            # Known before `exit_code` is: once reaped, its number may be another's.
+            # Set before `exit_code`: once reaped, the pid may belong to another process.
             if self._process.returncode is None:
                 (take_away if at_once else ask_to_end)(self.pid)
 
     async def ended(self) -> None:
-        """Return when it has ended and is reaped."""
+        """Return when the process has ended and is reaped."""
         loop = asyncio.get_running_loop()
         end = loop.create_future()
         with self._lock:
@@ -106,10 +106,10 @@ class DaemonProcess:
     def _tail(self) -> bytes:
         number = self._reader
         start = max(self._written_before, os.fstat(number).st_size - _READ)
-        return read_at(number, _READ, start)  # `seek` would move the place where the daemon writes
+        return read_at(number, _READ, start)  # `seek` would move the position where the daemon writes
 
     def _close(self) -> None:
-        """Close what its output is written to, and read by: in that order, because the first may be gone with it."""
+        """Close the descriptors of the output: first the one it is written to, then the one it is read by."""
         number = -1 if self._output.closed else self._output.fileno()
         self._output.close()
         if self._reader not in {-1, number}:
@@ -130,14 +130,14 @@ class DaemonProcess:
 def _file(log: str | None) -> IO[bytes]:
     if log is not None:
         return Path(log).open("a+b")
-    # There a file without a name cannot be opened a second time.
+    # On Windows a file without a name cannot be opened a second time.
     return NamedTemporaryFile() if sys.platform == "win32" else TemporaryFile()
 
 
 def _reader(output: IO[bytes], *, is_temporary: bool) -> int:
-    """A descriptor to read by. On Windows one of its own: a child writes where the one that it was given stands, and reading moves that."""
+    """Return a descriptor to read the output by. On Windows a second one: reading by the first would move the position of the child."""
     if sys.platform == "win32":
-        # O_TEMPORARY says that we know: the file is gone with its last descriptor.
+        # O_TEMPORARY: the file is deleted with its last descriptor.
         return os.open(output.name, os.O_RDONLY | os.O_BINARY | (os.O_TEMPORARY if is_temporary else 0))
     return output.fileno()
 

@@ -1,7 +1,7 @@
-"""One look at a local daemon: ready, starting, stopping, or not there at all.
+"""One health check of a local daemon: ready, starting, stopping or unreachable.
 
-Rule: a look raises nothing but cancellation, ends within its time and leaves no socket behind. What it saw is kept in words,
-because "unreachable" alone helps nobody.
+Rule: a check raises nothing but cancellation, ends within its time and closes its socket. Its finding is also kept in words, because
+"unreachable" alone does not help.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ...errors import config_error
 
 
 _LONGEST_LINE: Final = 4_096  # bytes of a status line
-_LONGEST_BODY: Final = 65_536  # bytes read after it, so that the daemon can finish what it says
+_LONGEST_BODY: Final = 65_536  # bytes read after it, so that the daemon can finish its answer
 _WANTED: Final = "an http:// URL without credentials, or an async function that returns a DaemonHealth"
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: |\r?\n)")
 
 
 class DaemonHealth(StrEnum):
-    """What a look at a daemon found: 503 is `STARTING`, or `STOPPING` after it has been ready; all else is `UNREACHABLE`."""
+    """The result of a health check: 503 is `STARTING`, or `STOPPING` after the daemon was ready; all else is `UNREACHABLE`."""
 
     READY = "ready"
     STARTING = "starting"
@@ -38,7 +38,7 @@ Check: TypeAlias = Callable[[], Awaitable[DaemonHealth]]
 
 
 class Target(NamedTuple):
-    """Where to ask, and what."""
+    """Host, port and path of a health check."""
 
     host: str
     port: int
@@ -50,10 +50,10 @@ class Target(NamedTuple):
 
 
 class HealthProbe:
-    """Looks at one daemon, by a URL or a function; `seen` says in words what the last look saw."""
+    """Checks one daemon, by a URL or a function; `seen` has the last finding in words."""
 
     def __init__(self, health: str | Check, seconds: float) -> None:
-        """Prepare to look, each time for at most `seconds`. ConfigError for what cannot be asked."""
+        """Prepare checks of at most `seconds` each. ConfigError for a wrong `health`."""
         self.seen = "nothing yet"
         self._seconds = seconds
         self._was_ready = False
@@ -65,12 +65,12 @@ class HealthProbe:
             raise config_error("Daemon.health", _WANTED, cast("object", health))
 
     async def look(self) -> DaemonHealth:
-        """Ask once."""
+        """Check once."""
         try:
             found = await self._ask()
         except TimeoutError:
             found, self.seen = DaemonHealth.UNREACHABLE, f"no answer within {self._seconds:g} s"
-        except Exception as error:  # noqa: BLE001 -- whatever it is, nobody who is ready was seen
+        except Exception as error:  # noqa: BLE001 -- any error means not ready
             found, self.seen = DaemonHealth.UNREACHABLE, classify(error).message
         self._was_ready = found is DaemonHealth.READY or (
             self._was_ready and found is not DaemonHealth.UNREACHABLE
@@ -94,9 +94,9 @@ class HealthProbe:
 
 
 async def http_status(target: Target, seconds: float) -> int:
-    """Ask with GET on a connection of its own, and return the status of the answer.
+    """Send GET on a new connection and return the status of the answer.
 
-    Raises OSError (a TimeoutError after `seconds`), and ValueError for what is no HTTP.
+    Raises OSError (a TimeoutError after `seconds`), and ValueError for an answer that is no HTTP.
     """
     ends = asyncio.get_running_loop().time() + seconds
     writer: asyncio.StreamWriter | None = None
@@ -110,7 +110,7 @@ async def http_status(target: Target, seconds: float) -> int:
             found = _STATUS_LINE.match(line)
             if found is None:
                 raise ValueError("no http answer" if line else "connection closed without an answer")
-        with suppress(OSError):  # the status is known, the rest is manners: a daemon hung up on logs an error
+        with suppress(OSError):  # the status is known; a daemon whose answer is cut off logs an error
             async with asyncio.timeout_at(ends):
                 remaining = _LONGEST_BODY
                 while remaining > 0 and (got := await reader.read(remaining)):
@@ -124,8 +124,8 @@ async def http_status(target: Target, seconds: float) -> int:
 
 
 def _target(url: str) -> Target:
-    """Return where a URL leads. ConfigError, without the URL, for one that is not plain http."""
-    with suppress(ValueError):  # brackets or a port that are none
+    """Return the target of a URL. ConfigError, without the URL, for one that is not plain http."""
+    with suppress(ValueError):  # wrong brackets or port
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
         is_plain = url.isascii() and url.isprintable() and " " not in url

@@ -1,13 +1,12 @@
-"""The account of a spend budget in the world: shared by threads, kept in a file, told to whoever listens.
+"""The account of a spend budget with its lock, its file and its events.
 
-Rule: the lock is held for no longer than it takes to add, and the disk is never waited for while it is. An account changes first and
-is saved then, because what is spent is spent; what depends on its being saved waits for that. What was spent, approved or cancelled must
-survive one damaged file: it is saved until it stands in the backup too, to which each save hands on what the one before it has written.
+Rule: the lock is held only for arithmetic, never during a write. An account changes first and is saved then, because spent money is
+spent; a call waits until it is saved. Amounts spent, approved and cancelled must survive one damaged file: they are saved until the
+backup has them too, which gets the content of the previous save.
 """
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from functools import partial
 from threading import Lock, RLock
@@ -35,7 +34,7 @@ _LOST: Final = "look up what was spent (the damaged files are kept beside it), t
 
 
 class Book:
-    """The account, with the world around it: a lock, the file, whoever waits, and whoever listens."""
+    """An account with its lock, its file, its waiting calls and its events."""
 
     def __init__(self, name: str, account: SpendAccount, path: str | os.PathLike[str] | None) -> None:
         self.name = name
@@ -47,27 +46,25 @@ class Book:
         self._owner = None if file is None else Owner(file.path)
         self._is_taken = False
         if self._owner is not None:
-            finalize(
-                self, self._owner.release
-            )  # a budget that nobody has any more leaves its file to the next
+            finalize(self, self._owner.release)  # a collected budget releases its file
         self._account = account
-        self._lock = Lock()  # around the account; held for no longer than it takes to add
-        self._disk = RLock()  # around the file; a listener that hears of damage may ask for the status
-        self._is_lost = False  # whether nobody can say what the files said
-        self._version = 0  # counts changes: of those that must not be lost, `_vital` is the last one,
-        self._vital = 0
-        self._saved = 0  # this one stands in the file,
-        self._backed = 0  # and this one in its backup
+        self._lock = Lock()  # around the account; held only for arithmetic
+        self._disk = RLock()  # around the file; a listener of a damage event may read the status
+        self._is_lost = False  # whether the files were damaged beyond reading
+        self._version = 0  # the number of the last change,
+        self._vital = 0  # of the last one that must not be lost,
+        self._saved = 0  # of the last one in the file,
+        self._backed = 0  # and of the last one in its backup
         self._has_failed = False
         self._is_mending = False
 
     def status(self) -> SpendStatus:
-        """Return how it stands, as far as it has been read."""
+        """Return the status, without reading the file."""
         with self._lock:
             return self._account.status
 
     def change(self, act: Callable[[SpendAccount], T]) -> T:
-        """Change the account, then wake and tell whom it concerns: outside of the lock, because a listener may do as it likes."""
+        """Change the account; then, outside of the lock, wake the admitted calls and emit the events."""
         with self._lock:
             before = self._account.footing
             result = act(self._account)
@@ -76,7 +73,7 @@ class Book:
                 self._vital = self._version
             changes = self._account.take_changes()
         for charge in changes.woken:
-            if not charge.wake():  # its event loop is closed: nobody is there to be let in
+            if not charge.wake():  # its event loop is closed
                 self.change(partial(SpendAccount.end, charge=charge, has_run=False))
         for event, spent, limit in changes.events:
             emit(event(budget=self.name, spent=spent, limit=limit))
@@ -90,24 +87,24 @@ class Book:
         return result
 
     def open(self) -> None:
-        """Take and read the file, the first time.
+        """Take and read the file at the first use.
 
-        Raises StoreError if another budget has it or a later version has written it, and what StateFile.load does.
+        Raises StoreError if another budget has the file or a later version wrote it, and what StateFile.load raises.
         """
         if self.is_open or self.file is None:
             return
         with self._disk:
             if self._owner is not None and not self._is_taken:
-                # For what it raises: what a later version has written is not taken from it, not even for a moment.
+                # Called for its error: the file of a later version is not taken, not even for a moment.
                 _is_lost(self.file.path)
                 self._owner.take()  # two accounts in one file would overwrite each other
                 self._is_taken = True
             try:
-                # Before it is mended: a listener that hears of the damage may ask for the status meanwhile.
+                # Before the restoring: a listener of the damage event may read the status meanwhile.
                 self._is_lost = _is_lost(self.file.path) or self._is_lost
-                is_mended, self._is_mending = self._is_mending, True  # by us, and a listener asks meanwhile
+                is_mended, self._is_mending = self._is_mending, True  # by this thread, when a listener calls
                 found = self.file.load()
-                # A sound file that has lost something was mended by a process that died before it could say how much it knew.
+                # A sound file with losses: another process restored it, and died before it saved what was known.
                 is_in_doubt = found.source == "file" and not is_mended
                 self._is_lost |= bool(found.lost) and (is_in_doubt or found.source in {"new", "salvaged"})
             except BaseException:
@@ -118,7 +115,7 @@ class Book:
             self.save_or_tell()
 
     def close(self) -> None:
-        """Leave the file to others, with all that is known in it. Raises ConfigError while a call runs or waits, and StoreError."""
+        """Save and release the file. Raises ConfigError while a call runs or waits, and StoreError."""
         if self.file is None or not self.is_open:
             return
         self.save()
@@ -135,7 +132,7 @@ class Book:
             self._owner.release()
 
     def _restore(self, account: SpendAccount, found: Any) -> None:
-        if self.is_open:  # under the lock: of two threads that have read the file, one restores
+        if self.is_open:  # under the lock: only one of two threads restores
             return
         self.is_open = True
         if found is not None:
@@ -144,9 +141,9 @@ class Book:
             account.lose()
 
     def save(self, *, once: bool = False) -> None:
-        """Have all that was changed so far in the file, and what must not be lost in its backup too, unless `once` is enough.
+        """Save all changes so far to the file, and those that must not be lost to its backup too, unless `once`.
 
-        One write serves everybody who waits for it.
+        One write serves all threads that wait for it.
         """
         if self.file is None:
             return
@@ -165,7 +162,7 @@ class Book:
             emit(events.StoreRecovered(store=f"SpendBudget {self.name}"))
 
     def save_or_tell(self) -> None:
-        """Save what has happened already: an error could not undo it, and is told once. Until it is saved, no call is let in."""
+        """Save what has happened already; an error is emitted once as StoreFailed. Until a save succeeds, no call is admitted."""
         try:
             self.save()
         except BridgeError as error:
@@ -176,7 +173,7 @@ class Book:
                 emit(events.StoreFailed(store=store, degraded=False, failure=error.failure))
 
     def refusal(self, charge: Charge | None, waited: float | None) -> SpendLimitError:
-        """Return the error for a call that was not let in, or for an approval that came too late."""
+        """Return the error for a call that was not admitted, or for an approval after a cancellation."""
         now = self.status()
         is_cancelled = now.state is SpendState.CANCELLED
         estimate = Decimal(0) if charge is None else charge.estimate
@@ -205,17 +202,12 @@ class Book:
 
 
 def _is_lost(path: Path) -> bool:
-    """Whether there are files and none of them is whole: amounts with a wrong checksum are not believed either.
+    """Return whether files exist and none of them is whole; amounts with a wrong checksum count as lost.
 
-    Raises StoreError for one of a later version: what it says of the money cannot be read here, and must not be put aside.
+    Raises StoreError for a file of a later version, which must not be set aside.
     """
     copies = [
         is_whole(one, _VERSION, field="SpendBudget.path", of="a spend budget")
         for one in (path, backup_of(path))
     ]
     return False in copies and True not in copies
-
-
-async def in_thread(work: Callable[[], None]) -> None:
-    """Have a thread do what blocks; once begun it is done, whoever is cancelled meanwhile."""
-    await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))

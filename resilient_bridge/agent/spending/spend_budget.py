@@ -1,7 +1,7 @@
-"""A limit on what calls may cost in money: it warns, and then it waits for a person.
+"""A limit on the money that calls may cost: it warns, then pauses until a person approves more.
 
-Rule: a call is written down before it runs and counted after, and nothing that is known to be spent is ever forgotten: not by an
-error, not by a cancellation, and with `path=` not by a crash.
+Rule: a call is recorded before it runs and counted after. Spent money is never forgotten: not after an error, not after a cancellation,
+and with `path=` not after a crash.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from ...calls.run.protect import form_of
 from ...calls.steps import settled
 from ...classification import failure_or_none
 from ...errors import Executed, config_error
-from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world
 from ...world.signal import Signal
-from .spend_book import Book, in_thread
+from ..blocking import in_thread
+from .spend_book import Book
 from .spend_state import EXACT, Amount, Charge, SpendAccount, SpendStatus, amount_of
 
 
@@ -43,24 +44,24 @@ _BOOKS_LOCK: Final = Lock()
 
 
 def books() -> list[Book]:
-    """Return those of this process, for what shows the health of all of it. From any thread."""
+    """Return the budgets of this process, for its health. From any thread."""
     with _BOOKS_LOCK:
         return list(_BOOKS)
 
 
 class SpendBudget:
-    """At most `limit` may be spent: at `warn_at` of it a warning is told; at all of it `mode="hard"` pauses, and "soft" goes on.
+    """At most `limit` may be spent: at `warn_at` of it a warning is emitted; at the limit `mode="hard"` pauses, and "soft" goes on.
 
-    `async with budget.call(estimate=…) as call:` is a call that costs money, and `call.spend(…)` says what it has cost. In hard mode a call
-    is let in while what is spent, what the running calls are expected to cost, and its own estimate are within the limit; the others wait
-    in line, until running ones end, or somebody says `approve` or `cancel`. Without estimates nothing is known of the running ones: the
-    limit is passed by as much as they cost together. Amounts are Decimal, int, str or float (through its repr), in whatever currency.
+    `async with budget.call(estimate=…) as call:` is a call that costs money, and `call.spend(…)` counts its cost. In hard mode a call is
+    admitted while the spent money, the estimates of the running calls and its own estimate are within the limit; the others wait in order
+    until running calls end, or until `approve` or `cancel`. Without estimates the running calls may exceed the limit by their cost.
+    Amounts are Decimal, int, str or float (through its repr), in any one currency.
 
-    With `path` what is spent, approved and cancelled survives a restart: a call is saved before it is let in, so that a crash counts its
-    estimate, and saved again when it has been counted, in the file and in its backup: one of them may be damaged. If both are, nobody
-    knows what was spent: all of the limit counts as spent, so that a hard budget is paused until more is approved, and a soft one warns.
-    The file is taken and read when the budget is first used (StoreError if it cannot be, if another budget has it: SYS_STORE_IN_USE, or
-    if a later version has written it: SYS_STATE_FOREIGN), and is a StateFile: damage is told. Any thread and event loop may use the object.
+    With `path` the amounts spent and approved, and a cancellation, survive a restart. A call is saved before it is admitted, so that a
+    crash counts its estimate, and again when it has been counted, to the file and to its backup: one of them may be damaged. If both are,
+    the spent amount is unknown, and all of the limit counts as spent: a hard budget pauses until more is approved, a soft one warns.
+    The file is taken and read at the first use. StoreError: it cannot be read or written, another budget has it (SYS_STORE_IN_USE), or a
+    later version wrote it (SYS_STATE_FOREIGN). Damage is emitted as an event. Any thread and event loop may use the object.
     """
 
     def __init__(
@@ -72,20 +73,19 @@ class SpendBudget:
         name: str = "spend",
         path: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Begin with nothing spent. ConfigError names an argument that is wrong."""
+        """Begin with nothing spent. ConfigError names a wrong argument."""
         money = amount_of("SpendBudget.limit", limit, above=True)
         if mode not in ("soft", "hard"):
             raise config_error("SpendBudget.mode", "one of soft, hard", cast("Any", mode))
         if not is_number(warn_at) or not 0 < warn_at <= 1:
             raise config_error("SpendBudget.warn_at", "a number above 0, at most 1", warn_at)
-        if not (isinstance(cast("object", name), str) and name):
-            raise config_error("SpendBudget.name", "a name that is not empty", name)
+        read_name("SpendBudget.name", name)
         self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path)
         with _BOOKS_LOCK:
             _BOOKS.add(self._book)
 
     def __repr__(self) -> str:
-        """A status line; it reads no file."""
+        """Return a status line, without reading the file."""
         book = self._book
         now = book.status()
         state = now.state.name if book.is_open else "not read yet"
@@ -93,15 +93,15 @@ class SpendBudget:
         return f"<SpendBudget {book.name} {book.mode} {state} spent={spent} reserved={now.reserved:f} limit={now.limit:f}>"
 
     def close(self) -> None:
-        """Leave the file of `path` to another budget, in this process or another; whoever uses this one again takes it back.
+        """Release the file of `path` to another budget, in this process or another; the next use takes it again.
 
-        A budget that nobody has any more is closed, and so is what a process leaves behind. Raises ConfigError while a call runs or waits,
-        and StoreError if what was spent last cannot be saved: it is not closed then.
+        A collected budget and an ended process release it too. Raises ConfigError while a call runs or waits, and StoreError if the last
+        changes cannot be saved; the budget stays open then.
         """
         self._book.close()
 
     def status(self) -> SpendStatus:
-        """Return how it stands. With `path` the first use reads the file, on the thread that asks."""
+        """Return the status. With `path` the first use reads the file, and blocks."""
         self._book.open()
         return self._book.status()
 
@@ -109,28 +109,24 @@ class SpendBudget:
         """Return a call that is expected to cost `estimate`, to be entered once, with `async with`, or in a thread with `with`.
 
         Entering waits for the budget, at most `timeout` seconds (0: not at all), and not beyond the deadline of the policy around it.
-        Raises SpendLimitError when that is over or the budget is cancelled, and StoreError if the call cannot be saved: nothing may be
-        called then. Leaving counts what `spend` was told in the block; if it was told nothing, the estimate, unless the block failed with
-        an error that says that nothing has run (`classify(error).executed`), or with a 429.
+        It raises SpendLimitError when that time is over or the budget is cancelled, and StoreError if the call cannot be saved: make no
+        call then. Leaving counts what `spend` has counted in the block; without that the estimate, unless the block failed with an error
+        that says that nothing has run (`classify(error).executed`), or with a 429.
         """
-        seconds = None if timeout is None else as_seconds(timeout)
-        if seconds is not None and not (is_number(seconds) and 0 <= seconds <= LONGEST):
-            raise config_error(
-                "SpendBudget.call.timeout", f"seconds from 0 to {LONGEST:.0f}, or None", timeout
-            )
+        seconds = None if timeout is None else read_seconds("SpendBudget.call.timeout", timeout, zero=True)
         return SpendCall(self._book, amount_of("SpendBudget.call.estimate", estimate), seconds)
 
     def spend(self, amount: Amount) -> None:
-        """Count what was spent elsewhere. It is never refused: it is spent.
+        """Count an amount that was spent elsewhere. It is never refused.
 
-        This, `approve` and `cancel` block for as long as the disk takes, if there is a `path`: `await asyncio.to_thread(budget.spend, 2)`.
-        They raise StoreError if it cannot be saved; it holds in this process all the same.
+        With `path` this, `approve` and `cancel` block while they write: `await asyncio.to_thread(budget.spend, 2)`. They raise StoreError
+        if the change cannot be saved; it holds in this process all the same.
         """
         money = amount_of("SpendBudget.spend.amount", amount)
         self._book.write(lambda account: account.spend(money))
 
     def approve(self, more: Amount | None = None, *, limit: Amount | None = None) -> None:
-        """Raise the limit by `more`, or to `limit` (one that is no higher changes nothing), and let in who waits, in their order.
+        """Raise the limit by `more`, or to `limit` (one that is no higher changes nothing), and admit waiting calls in their order.
 
         Raises SpendLimitError if the budget is cancelled, and ConfigError unless one of the two is given.
         """
@@ -150,7 +146,7 @@ class SpendBudget:
             raise self._book.refusal(None, None)
 
     def cancel(self) -> None:
-        """Refuse every call from now on, and those that wait; what runs goes on, and is counted. There is no way back."""
+        """Refuse the waiting calls and all later ones, for good; running calls go on, and are counted."""
         self._book.write(lambda account: account.cancel())
 
     @overload
@@ -182,7 +178,7 @@ class SpendBudget:
         estimate: Amount = 0,
         timeout: Seconds | None = None,
     ) -> Callable[..., Any]:
-        """Return `function`, sync or async, with every call of it inside of `budget.call`; `cost(result)` says what it has cost."""
+        """Return `function`, sync or async, with each call inside of `budget.call`; `cost(result)` returns its cost."""
         if isinstance(cast("object", function), type | staticmethod | classmethod) or not callable(function):
             raise config_error(
                 "SpendBudget.guard.function", "a function, a method or a callable object", function
@@ -194,7 +190,7 @@ class SpendBudget:
             raise config_error(
                 "SpendBudget.guard.function", "a function that returns its result, no stream", function
             )
-        self.call(estimate, timeout=timeout)  # what is wrong with these is said now
+        self.call(estimate, timeout=timeout)  # checks the arguments now
 
         async def guarded_async(*args: Any, **kwargs: Any) -> Any:
             async with self.call(estimate, timeout=timeout) as call:
@@ -212,7 +208,7 @@ class SpendBudget:
 
 
 class SpendCall:
-    """One call that costs money; `budget.call(…)` makes it. Inside of its block the budget has let it in."""
+    """One call that costs money, made by `budget.call(…)`; inside of its block it is admitted."""
 
     def __init__(self, book: Book, estimate: Decimal, timeout: float | None) -> None:
         self._book = book
@@ -222,13 +218,13 @@ class SpendCall:
         self._has_run = False
 
     def spend(self, amount: Amount) -> None:
-        """Count what it has cost, or has cost since the last time; saved when the block is left. Later it counts on top of what was counted."""
-        self._has_run = True  # who talks of a cost has called something, even if the amount is none
+        """Count a cost of the call, in addition to earlier ones. Saved when the block is left; after that it is counted too."""
+        self._has_run = True  # a cost of 0 says that something ran
         money = amount_of("SpendCall.spend.amount", amount)
         self._book.change(lambda account: account.spend(money, self._charge))
 
     def spend_for(self, cost: Callable[[T], Amount], result: T) -> None:
-        """Count `cost(result)`. What `cost` raises comes out; the call has run all the same."""
+        """Count `cost(result)`. Errors of `cost` are raised; the call counts as run."""
         self._has_run = True
         self.spend(cost(result))
 
@@ -290,14 +286,14 @@ class SpendCall:
         return self._charge
 
     def _patience(self, charge: Charge) -> float | None:
-        """Seconds it may wait from here on: 0 if it need not, None for as long as it takes."""
+        """Return the seconds that the call may wait: 0 if it need not, None for no limit."""
         if charge.standing != "waiting":
             return 0.0
         bounds = [bound for bound in (self._timeout, CURRENT.get().remaining) if bound is not None]
         return min(bounds) if bounds else None
 
     def _admitted(self, charge: Charge, waited: float | None) -> None:
-        """Raise for a charge that is refused, or still waits although its time is up."""
+        """Raise SpendLimitError for a charge that is refused, or still waits when its time is up."""
         if charge.standing != "admitted":
             raise self._book.refusal(charge, waited)
 
@@ -309,13 +305,13 @@ class SpendCall:
 
 
 def _may_have_run(error: BaseException | None) -> bool:
-    """Whether a block that ended so can have cost something."""
+    """Return whether a block that ended with this error can have cost something."""
     if not isinstance(error, Exception):
-        return True  # it went well, or was cancelled somewhere
+        return True  # it succeeded, or was cancelled
     failure = failure_or_none(error)
     return failure is None or not (failure.executed is Executed.NO or _is_limited(failure))
 
 
 def _is_limited(failure: Failure) -> bool:
-    """Whether it was answered with a 429: no proof that nothing ran, but providers charge nothing for it."""
+    """Return whether the answer was a 429: no proof that nothing ran, but providers charge nothing for it."""
     return failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED

@@ -1,7 +1,7 @@
-"""What a spend budget knows and decides: who is let in, who waits, what is spent, and what people are told of it. Pure.
+"""The account of a spend budget: it admits calls or lets them wait, counts the money, and decides on events. Pure.
 
-Rule: money is exact, and money that is spent is counted, whatever the limit says. Who asks first is let in first; what is let in
-counts its estimate until its cost is known.
+Rule: amounts are exact, and spent money is counted even beyond the limit. Calls are admitted in the order in which they ask; an
+admitted call reserves its estimate until its cost is known.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SpendEventType: TypeAlias = (
 )
 
 EXACT: Final = Context(prec=64, rounding=ROUND_UP)
-"""Our own, because a program may have set its precision to 6 digits: sums of amounts up to 10^15 with 30 decimals are exact in it."""
+"""A context of our own, because a program may have lowered its precision: sums of amounts up to 10^15 with 30 decimals are exact."""
 _MOST: Final = Decimal(10) ** 15
 _FINEST: Final = Decimal(1).scaleb(-30)
 _NOTHING: Final = Decimal(0)
 
 
 class SpendState(StrEnum):
-    """How a budget stands: RUNNING, WARNING from the threshold on, PAUSED at a hard limit until approved, CANCELLED for good."""
+    """The state of a budget: RUNNING, WARNING from the threshold on, PAUSED at a hard limit until approved, CANCELLED for good."""
 
     RUNNING = "running"
     WARNING = "warning"
@@ -48,9 +48,8 @@ class SpendState(StrEnum):
 class SpendStatus:
     """A budget at one moment.
 
-    `reserved`: the estimates of the calls that run. `remaining`: what neither is spent nor reserved, below zero by the overage.
-    `share`: spent / limit, 0.8 for 80 %. `is_known`: False if the files of the budget were lost: what was spent is not known then, and all
-    of the limit counts as spent, until something is approved.
+    `reserved`: the estimates of the running calls. `remaining`: neither spent nor reserved; negative by the overage. `share`: spent / limit,
+    0.8 for 80 %. `is_known`: False if the files of the budget were lost: all of the limit counts as spent until more is approved.
     """
 
     state: SpendState
@@ -63,9 +62,9 @@ class SpendStatus:
 
 
 class Charge:
-    """One call, from its question to its end: its estimate, what it has told of its cost (None: nothing), and how it stands.
+    """One call in the account: its estimate, its reported cost (None: nothing reported), and its standing.
 
-    `wake` is called once, by whoever changes the account, when a charge that waits is admitted or refused.
+    `wake` is called once, by the thread that changes the account, when a waiting charge is admitted or refused.
     """
 
     __slots__ = ("estimate", "reported", "standing", "wake")
@@ -78,12 +77,12 @@ class Charge:
 
     @property
     def open(self) -> Decimal:
-        """What of the estimate is not told yet."""
+        """The part of the estimate that is not reported as cost yet."""
         return max(_NOTHING, EXACT.subtract(self.estimate, self.reported or _NOTHING))
 
 
 class Changes:
-    """What has to be done about a change: whom to wake, and what to tell, each with what was spent and the limit at that moment."""
+    """The consequences of a change: charges to wake, and events to emit, each with the spent amount and the limit at that moment."""
 
     __slots__ = ("events", "woken")
 
@@ -93,7 +92,7 @@ class Changes:
 
 
 class SpendAccount:
-    """What is spent, reserved and approved, who runs and who waits. Not for several threads at once: the caller has a lock."""
+    """Amounts spent, reserved and approved; running and waiting charges. Not thread-safe: the caller holds a lock."""
 
     def __init__(self, limit: Decimal, *, mode: Literal["soft", "hard"], warn_at: Decimal) -> None:
         self.limit = limit
@@ -106,13 +105,13 @@ class SpendAccount:
         self._warn_at = warn_at
         self._is_warning_reported = False
         self._is_pause_reported = False
-        self._queue: dict[Charge, None] = {}  # in their order
+        self._queue: dict[Charge, None] = {}  # in order
         self._running = 0
         self._changes = Changes()
 
     @property
     def status(self) -> SpendStatus:
-        """How it stands."""
+        """The status of the account."""
         used = EXACT.add(self.spent, self.reserved)
         return SpendStatus(
             state=self._state(),
@@ -126,21 +125,21 @@ class SpendAccount:
 
     @property
     def footing(self) -> tuple[Decimal, Decimal, bool, bool]:
-        """What must never be forgotten: it is another value after a change that must not be lost."""
+        """The values that must never be lost: they differ after a change that must survive."""
         return self.spent, self.limit, self.is_cancelled, self.is_known
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody runs and nobody waits."""
+        """Whether no call runs or waits."""
         return not self._running and not self._queue
 
     def take_changes(self) -> Changes:
-        """Return what has to be done since the last time; it is the caller's to do, outside of its lock."""
+        """Return the consequences since the last call; the caller carries them out, outside of its lock."""
         changes, self._changes = self._changes, Changes()
         return changes
 
     def join(self, estimate: Decimal, wake: Callable[[], bool]) -> Charge:
-        """Ask for a call: the charge is admitted or refused at once, without being woken, or waits behind those that came before."""
+        """Add a charge: admitted or refused at once, without being woken, or waiting behind earlier ones."""
         charge = Charge(estimate, wake)
         if self.is_cancelled:
             charge.standing = "refused"
@@ -152,7 +151,7 @@ class SpendAccount:
         return charge
 
     def spend(self, amount: Decimal, charge: Charge | None = None) -> None:
-        """Count what was spent; of an admitted charge, it takes the place of that much of its estimate."""
+        """Count a spent amount; for an admitted charge it replaces that much of its estimate."""
         self.spent = EXACT.add(self.spent, amount)
         if charge is not None:
             before = charge.open
@@ -162,7 +161,7 @@ class SpendAccount:
         self._settle()
 
     def end(self, charge: Charge, *, has_run: bool) -> None:
-        """End a charge, however it stands. One that has run and told nothing has spent its estimate."""
+        """End a charge in any standing. One that has run and reported nothing has spent its estimate."""
         standing, charge.standing = charge.standing, "over"
         self._queue.pop(charge, None)
         if standing == "admitted":
@@ -173,17 +172,17 @@ class SpendAccount:
         self._settle()
 
     def approve(self, limit: Decimal) -> None:
-        """Raise the limit; one that is no higher changes nothing. What stays paused all the same is told again."""
+        """Raise the limit; one that is no higher changes nothing. A budget that stays paused emits SpendPaused again."""
         if limit <= self.limit:
             return
         self.limit = limit
-        self.is_known = True  # whoever approves says how much may be spent from here on
+        self.is_known = True  # the approval says how much may be spent from here on
         self._note(events.SpendApproved)
         self._is_pause_reported = False
         self._settle()
 
     def cancel(self) -> None:
-        """Refuse everybody from now on, those first who wait."""
+        """Refuse the waiting charges, and all later ones."""
         if self.is_cancelled:
             return
         self.is_cancelled = True
@@ -194,31 +193,31 @@ class SpendAccount:
         self._note(events.SpendCancelled)
 
     def saved(self) -> dict[str, Any]:
-        """Return what has to survive this process, as JSON."""
+        """Return the account as JSON data."""
         approved = EXACT.subtract(self.limit, self._own_limit)
         money = {"spent": self.spent, "reserved": self.reserved, "approved": approved}
         answers = {"cancelled": self.is_cancelled, "known": self.is_known}
         return {**{name: f"{value:f}" for name, value in money.items()}, **answers}
 
     def restore(self, value: Mapping[str, Any]) -> None:
-        """Go on from what was saved, in an idle account. Whatever was reserved then is spent: nobody can say any more that it is not."""
+        """Restore an idle account from saved data. Amounts reserved then count as spent: their calls may have run."""
         self.limit = EXACT.add(self._own_limit, Decimal(value["approved"]))
         self.is_cancelled = bool(value["cancelled"])
         self.is_known = bool(value.get("known", True))
         spent = Decimal(value["spent"])
         self.spent = spent if self.is_known else max(spent, self.limit)
-        self._is_warning_reported = self._is_warning()  # that crossing was told by who made it
+        self._is_warning_reported = self._is_warning()  # the crossing was reported when it happened
         self._is_pause_reported = False
         self.spend(Decimal(value["reserved"]))
 
     def lose(self) -> None:
-        """Go on without knowing what was spent: there may be nothing left, so all of the limit counts as spent, until more is approved."""
+        """Count all of the limit as spent, until more is approved: the spent amount is unknown."""
         self.is_known = False
         self.spend(max(_NOTHING, EXACT.subtract(self.limit, self.spent)))
 
     @staticmethod
     def check(value: Any) -> None:
-        """Raise for a value that `saved` has not made."""
+        """Raise an error for a value that `saved` has not made."""
         for name in ("spent", "reserved", "approved"):
             if not isinstance(value[name], str):
                 raise TypeError(name)
@@ -229,14 +228,14 @@ class SpendAccount:
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
     def _has_room(self, charge: Charge) -> bool:
-        """Whether a charge may run beside those that do: there is something left, and its estimate is not more than that."""
+        """Return whether a charge may run beside the running ones: its estimate fits into what is left."""
         if self.mode == "soft":
             return True
         used = EXACT.add(self.spent, self.reserved)
         return used < self.limit and EXACT.add(used, charge.estimate) <= self.limit
 
     def _is_paused(self) -> bool:
-        """Whether only an approval helps: the limit is spent, or the first in line would not fit even if nobody else ran."""
+        """Return whether only an approval helps: the limit is spent, or the first waiting charge would not fit even alone."""
         if self.mode == "soft" or self.is_cancelled:
             return False
         first = next(iter(self._queue), None)
@@ -256,7 +255,7 @@ class SpendAccount:
     # ---- changes -----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Admit from the front of the line whoever fits, and tell what has come to pass."""
+        """Admit waiting charges in order while they fit, and note the events."""
         while self._queue and self._has_room(charge := next(iter(self._queue))):
             del self._queue[charge]
             self._admit(charge)
@@ -272,7 +271,7 @@ class SpendAccount:
         self.reserved = EXACT.subtract(self.reserved, amount)
 
     def _tell(self) -> None:
-        """Tell a threshold when it is crossed, and not again before it was left."""
+        """Note the event of a threshold when it is crossed, and not again before it was left."""
         was_warned, self._is_warning_reported = self._is_warning_reported, self._is_warning()
         if self._is_warning_reported and not was_warned:
             self._note(events.SpendWarned)
@@ -285,7 +284,7 @@ class SpendAccount:
 
 
 def amount_of(path: str, value: object, *, above: bool = False, most: Decimal = _MOST) -> Decimal:
-    """Return an amount of money, exactly; a float through its repr, so that 0.1 is 0.1. ConfigError for what is none.
+    """Return an exact amount of money; a float is read through its repr, so that 0.1 is 0.1. ConfigError for anything else.
 
     Decimals beyond the thirtieth are rounded up.
     """

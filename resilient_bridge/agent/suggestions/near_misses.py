@@ -1,7 +1,7 @@
-"""What lies near a name that is not there: names that are spelled alike, and paths below a directory.
+"""Names and paths that are spelled like one that does not exist ("did you mean").
 
-Rule: looking is bounded, in entries and in seconds, whatever the file system holds; links are never followed, and what cannot be read
-is passed over.
+Rule: the search is bounded, in directory entries and in seconds, whatever the file system holds; links are never followed, and a
+directory that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...world import REAL
+from .existing_paths import status_of
 
 
-_MOST_STEPS: Final = 200  # directories of one path that are looked at
 _MOST_ENTRIES: Final = 5_000
 _MOST_SECONDS: Final = 0.2
 _CLOCK_EVERY: Final = 128  # entries between two looks at the clock: a small tree is always seen whole
@@ -32,51 +31,11 @@ _MOST_NEAR: Final = 3
 _OTHER_ENDING: Final = 0.15  # what another extension costs
 _SWAPPED: Final = 0.8  # the same letters in another order: the commonest slip in a short name
 _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "lost+found"})
-_ROOT_NAMES: Final = (".git", ".hg", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
 _NOT_FILES: Final = frozenset({"/proc", "/sys", "/dev"})
 
 
-def status_of(path: str, *, is_link_followed: bool = True) -> os.stat_result | None:
-    """Return what the system says of a path, None if it is not there, cannot be reached or is no path at all."""
-    try:
-        return Path(path).stat(follow_symlinks=is_link_followed)
-    except (OSError, ValueError):  # a NUL in a name is a ValueError
-        return None
-
-
-def steps_there(path: str) -> Iterator[str]:
-    """Yield the directories above an absolute path and the path itself, from the root on, as far as they are there.
-
-    Below what is not there nothing is: so the time is linear in the path, however deep it is said to go. A link to nothing is there.
-    """
-    at = 0
-    for _ in range(_MOST_STEPS):
-        at = path.find(_SEP, at + 1)
-        step = path if at < 0 else path[: max(at, 1)]
-        if status_of(step, is_link_followed=False) is None:
-            return
-        yield step
-        if at < 0:
-            return
-
-
-def up_to_root(directory: Path, *, most: int = 8) -> Iterator[Path]:
-    """Yield a directory and those above it, as far as its project goes: what lies above belongs to somebody else.
-
-    The project ends where a `.git`, `pyproject.toml` or the like lies, or at the home of the user; one level up where neither is above.
-    """
-    line = [directory, *islice(directory.parents, most - 1)]
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- that of Path raises where there is none
-    ends = (number for number, here in enumerate(line) if here == home or _is_root(here))
-    yield from line[: next(ends, 1) + 1]
-
-
-def _is_root(directory: Path) -> bool:
-    return any(status_of(str(directory / name)) is not None for name in _ROOT_NAMES)
-
-
 class SearchAllowance:
-    """How much may still be looked at: one for all the rules that look for the same failure. `seen` counts directory entries."""
+    """How much of the file system may still be searched for one failure. `seen` counts directory entries."""
 
     def __init__(
         self,
@@ -92,7 +51,7 @@ class SearchAllowance:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more may be looked at."""
+        """Whether the search has to end."""
         is_due = self.seen < self._entries and self.seen % _CLOCK_EVERY == _CLOCK_EVERY - 1
         if is_due and self._clock() >= self._until:
             self._entries = 0
@@ -100,11 +59,11 @@ class SearchAllowance:
 
     @property
     def remaining(self) -> int:
-        """How many entries may still be looked at."""
+        """The number of entries that may still be read."""
         return max(0, self._entries - self.seen)
 
     def entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
-        """Yield the entries of a directory as long as that is allowed; none if it cannot be read."""
+        """Yield the entries of a directory until the search has to end; none if it cannot be read."""
         try:
             with os.scandir(directory) as found:
                 for entry in found:
@@ -116,8 +75,9 @@ class SearchAllowance:
             return
 
     def walk(self, root: str, *, most: int, is_hidden_wanted: bool = False) -> Iterator[os.DirEntry[str]]:
-        """Yield at most `most` entries below a directory, the nearest level first, three levels deep; directories in the order of their names,
-        what is in one as the system lists it.
+        """Yield at most `most` entries below a directory, three levels deep, the nearest level first.
+
+        Directories are visited by name; the entries of one come in the order of the system.
         """
         last = self.seen + most
         waiting = deque([(root, 1)])
@@ -145,7 +105,7 @@ def close_names(wanted: str, names: Iterable[str], *, most: int = 3) -> tuple[st
 
 
 class _Near(NamedTuple):
-    """A path and how far it is from the one wanted; the nearest sorts first."""
+    """A path and its distance from the wanted one; the nearest sorts first."""
 
     distance: float
     far_path: float
@@ -175,10 +135,10 @@ def _near(missing: str, root: str, look: SearchAllowance, share: int) -> Iterato
     if share <= 0:
         return
     name = missing.rpartition(_SEP)[2]
-    matcher = cache(_NameMatcher)  # of the few texts that a path is compared by
+    matcher = cache(_NameMatcher)  # one for each text that paths are compared with
     parts = missing.split(_SEP)
 
-    @cache  # there are as many as directories that it shares with what is there
+    @cache  # one for each number of shared directories
     def tail(shared: int) -> str:
         return _SEP.join(parts[shared:])
 
@@ -196,7 +156,7 @@ def _near(missing: str, root: str, look: SearchAllowance, share: int) -> Iterato
 
 
 def _shared(ones: list[str], others: list[str]) -> int:
-    """Return with how many directories two paths begin alike."""
+    """Return the number of leading directories that two paths share."""
     shared = 0
     while shared < min(len(ones), len(others)) - 1 and ones[shared] == others[shared]:
         shared += 1
@@ -204,7 +164,7 @@ def _shared(ones: list[str], others: list[str]) -> int:
 
 
 class _NameMatcher:
-    """One text, compared with many, in any case; the extension counts for itself."""
+    """Compares one text with many, ignoring case; stem and extension are compared separately."""
 
     def __init__(self, wanted: str) -> None:
         self._stem, self._ending = _split(wanted.casefold())
@@ -212,7 +172,7 @@ class _NameMatcher:
         self._is_comparable = 0 < len(wanted) <= _LONGEST
 
     def likeness(self, other: str) -> float:
-        """Return 1 for the same text, 0 for one that is clearly another."""
+        """Return 1 for an equal text, 0 for a clearly different one."""
         if not self._is_comparable or not 0 < len(other) <= _LONGEST:
             return 0.0
         stem, ending = _split(other.casefold())
@@ -231,14 +191,14 @@ class _NameMatcher:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return a name without its extension, and that; a hidden file's name is no extension."""
+    """Return the stem and the extension of a name; the name of a hidden file is no extension."""
     stem, _, ending = text.rpartition(".")
     is_ending = stem and not stem.endswith(_SEP) and _SEP not in ending
     return (stem, ending) if is_ending else (text, "")
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory itself, and no link to one."""
+    """Return whether an entry is a directory, and no link to one."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:

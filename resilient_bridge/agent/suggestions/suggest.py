@@ -1,16 +1,13 @@
-"""What to do about a failure, looked up at the moment it is asked: `suggest(failure)`.
+"""Ranked suggestions for a failure, each checked when it is asked for: `suggest(failure)`.
 
-Rule: nothing is suggested that was not checked just now; the general hints of the failure come after what was found, without a command
-whose program is not there. It asks and reads, and changes nothing.
+Rule: what was found for this failure comes before its general hints. The search only reads, and a rule that raises is left out.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -19,20 +16,18 @@ from typing import Any, ClassVar, Final, cast
 import attrs
 
 from ...classification import classify
-from ...classification.hints import ERRNO_HINTS
 from ...classification.registry import InForce
 from ...errors import Failure, config_error, redact
 from ...values.what import WANTED, What, is_what, plain, rank
-from ...world import current_world
+from .missing_file import missing_file
+from .missing_path import missing_path
 from .near_misses import SearchAllowance
-from .suggestion_context import SuggestionContext, SuggestionRule
-from .suggestion_rules import collected, fixes
+from .suggestion_context import Fix, SuggestionContext, SuggestionRule
 
 
 _MOST: Final = 6
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_OWN_HINTS: Final = frozenset(itertools.chain.from_iterable(ERRNO_HINTS.values()))
-_COMMAND = re.compile(r": `([\w.-]+) [^`]*`")
+_MOST_OF_RULE: Final = 20
 
 
 @attrs.frozen(eq=False)
@@ -58,25 +53,25 @@ class Suggester:
         /,
         *,
         arguments: Mapping[str, Any] = _NOTHING,
-        names: Iterable[str] = (),
         directory: str | os.PathLike[str] | None = None,
     ) -> tuple[str, ...]:
-        """Return at most six suggestions, the likeliest first, each one safe line.
+        """Return at most six suggestions, the likeliest first, each one line without secrets.
 
-        First what registered rules say, then what was checked at this moment (near-miss paths that exist, backups that hold something,
-        permissions, free space, ports, how long to wait), then the failure's own hints. A command is named only if its program is on
-        the search path and its paths can be written to. `arguments` are those of the failed call, `names` what could have been
-        called, `directory` where relative paths begin (the working directory unless said otherwise). An exception is classified
-        first, and CancelledError and its like are raised again. Nothing of the file system is changed, and a rule that fails is left
-        out. It reads the disk, a fifth of a second at most where there is much to see: in async code
-        `await asyncio.to_thread(suggest, failure)`. Raises ConfigError for arguments that cannot be meant.
+        First come those of registered rules, then what was found for a missing file (paths spelled alike, the same path in a parent
+        directory, backups that are not empty, how to create it), then the failure's own hints. Every path that is named exists, and a
+        command is named only if its program is installed and its target can be written to.
+
+        `arguments` are those of the failed call, `directory` is where relative paths begin (the working directory by default). An
+        exception is classified first; CancelledError and its like are raised again. Nothing is changed on the disk. The search reads
+        at most 5,000 directory entries in a fifth of a second, and looks for a relative path no higher than the root of the project. In
+        async code: `await asyncio.to_thread(suggest, failure)`. Raises ConfigError for an argument of the wrong type.
         """
         failure = _as_failure(failure)
-        context = _context(arguments, names, directory)
+        context = _context(arguments, directory)
         found = itertools.chain(
             _registered_fixes(failure, context),
             (fix.text for fix in fixes(failure, context)),
-            map(_as_it_can_be_typed, failure.suggestions),
+            failure.suggestions,
         )
         safe = (redact(text).strip() for text in found)
         return tuple(itertools.islice(dict.fromkeys(text for text in safe if text), _MOST))
@@ -86,8 +81,8 @@ class Suggester:
 
         `what` says for which failures, as in `Retry(on=)`: an exception class, ("package", "Class"), an int (HTTP status, close code,
         JSON-RPC code), one of our codes, a compiled pattern, a Category, a Kind or a predicate. `rule(failure, context)` returns
-        texts; a rule for something more specific is heard first, then the later one. A rule that raises is left out; what it had
-        yielded by then counts. Raises ConfigError for anything else.
+        texts. The rule for the most specific `what` comes first, of equal ones the latest. A rule that raises adds only what it had
+        yielded before. Raises ConfigError for anything else.
         """
         if not is_what(what):
             raise config_error("suggest.register.what", WANTED, what)
@@ -98,7 +93,7 @@ class Suggester:
         return registration
 
     def __repr__(self) -> str:
-        """Return the name it is known by."""
+        """Return its name."""
         return "suggest"
 
 
@@ -113,16 +108,12 @@ def _as_failure(value: object) -> Failure:
     raise config_error("suggest.failure", "a Failure or an exception", value)
 
 
-def _context(arguments: object, names: object, directory: str | os.PathLike[str] | None) -> SuggestionContext:
+def _context(arguments: object, directory: str | os.PathLike[str] | None) -> SuggestionContext:
     if not isinstance(arguments, Mapping):
         raise config_error("suggest.arguments", "a mapping of names to values", type(arguments).__name__)
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise config_error("suggest.names", "a collection of texts", names)
     return SuggestionContext(
         arguments=cast("Mapping[str, Any]", arguments),
-        names=tuple(name for name in cast("Iterable[object]", names) if isinstance(name, str)),
         directory=_directory(directory),
-        now=current_world().now(),
         look=SearchAllowance(),
     )
 
@@ -136,25 +127,37 @@ def _directory(value: object) -> Path | None:
         return None
 
 
-def _as_it_can_be_typed(hint: str) -> str:
-    """Return a hint, without the commands that it names if it is one of our own and a program of theirs is not there."""
-    if hint not in _OWN_HINTS:
-        return hint
-    return _COMMAND.sub(lambda found: found[0] if shutil.which(found[1]) else "", hint)
+def fixes(failure: Failure, context: SuggestionContext) -> list[Fix]:
+    """Return what was found on the disk for this failure, the likeliest first."""
+    return _collected(_found, failure, context)
+
+
+def _found(failure: Failure, context: SuggestionContext) -> Iterator[Fix]:
+    missing = missing_path(failure, context)
+    return iter(()) if missing is None else missing_file(missing, context)
 
 
 def _registered_fixes(failure: Failure, context: SuggestionContext) -> Iterator[str]:
-    """Yield what registered rules say, the most specific first."""
+    """Yield the texts of registered rules, the most specific first."""
     fitting: list[tuple[tuple[int, int], int, SuggestionRule]] = []
     for number, registration in list(SuggestionRegistration.in_force.items()):
-        with suppress(Exception):  # a predicate of somebody else's
+        with suppress(Exception):  # the user's predicate
             if (fit := rank(registration.what, failure)) is not None:
                 fitting.append((fit, -number, registration.rule))
     for _, _, rule in sorted(fitting, key=lambda found: found[:2]):
-        yield from collected(_texts, rule, failure, context)
+        yield from _collected(_texts, rule, failure, context)
 
 
 def _texts(rule: SuggestionRule, failure: Failure, context: SuggestionContext) -> Iterator[str]:
     suggested: object = rule(failure, context)
     items = [suggested] if isinstance(suggested, str) else cast("Iterable[object]", suggested)
     return (item for item in items if isinstance(item, str))
+
+
+def _collected(rule: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
+    """Return the first items of a rule, and what it had yielded if it raises."""
+    found: list[Any] = []
+    with suppress(Exception):  # a rule that fails must not hide the failure that it was asked about
+        for item in itertools.islice(rule(*arguments), _MOST_OF_RULE):
+            found.append(item)  # noqa: PERF402 -- what was found before the error counts
+    return found

@@ -1,10 +1,10 @@
-"""What the annotation of a tool's parameter demands: checked, converted, and described as a JSON schema for a model.
+"""The annotation of a tool's parameter: it checks and converts an argument, and becomes a JSON schema for a model.
 
-Rule: an annotation that is plain (str int float bool list dict None, unions of these, Literal) is judged here. Any other one is
-pydantic's, where that is installed: strictly, and as JSON, so "5" is no integer and "red" may be a member of an Enum. What nobody
-can judge (a class that pydantic does not know, a name that cannot be found, no pydantic) is the tool's own affair.
+Rule: a plain annotation (str int float bool list dict None, unions of these, Literal) is checked here. Any other one is checked by
+pydantic, if installed: strictly, and as JSON, so "5" is no integer and "red" may be a member of an Enum. An annotation that neither
+knows (a class unknown to pydantic, an undefined name, no pydantic) accepts every value.
 
-A violation says what sort of thing was received and never the thing itself: it may be a secret.
+A violation names the type of the received value, never the value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _PLAIN: Final[Mapping[Any, _Plain]] = {
 
 
 class Demand:
-    """What one annotation demands of a value."""
+    """The demand of one annotation on a value."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
@@ -87,11 +87,11 @@ class Demand:
 
     @property
     def words(self) -> str:
-        """What is wanted, in words."""
+        """The wanted types in words."""
         return " or ".join(sort.words for sort in self._sorts) or "a value"
 
     def read(self, name: str, value: Any) -> tuple[Any, Violations]:
-        """Return the value as the function takes it, or what is wrong with it."""
+        """Return the value as the function takes it, and its violations."""
         if self._sorts and not any(sort.fits(value) for sort in self._sorts):
             return value, (violation(name, self.words, sort_of(value)),)
         return (value, ()) if self.adapter is None else _validated(self.adapter, name, value)
@@ -105,7 +105,7 @@ class Demand:
             from pydantic import TypeAdapter
 
             return cast("Any", TypeAdapter)(_supported(self._annotation))
-        except Exception:  # noqa: BLE001 -- not installed, or an annotation that it knows nothing of
+        except Exception:  # noqa: BLE001 -- not installed, or an annotation unknown to it
             return None
 
     @property
@@ -127,7 +127,7 @@ def schemas_of(demands: Mapping[str, Demand]) -> tuple[dict[str, dict[str, Any]]
 
     try:
         made, shared = cast("Any", TypeAdapter).json_schemas(adapters)
-    except Exception:  # noqa: BLE001 -- a type that pydantic checks and cannot describe (a callable): told by its plain sorts
+    except Exception:  # noqa: BLE001 -- a type that pydantic cannot describe (a callable)
         return found, {}
     return found | {name: schema for (name, _), schema in made.items()}, shared.get("$defs", {})
 
@@ -147,7 +147,7 @@ def _validated(adapter: Any, name: str, value: Any) -> tuple[Any, Violations]:
 
 
 def _strictly(adapter: Any, value: Any) -> Any:
-    """Validate as JSON, because a model writes nothing else; as an object of Python where a program calls with one."""
+    """Validate a value as JSON, which a model writes; a value that is no JSON as an object of Python."""
     from pydantic import ValidationError
 
     try:
@@ -181,7 +181,7 @@ def violation(field: object, constraint: str, received: str) -> Mapping[str, str
 
 
 def sort_of(value: Any) -> str:
-    """Say what sort of value it is, in the words of JSON."""
+    """Return the type of a value in the words of JSON."""
     for sort in _PLAIN.values():
         if sort.fits(value):
             return sort.words
@@ -192,7 +192,7 @@ def sort_of(value: Any) -> str:
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether its plain sorts say all of it."""
+    """Return whether the plain types express all of an annotation."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return all(_is_plain(part) for part in get_args(annotation))
@@ -203,7 +203,7 @@ def _is_plain(annotation: Any) -> bool:
 
 
 def _sorts_of(annotation: Any) -> tuple[_Plain, ...]:
-    """Return the plain sorts that an annotation allows; none if it is not for us to judge."""
+    """Return the plain types that an annotation allows; none if it is not plain."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _sorts_of(get_args(annotation)[0])
@@ -222,7 +222,7 @@ def _sorts_of(annotation: Any) -> tuple[_Plain, ...]:
 
 
 def _supported(annotation: Any) -> Any:
-    """The same annotation with each `typing.TypedDict` as one that pydantic takes before Python 3.12."""
+    """Return the annotation with each `typing.TypedDict` as one that pydantic accepts before Python 3.12."""
     if is_typeddict(annotation):
         import typing_extensions as extended
 
@@ -244,7 +244,7 @@ def _supported(annotation: Any) -> Any:
 
 
 def _field(annotation: Any, *, is_required: bool) -> Any:
-    """The annotation of a field of a TypedDict; in a module whose annotations are texts, only its own word says that it may be missing."""
+    """Return the annotation of a field of a TypedDict as Required or NotRequired."""
     import typing_extensions as extended
 
     origin = get_origin(annotation)
@@ -254,10 +254,10 @@ def _field(annotation: Any, *, is_required: bool) -> Any:
 
 
 def evaluated(annotation: Any, places: dict[str, Any]) -> Any:
-    """Return the annotation behind a text; one that cannot be had (a name for type checkers only) is judged by nobody."""
+    """Return the evaluated annotation of a text; Any if it cannot be evaluated (a name for type checkers only)."""
     if not isinstance(annotation, str):
         return annotation
-    try:  # a text in quotes, in a module whose annotations are texts anyway, is one twice
+    try:  # a quoted annotation in a module with postponed annotations is a text twice
         return evaluated(eval(annotation, places), places)  # noqa: S307 -- the program's own source, as `typing.get_type_hints` does
     except Exception:  # noqa: BLE001 -- see above
         return Any

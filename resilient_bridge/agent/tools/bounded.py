@@ -1,11 +1,10 @@
-"""A tool's time limit, kept: an async tool in a task of its own, a sync one in a thread, and the caller goes on in time.
+"""The time limit of a tool: an async tool runs in a task of its own, a sync one in a thread, so that the caller returns in time.
 
-Rule: honest about what cannot be stopped. A thread goes on until its function returns, and so does a task that ignores being
-cancelled; either is left behind, kept until it ends, its end unheard, and an event says so. Context variables are those of
-the caller; what a tool sets in them stays with it.
+Rule: a thread cannot be stopped, and a task may ignore its cancellation. Either is abandoned: it is referenced until it ends, its result
+is ignored, and an event reports it. A tool sees the caller's context variables; its own changes to them stay inside.
 
-A limit is the steps of one attempt, nearly always one step. At each but the last (2, 5, 30 s) an event says that the tool is still at
-work; what it does is not begun again.
+A limit is a tuple of steps of one attempt, usually one. At each but the last (2, 5, 30 s) ToolPending is emitted, and the same execution
+continues.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ if TYPE_CHECKING:
 
 
 GRACE: Final = 1.0
-"""Seconds a cancelled tool has to clean up before it is left behind."""
+"""Seconds a cancelled tool has to clean up before it is abandoned."""
 
 _abandoned: set[asyncio.Future[Any]] = (
     set()
-)  # the loop itself holds tasks weakly: one nobody holds may vanish halfway
+)  # the loop holds tasks weakly: an unreferenced one may be collected halfway
 
 
 class _TaskEnd(NamedTuple):
-    """How a tool ended. As a value: an error kept by a task that nobody asks would be complained about."""
+    """The result of a tool, or its error. A value: asyncio logs an exception of a task that is never retrieved."""
 
     value: Any
     error: BaseException | None
@@ -82,9 +81,9 @@ def bound_async(
         except asyncio.CancelledError as cancelled:
             if not task.done() and task not in _abandoned:
                 await _let_go(task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace)
-            cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # a deadline has readers for it
+            cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # shown with the error of a deadline
             raise
-        except GeneratorExit:  # the coroutine is thrown away: nothing can be waited for
+        except GeneratorExit:  # the coroutine was closed: nothing can be awaited
             if not task.get_loop().is_closed():
                 _keep(task)
                 task.cancel()
@@ -117,14 +116,14 @@ def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) ->
                 _tell_thread(name, attempt.world.monotonic() - attempt.started)
             raise
         finally:
-            work.cancel()  # whatever it still says, nobody hears it
+            work.cancel()  # its result is ignored
             del work  # it holds the error that holds this frame
 
     return call
 
 
 def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
-    """Return the sync `function` bounded by `limit` and by the deadline around it; it runs in a thread all the same."""
+    """Return the sync `function` bounded by `limit` and by the deadline around it; it runs in a thread."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -152,9 +151,9 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
 
 
 def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptTimeoutError:
-    """Return the error for a tool that took too long; what it had printed by then is known from its last error.
+    """Return the error for a tool that took too long, with the output that its last error holds.
 
-    A limit that escalated is for work that goes on where the tool has begun it: it is told as permanent, so no policy begins it again.
+    After an escalating limit the work goes on at the peer: the error is permanent, so that no policy starts it again.
     """
     fields: Mapping[str, Any] = (
         classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
@@ -182,7 +181,7 @@ async def _ended(
         return _TaskEnd(await function(*args, **kwargs), None)
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made
+    except BaseException as error:  # noqa: BLE001 -- raised again by the caller
         return _TaskEnd(None, error)
 
 
@@ -205,7 +204,7 @@ def _arguments(
 
 
 def _attempt() -> CallFrame:
-    """Return the attempt in progress, with the key that the edge around its call was given."""
+    """Return the attempt in progress, with the idempotency key of the call around it."""
     attempt = CURRENT.get()
     first = attempt.first or attempt
     if first.key is None and first.outer is not None and first.outer.plan is None:
@@ -214,7 +213,7 @@ def _attempt() -> CallFrame:
 
 
 async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: float) -> bool:
-    """Wait, by the clock of that world; the work goes on whatever becomes of the wait."""
+    """Wait for the work by the clock of `world`; return whether it is done. It is never cancelled here."""
     signal = Signal()
     work.add_done_callback(signal.set)
     try:
@@ -227,7 +226,7 @@ async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: floa
 async def _is_done_in_steps(
     work: asyncio.Future[Any], world: World, steps: tuple[float, ...], name: str
 ) -> bool:
-    """Wait as long as the steps say, counted from now, and tell each but the last that the work outlasts."""
+    """Wait for the steps, counted from now; return whether the work is done. Emit ToolPending after each but the last."""
     for waited, step in _waits(steps):
         if await _is_done_within(work, world, step - waited):
             return True
@@ -236,7 +235,7 @@ async def _is_done_in_steps(
 
 
 def _waits(steps: tuple[float, ...]) -> list[tuple[float, float]]:
-    """Return from when and until when each step waits."""
+    """Return the start and the end of each step."""
     ends = sorted({*steps})
     return list(zip((0.0, *ends), ends, strict=False))
 
@@ -247,12 +246,12 @@ def _tell_pending(name: str, waited: float, steps: tuple[float, ...]) -> None:
 
 
 async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: float, grace: float) -> None:
-    """Cancel the task, wait a moment for its end, and leave it behind if it does not come."""
+    """Cancel the task, wait `grace` seconds for its end, and abandon it after that."""
     _keep(task)
     task.cancel()
     try:
         is_done = await _is_done_within(task, world, grace)
-    except asyncio.CancelledError:  # whoever waits for us has no patience left
+    except asyncio.CancelledError:  # the caller was cancelled too
         _tell_task(task, name, seconds)
         raise
     if not is_done:
@@ -260,7 +259,7 @@ async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: f
 
 
 def _keep(task: asyncio.Future[Any]) -> None:
-    for each in list(_abandoned):  # what a loop has not ended when it was closed never ends
+    for each in list(_abandoned):  # a task of a closed loop never ends
         if each.get_loop().is_closed():
             _abandoned.discard(each)
     _abandoned.add(task)
@@ -277,7 +276,7 @@ def _tell_thread(name: str, seconds: float) -> None:
 
 
 def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
-    """Return the last error of a tool that was cancelled, if it had more to say than that."""
+    """Return the last error of a cancelled tool, other than its CancelledError."""
     if not task.done() or task.cancelled():
         return None
     ended: _TaskEnd = task.result()

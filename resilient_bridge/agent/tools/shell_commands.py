@@ -1,7 +1,7 @@
-"""A command as a tool: run without a shell, all of its output drained, the ends of it kept, and no process left behind.
+"""A command as a tool: run without a shell, its output drained and both ends of it kept, no process left behind.
 
-Rule: its arguments may hold secrets, so only the base name of the program is ever told. However the command ends, by itself, by its
-time limit or because the caller is cancelled, what it had started in its session ends with it.
+Rule: arguments may hold secrets, so only the base name of the program is reported. When the command ends, by itself, by its time limit
+or by a cancellation, every process of its session is ended.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ...transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, Proces
 
 
 MAX_OUTPUT: Final = 32 * 1024
-"""Bytes kept of each stream unless said otherwise."""
+"""Bytes kept of each stream by default."""
 _TERM_SECONDS: Final = 1.0  # between SIGTERM and SIGKILL
-_LAST_WORDS: Final = 0.5  # once it is gone: what a process that holds its pipes open may still say
+_LAST_WORDS: Final = 0.5  # after its exit: for the output of a process that holds its pipes open
 END_SECONDS: Final = _TERM_SECONDS + KILL_SECONDS + CLOSE_SECONDS + 1.0
-"""What the end of a command takes at most."""
+"""The most seconds that ending a command takes."""
 _LONGEST_WORD: Final = 256  # bytes
 _STDOUT, _STDERR = 1, 2
 
 
 @attrs.frozen(repr=False)
 class CommandResult:
-    """What a command that ended well came to: its output as text, U+FFFD for what is none; `str()` is all of the output.
+    """The result of a command that ended with exit code 0; its output is decoded as UTF-8 with U+FFFD for wrong bytes.
 
-    `is_truncated`: a stream had more than `max_output` bytes, and its middle was left out, marked where it was.
+    `is_truncated`: a stream had more than `max_output` bytes; a line in its middle says how many were left out.
     """
 
     exit_code: int
@@ -44,24 +44,24 @@ class CommandResult:
     is_truncated: bool
 
     def __str__(self) -> str:
-        """Return what it printed, the error output last: what a model wants to read."""
+        """Return the output for a model: stdout, then stderr."""
         return self.stdout + self.stderr
 
     def __repr__(self) -> str:
-        """Return the numbers; the output may be large, or secret."""
+        """Return exit code, sizes and seconds; the output may be large, or secret."""
         cut = ", truncated" if self.is_truncated else ""
         sizes = f"{len(self.stdout)} + {len(self.stderr)} characters"
         return f"<CommandResult exit code {self.exit_code}, {sizes}{cut}, {self.seconds:.3g} s>"
 
 
 class MistakeError(ConfigError):
-    """A tool's definition is wrong: no failure of a call, and raised by `Toolbox.call` too."""
+    """The definition of a tool is wrong: raised by `Toolbox.call` too."""
 
 
 def words_of(returned: object, name: str) -> list[str]:
-    """Return the words of a command; MistakeError for what is no sequence: a text would need a shell.
+    """Return the words of a command. Raises MistakeError for anything but a sequence: a text would need a shell.
 
-    A word that is none may be the model's, which filled a list: that did not run, and is TOOL_ARGUMENTS_INVALID.
+    A word of a wrong type may come from the model's arguments: BridgeError (TOOL_ARGUMENTS_INVALID, not executed).
     """
     wanted, kind = "a sequence of words: the program and its arguments", type(returned).__name__
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Sequence):
@@ -83,7 +83,7 @@ def _no_word(name: str, wanted: str, got: str) -> BridgeError:
 
 
 class _Ends:
-    """The two ends of a stream; the last three quarters are those of its end, which says why."""
+    """The beginning and the end of a stream; the end, which says why a command failed, gets three quarters."""
 
     def __init__(self, most: int) -> None:
         self._head_bytes = most // 4
@@ -110,7 +110,7 @@ class _Ends:
         if not self.is_cut:
             return (self._head + self._tail).decode("utf-8", "replace")
         end = bytes(self._tail[-self._tail_bytes :])
-        # Half a secret may no longer look like one: what the cut left of a word goes with what was cut.
+        # The rest of a cut word is dropped too: half a secret no longer looks like one.
         if space := re.search(rb"\s", end[:_LONGEST_WORD]):
             end = end[space.end() :]
         omitted = self._seen - len(self._head) - len(end)
@@ -131,27 +131,27 @@ class _RunningCommand(asyncio.SubprocessProtocol):
         self._gone: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It runs."""
+        """The process was started."""
         self.transport = cast("asyncio.SubprocessTransport", transport)
         self._tree = ProcessTree(self.transport, self._exited)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """It wrote something."""
+        """The process wrote to a pipe."""
         self.output[fd].feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
-        """It closed a pipe."""
+        """The process closed a pipe."""
         self._open.discard(fd)
         self._look()
 
     def process_exited(self) -> None:
-        """It ended, and was reaped; what it started may hold its pipes open for ever."""
+        """The process ended and was reaped; processes that it started may hold its pipes open for ever."""
         _set(self._exited)
         self._loop.call_later(_LAST_WORDS, _set, self.done)
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- None, always
-        """It ended and all pipes are closed."""
+        """The process ended and all pipes are closed."""
         _set(self._gone)
 
     def _look(self) -> None:
@@ -159,7 +159,7 @@ class _RunningCommand(asyncio.SubprocessProtocol):
             _set(self.done)
 
     async def end(self, calm: Calm) -> None:
-        """End what is left of it, and give back the pipes."""
+        """End the remaining processes and close the pipes."""
         if not await self._tree.is_ended_within(calm, 0):
             await self._tree.end(calm, _TERM_SECONDS)
         self.transport.close()
@@ -178,10 +178,10 @@ async def run_command(
     env: Mapping[str, str] | None,
     max_output: int,
 ) -> CommandResult:
-    """Run a command to its end and return what it said.
+    """Run a command to its end and return its result.
 
-    CalledProcessError if its exit code is not 0; what the system says if it cannot be started. Cancelled, it is ended with all
-    it has started, and the cancellation is raised from a TimeoutExpired that says what it had printed.
+    Raises CalledProcessError if its exit code is not 0, OSError if it cannot be started. When cancelled, it ends all processes of the
+    command, and raises the cancellation from a TimeoutExpired that has the output so far.
     """
     program = os.path.basename(words[0])  # noqa: PTH119 -- a name, not a file
     calm = Calm()
@@ -213,7 +213,7 @@ async def _started(
     max_output: int,
     calm: Calm,
 ) -> _RunningCommand:
-    """Start it in a session of its own; cancelled meanwhile, it is ended before that is raised."""
+    """Start a command in a session of its own; when cancelled meanwhile, end it before raising."""
     options: dict[str, Any] = {"cwd": cwd, "env": env, **OWN_GROUP}
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
@@ -226,7 +226,7 @@ async def _started(
             calm.give_back()
         _, run = starting.result()
     finally:
-        del starting  # an exception that holds the frame that holds it would live until the next collection
+        del starting  # breaks a cycle of exception and frame
     try:
         calm.give_back()
     except asyncio.CancelledError:

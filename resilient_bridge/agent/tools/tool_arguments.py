@@ -1,7 +1,6 @@
-"""What a model writes as the arguments of a tool: read strictly, held against the tool's signature, all that is wrong at once.
+"""The arguments that a model writes for a tool: parsed strictly and checked against the signature, with all violations at once.
 
-Rule: each attempt gets arguments of its own. What came as JSON, or as a mapping of plain data, is copied and read anew, so what
-one attempt does to its lists and objects does not reach the next one.
+Rule: each attempt gets its own copy of the arguments, so that changes to its lists and objects do not reach the next attempt.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
 ANEW: ContextVar[tuple[CallFrame, Callable[[], Read]] | None] = ContextVar(
     "resilient_bridge.tool_arguments", default=None
 )
-"""How each attempt inside of this edge has its arguments made."""
+"""The call frame around the attempts, and the function that makes the arguments of each."""
 
-_DEEPEST: Final = 100  # levels; written out again by somebody who is deeper in the stack
+_DEEPEST: Final = 100  # levels; callers that serialise them have less stack left
 _LONGEST_TEXT: Final = (
-    4_000_000  # characters: a model writes a thousandth of that, and reading holds the loop
+    4_000_000  # characters: a model writes a thousandth of that, and parsing blocks the loop
 )
 
-_MOST: Final = 20  # violations told
+_MOST: Final = 20  # violations in a message
 _DECODER: Final = decoder(
     constant="{} is no number of JSON", infinite="{} is no number of JSON", twice="a key that is there twice"
 )
@@ -43,7 +42,7 @@ _OURS: Final = __name__.partition(".")[0]
 
 
 class Read(NamedTuple):
-    """What was read: the arguments as a mapping and as a call takes them, or what is wrong with them."""
+    """The parsed arguments: as a mapping, as the call takes them, and their violations."""
 
     arguments: Mapping[str, Any] = {}
     args: tuple[Any, ...] = ()
@@ -52,7 +51,7 @@ class Read(NamedTuple):
 
 
 class Parameters:
-    """The parameters of one tool, as a model may fill them: by name."""
+    """The parameters of one tool, which a model fills by name."""
 
     def __init__(self, function: Any, path: str) -> None:
         """Read the signature. ConfigError for a callable without one."""
@@ -61,32 +60,32 @@ class Parameters:
             self._signature = inspect.signature(function)
         except (TypeError, ValueError):
             raise config_error(path, "a function whose signature can be read", function) from None
-        #: What may be given by name.
+        #: The parameters that may be passed by name.
         self.names = [each.name for each in self._signature.parameters.values() if each.kind not in _VARIADIC]
         self._demands: dict[str, Demand] | None = None
         self._around = _names_around(function, self._signature)
 
     def read(self, arguments: Mapping[str, Any] | str) -> Read:
-        """Return the arguments of a call, or what is wrong with them. What is returned shares nothing with what came."""
+        """Return a copy of the arguments of a call, and their violations."""
         if isinstance(arguments, str):
             read = _from_text(arguments)
             if isinstance(read, tuple):
                 return Read(wrong=read)
             arguments = read
-        if is_deeper(arguments, _DEEPEST):  # a program's own, or what holds itself
+        if is_deeper(arguments, _DEEPEST):  # from a program, or a cycle
             return self._judged(arguments, arguments)
         copied: Mapping[str, Any] = _copied(arguments)
         return self._judged(copied, _copied(copied))
 
     def anew(self, read: Read, tool: str) -> Read:
-        """Return the same arguments for another attempt. Raises BridgeError (TOOL_ARGUMENTS_INVALID) if a validator takes them no more."""
+        """Return the arguments for another attempt. Raises BridgeError (TOOL_ARGUMENTS_INVALID) if a validator refuses them now."""
         again = self.read(read.arguments)
         if again.wrong:
             raise error_for(invalid(tool, again.wrong))
         return again
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of an object that has these arguments."""
+        """Return the JSON schema of the arguments as one object."""
         demands = self._demanded()
         properties, shared = schemas_of({name: demands[name] for name in self.names})
         required: list[str] = []
@@ -116,7 +115,7 @@ class Parameters:
         return Read(arguments, bound.args, bound.kwargs)
 
     def _checked(self, arguments: Mapping[Any, Any]) -> tuple[Mapping[str, Any], Violations]:
-        """Return the values as the function takes them, and what is wrong with them."""
+        """Return the values as the function takes them, and their violations."""
         wrong: list[Mapping[str, str]] = []
         values: dict[str, Any] = {}
         parameters, demands = self._signature.parameters, self._demanded()
@@ -139,13 +138,13 @@ class Parameters:
                 values[name], problem = demands[rest].read(name, value)
                 wrong += problem
                 continue
-            # What is not told is not looked up: a model may write a hundred thousand of them.
+            # No search beyond the violations that are shown: a model may write a hundred thousand names.
             constraint = self._no_such(str(name)) if len(wrong) < _MOST else NO_SUCH
             wrong.append(violation(name, constraint, sort_of(value)))
         return values, tuple(wrong)
 
     def _rest(self) -> str | None:
-        """The name of the parameter that takes all other arguments."""
+        """Return the name of the `**kwargs` parameter, None without one."""
         parameters = self._signature.parameters.values()
         return next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
 
@@ -157,7 +156,7 @@ class Parameters:
         return f"{NO_SUCH}; did you mean {near[0]}?" if near else NO_SUCH
 
     def _demanded(self) -> dict[str, Demand]:
-        """Return what each parameter's annotation says, read with the first call: by then every name in it is defined."""
+        """Return the demand of each annotation; evaluated at the first call, when every name in it is defined."""
         if self._demands is None:
             places = {**self._around, **_globals_of(self._function)}
             self._demands = {
@@ -168,7 +167,7 @@ class Parameters:
 
 
 def invalid(tool: str, violations: Violations) -> Failure:
-    """Return the failure for arguments that are wrong; it did not run, and the suggestions say what to correct."""
+    """Return the failure for wrong arguments; the tool did not run, and the suggestions say what to correct."""
     lines = [_line(**each) for each in violations]
     problem = lines[:_MOST]
     if len(lines) > _MOST:
@@ -191,7 +190,7 @@ def _line(field: str, constraint: str, received: str) -> str:
 
 
 def _from_text(text: str) -> Mapping[str, Any] | Violations:
-    """Read what a model wrote; nothing at all is how some of them write no arguments."""
+    """Parse the text of a model; some models write an empty text for no arguments."""
     if len(text) > _LONGEST_TEXT:
         return _unreadable(f"text of {len(text):,} characters, of at most {_LONGEST_TEXT:,}")
     if not text.strip():
@@ -200,7 +199,7 @@ def _from_text(text: str) -> Mapping[str, Any] | Violations:
         value = _DECODER.decode(text)
     except RecursionError:
         return _unreadable("text that is nested too deep")
-    except ValueError as error:  # its own text quotes none of the document but a number or a constant
+    except ValueError as error:  # its message quotes at most a number or a constant
         return _unreadable(f"text that is none: {error}")
     if not isinstance(value, dict):
         return _unreadable(sort_of(value))
@@ -214,14 +213,14 @@ def _unreadable(received: str) -> Violations:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of the plain data in it: objects of the caller's own are passed as they are."""
+    """Return a deep copy of mappings and lists; other objects are passed as they are."""
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in cast("Mapping[object, object]", value).items()}
     return [_copied(item) for item in cast("list[object]", value)] if type(value) is list else value
 
 
 def _names_around(function: Any, signature: inspect.Signature) -> dict[str, Any]:
-    """The names in annotations that are texts, as far as they are local where the tool is added: its globals have them not."""
+    """Return the local names, where the tool is added, that its text annotations use and its globals lack."""
     texts = [each.annotation for each in signature.parameters.values() if isinstance(each.annotation, str)]
     names = {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
     names -= _globals_of(function).keys() | vars(builtins).keys()

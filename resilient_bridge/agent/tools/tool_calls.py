@@ -1,6 +1,7 @@
-"""One call of a tool by name, from what a model wrote to an Outcome: read, run, and what failed made useful.
+"""One call of a tool by name: its arguments are read, it runs, and a failure gets suggestions.
 
-Rule: nothing that a tool, its arguments or its name got wrong is raised here; the cancellation of its caller, and a mistake in the program, are.
+Rule: a failed tool, wrong arguments and an unknown name are outcomes; only the cancellation of the caller and a mistake in the program
+are raised.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 
 _SUGGEST_SECONDS: Final = 1.0  # a fix that takes longer to find is not worth the wait
-_MOST_NAMES: Final = 8  # names of tools in a suggestion, as `suggest` lists them
+_MOST_NAMES: Final = 8  # names of tools in a suggestion
 _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 
 @attrs.frozen(kw_only=True)
 class Tool:
-    """One tool of a Toolbox: `timeout` are the seconds that one attempt has at most."""
+    """One tool of a Toolbox; `timeout`: the most seconds of one attempt."""
 
     name: str
     timeout: float
@@ -47,7 +48,7 @@ class Tool:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ToolEntry:
-    """A tool, and how it is called."""
+    """A tool with its function and parameters."""
 
     tool: Tool
     function: Any
@@ -57,15 +58,15 @@ class ToolEntry:
     description: str = ""
 
     def runner(self) -> Any:
-        """Return what calls it without ever running on the loop."""
+        """Return the async function that calls it, a sync tool in a thread."""
         if self.in_thread is None:
             return self.function
-        self.in_thread.policy = self.function.policy  # somebody may have set another
+        self.in_thread.policy = self.function.policy  # a later assignment of the user's
         return self.in_thread
 
 
 def check_call(name: object, arguments: object, key: object) -> None:
-    """Refuse what no model can have written. ConfigError names it."""
+    """Raise ConfigError for arguments of a wrong type, which are a mistake of the program."""
     if not isinstance(name, str):
         raise config_error("Toolbox.call(name)", "a text", type(name).__name__)
     if not isinstance(arguments, str | Mapping):
@@ -76,11 +77,10 @@ def check_call(name: object, arguments: object, key: object) -> None:
 
 
 async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: str | None) -> Outcome[Any]:
-    """Call a tool. A mistake in its definition is raised."""
+    """Call a tool and return its outcome. Raises MistakeError for a mistake in its definition."""
     read = entry.parameters.read(arguments)
     if read.wrong:
         failure = invalid(entry.tool.name, read.wrong)
-        failure = await _with_fixes(failure, read.arguments, entry.parameters.names, entry.directory)
         return _refused(failure, entry.tool)
     anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
     outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
@@ -90,7 +90,7 @@ async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: s
 
 
 def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
-    """Return `function` with a cancellation that nobody asked of the caller as an error: its caller would end for it.
+    """Return `function` with a cancellation from inside of the tool as a BridgeError: it must not end the caller.
 
     `anew` makes the arguments of each attempt.
     """
@@ -129,8 +129,8 @@ def _exited(error: SystemExit) -> BridgeError:
     return error_for(failure)
 
 
-async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
-    """Return the failure of a call to a tool that is not there."""
+def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
+    """Return the outcome of a call of a tool that does not exist."""
     names = sorted(there_are)
     near = close_names(name[:100], names)
     listed = ", ".join(names[:_MOST_NAMES]) + (
@@ -141,21 +141,20 @@ async def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     failure = Failure.of(
         "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions
     )
-    failure = await _with_fixes(failure, {}, names, None)
     return _refused(failure, Tool(name=shown, timeout=0.0))
 
 
 async def _tool_outcome(entry: ToolEntry, read: Read, outcome: Outcome[Any]) -> Outcome[Any]:
-    """Return the outcome as that of a tool; a failure with what was found to fix it."""
+    """Return the outcome of a tool; a failure has suggestions."""
     tool, error, failure = entry.tool, outcome.error, outcome.failure
     repeats = 0
     if failure is not None:
         if failure.stopped != "not_idempotent":
             repeats = most_repeats(entry.function.policy, failure, outcome.attempts)
         if failure.code in _OF_THE_TOOL and not issubclass(type(error), BridgeError):
-            # Whatever it was to the tool, to its caller it is the tool that failed (R11).
+            # For the caller any such error is a failure of the tool (R11).
             failure = attrs.evolve(failure, code="TOOL_EXECUTION_FAILED")
-        failure = await _with_fixes(_of_tool(failure, tool), read.arguments, (), entry.directory)
+        failure = await _with_fixes(_of_tool(failure, tool), read.arguments, entry.directory)
         _tell(tool, failure, outcome.seconds)
     return Outcome(
         None if error is not None else outcome.value,
@@ -175,7 +174,7 @@ def _of_tool(failure: Failure, tool: Tool) -> Failure:
 
 
 def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
-    """Return the outcome of a call that was none."""
+    """Return the outcome of a call that was refused."""
     failure = _of_tool(failure, tool)
     _tell(tool, failure)
     return Outcome(None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required)
@@ -188,21 +187,20 @@ def _tell(tool: Tool, failure: Failure, seconds: float = 0.0) -> None:
 async def _with_fixes(
     failure: Failure,
     arguments: Mapping[str, Any],
-    names: Iterable[str],
     directory: str | os.PathLike[str] | None,
 ) -> Failure:
-    """Look for what can be done about it, in a thread: that may read directories, and a disk may hang."""
+    """Return the failure with suggestions, looked up in a thread: the search reads directories, and a disk may hang."""
     try:
         from ..suggestions.suggest import suggest
 
-        look = functools.partial(suggest, failure, arguments=arguments, names=names, directory=directory)
+        look = functools.partial(suggest, failure, arguments=arguments, directory=directory)
         work = asyncio.get_running_loop().run_in_executor(TOOL_THREADS, look)
         try:
             # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
             await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)
             fixes = work.result()
         finally:
-            work.cancel()  # a thread that is still looking has nobody to tell
+            work.cancel()  # the result of a slow search is ignored
         return attrs.evolve(failure, suggestions=fixes) if fixes else failure
-    except Exception:  # noqa: BLE001 -- a failure without a fix is better than none
+    except Exception:  # noqa: BLE001 -- a failure without suggestions is better than none
         return failure

@@ -1,14 +1,13 @@
-"""Which policy and which time limit a tool has: its own, those of its name, the defaults, in that order. Pure.
+"""The policy and the time limit of a tool: its own, those of its name, the defaults, in that order. Pure.
 
-Rule: the most particular word counts. The limit is taken out of the layers, because a tool is bounded by more than a
-cancellation (`bounded`), and always innermost: each attempt has all of it.
+Rule: the most specific one applies. The limit is taken out of the policy's layers, because `bounded` enforces it, around each attempt.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from attrs import evolve, frozen
 
@@ -18,7 +17,7 @@ from ...calls.retry.value import Retry
 from ...calls.timeout.value import Timeout
 from ...errors import Kind, config_error
 from ...presets.bridge_policy import BridgePolicy, calls_of
-from ...values.fields import LONGEST, Seconds, as_seconds, is_number
+from ...values.fields import Seconds, read_seconds
 
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TIMEOUT: Final = 30.0
-"""Seconds a tool has where nobody says otherwise."""
+"""Seconds of a tool without a limit of its own."""
 _DEFAULT: Final = "default"
 
 
@@ -42,10 +41,10 @@ class Limit:
 
 
 class Limits:
-    """What a toolbox says about its tools: a policy, those of a BridgePolicy by name, and time limits by name."""
+    """The settings of a toolbox: a policy, those of a BridgePolicy by name, and time limits by name."""
 
     def __init__(self, policy: Policy | BridgePolicy, timeouts: Mapping[str, Seconds]) -> None:
-        """Check both. ConfigError names what is wrong."""
+        """Check both. ConfigError names a wrong one."""
         self.calls = calls_of(policy, "Toolbox.policy")
         self.tools: Mapping[str, Policy] = policy.tools if isinstance(policy, BridgePolicy) else {}
         if not isinstance(cast("object", timeouts), Mapping):
@@ -59,7 +58,7 @@ class Limits:
     ) -> tuple[Policy, Limit]:
         """Return the policy of a tool without its time limit, and the limit.
 
-        An escalating limit in a table of tools is that of one execution; in a policy it grows from attempt to attempt.
+        An escalating limit in a table of tools holds for one execution; in a policy it grows from attempt to attempt.
         """
         own = None if policy is None else calls_of(policy, "Toolbox.tool.policy")
         row, default = self.tools.get(name), self.tools.get(_DEFAULT)
@@ -87,12 +86,9 @@ def names_in(path: str, names: object) -> frozenset[str]:
     return frozenset(cast("Collection[str]", names))
 
 
-def as_limit(path: str, seconds: Any) -> Timeout:
+def as_limit(path: str, seconds: Seconds) -> Timeout:
     """Return a number of seconds, or a timedelta, as a limit."""
-    value: object = as_seconds(seconds)
-    if not is_number(value) or not 0 < value <= LONGEST:
-        raise config_error(path, f"seconds above 0, at most {LONGEST:.0f}", seconds)
-    return Timeout(value)
+    return Timeout(read_seconds(path, seconds))
 
 
 def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
@@ -103,7 +99,7 @@ def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
     try:
         found = match(
             retry, evolve(failure, kind=Kind.TRANSIENT)
-        )  # as it was before its attempts were used up
+        )  # its kind before its attempts were used up
     except Exception:  # noqa: BLE001 -- a predicate of the user's
         return 0
     if not found.is_repeatable:
@@ -125,7 +121,7 @@ def _replaced(policy: Policy, row: Policy | None) -> Policy:
     if row is None:
         return policy
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whoever made them has been warned
+        warnings.simplefilter("ignore")  # their author has been warned
         return policy.replace(row)
 
 

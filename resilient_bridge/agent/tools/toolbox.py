@@ -1,6 +1,6 @@
-"""The tools of an agent: functions and commands that stay what they are, and one way to call them by name that never raises a failure.
+"""The tools of an agent: decorated functions and commands, and `Toolbox.call`, which returns an Outcome for each call by name.
 
-Rule: an agent loop reads outcomes. What a tool, its arguments or its name got wrong is data; only a mistake in the program itself
+Rule: an agent loop reads outcomes. A failed tool, wrong arguments and an unknown name are outcomes; only a mistake in the program
 is raised.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from ...calls.run.protect import bind, form_of
 from ...errors import config_error
 from ...lazy_names import public
-from ...values.fields import is_count
+from ...values.fields import is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
 from .shell_commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
 from .tool_arguments import Parameters
@@ -38,12 +38,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Toolbox:
-    """Tools by name, each bounded in time, repeated as the policy says, its failures told as data.
+    """Tools by name, each bounded in time and repeated as the policy says; their failures are returned as data.
 
-    `policy` (None: that of `presets.default`) is for the calls of every tool; a BridgePolicy lends its `calls`, and the layers in its
-    `tools` take the place of those of their class for the tool of that name, or "default". `timeouts` are seconds by name,
-    "default" among them; without any, 30 s. Each tool has its own circuit and retry budget. `idempotent` names the tools that may be
-    repeated although they may have run, `optional` those that are not required, where `tool` is not told.
+    `policy` (None: that of `presets.default`) applies to every tool. Of a BridgePolicy its `calls` apply, and the layers in its `tools`
+    replace those of their class for the tool of that name, or "default". `timeouts` are seconds by name, with "default" for the rest;
+    without any, 30 s. Each tool has its own circuit and retry budget. `idempotent` names the tools that may be repeated although they
+    may have run, `optional` those that are not required; an argument of `tool` takes precedence.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Toolbox:
         idempotent: Collection[str] = (),
         optional: Collection[str] = (),
     ) -> None:
-        """Be empty. ConfigError for what is no policy, no seconds, or no names."""
+        """Make an empty toolbox. ConfigError names a wrong argument."""
         if policy is None:
             from ...presets import default
 
@@ -68,9 +68,9 @@ class Toolbox:
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
     ) -> Self:
-        """An empty toolbox with the policies, timeouts and permissions of a file, a dict or the environment.
+        """Return an empty toolbox with the policies, timeouts and permissions of a file, a dict or the environment.
 
-        Raises ConfigError with all that is wrong in the source.
+        Raises ConfigError with all mistakes of the source.
         """
         return cls(**public("load")(source, names=names, env=env).toolbox_arguments())
 
@@ -80,7 +80,7 @@ class Toolbox:
         return MappingProxyType({name: entry.tool for name, entry in self._entries.items()})
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return what a model needs to know of each tool: `name`, `description` (its docstring) and `parameters`, a JSON schema.
+        """Return the description of each tool for a model: `name`, `description` (its docstring) and `parameters`, a JSON schema.
 
         Annotations that are not plain are described by pydantic, where that is installed; without it they allow anything. Wrap the
         entries as your provider wants them, for instance as `{"type": "function", "function": entry}`.
@@ -95,7 +95,7 @@ class Toolbox:
         ]
 
     def __repr__(self) -> str:
-        """Return the names."""
+        """Return the names of the tools."""
         return f"<Toolbox {', '.join(self._entries) or 'empty'}>"
 
     # ---- adding -----------------------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ class Toolbox:
         idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Any:
-        """Add a function, and return it protected: same signature and kind; called directly, it raises as it always did.
+        """Add a function and return it protected, with the same signature; called directly, it raises the same exceptions.
 
-        `timeout` bounds each attempt: an async function is cancelled, and left behind if it goes on a second later; a sync one runs
-        in a thread that is left behind. The error is an AttemptTimeoutError with code TOOL_TIMEOUT. A tool that is not `required` may be
-        skipped when it fails; one that is `idempotent` may be repeated although it may have run; None, as the toolbox says for its name. `policy` stands in for that of the
-        toolbox. ConfigError for a name that is taken, and for what is no function with one answer.
+        `timeout` bounds each attempt with an AttemptTimeoutError (TOOL_TIMEOUT). An async function is cancelled, and abandoned if it has
+        not ended a second later; a sync one runs in a thread, which is abandoned. A tool that is not `required` may be skipped when it
+        fails; one that is `idempotent` may be repeated although it may have run. None: as the toolbox says for its name. `policy`
+        replaces that of the toolbox. ConfigError for a name that is taken, and for a generator function.
         """
         if function is None:
             return functools.partial(
@@ -177,11 +177,11 @@ class Toolbox:
         env: Mapping[str, str] | None = None,
         max_output: int = MAX_OUTPUT,
     ) -> Any:
-        """Add a command: `function` says what to run, as words and without a shell; what is returned runs it, and is async.
+        """Add a command: `function` returns the words to run, without a shell; the returned async function runs them.
 
-        It gives a CommandResult, or raises CalledProcessError for an exit code that is not 0. Its stdin is empty. However it ends,
-        what it started in its session ends with it: SIGTERM, a second later SIGKILL. `cwd` and `env` are those of
-        `subprocess.Popen`; `max_output` bytes of each stream are kept, from both ends. The other options are those of `tool`.
+        That function returns a CommandResult, or raises CalledProcessError for an exit code other than 0. The command's stdin is empty.
+        When the command ends, however it does, every process of its session is ended: SIGTERM, a second later SIGKILL. `cwd` and `env`
+        are those of `subprocess.Popen`; `max_output` bytes of each stream are kept, from both ends. The other options are those of `tool`.
         """
         if function is None:
             return functools.partial(
@@ -280,30 +280,27 @@ class Toolbox:
     ) -> Outcome[Any]:
         """Call a tool by name, with a mapping or with the JSON text a model wrote, and return its Outcome. Never raises a failure.
 
-        A name that is unknown (TOOL_NOT_FOUND) and arguments that do not fit (TOOL_ARGUMENTS_INVALID) are failures of which
-        nothing was called. `idempotency_key` is that of the call on all its attempts. A failure is told as a ToolFailed event, and
-        carries what was found to fix it. ConfigError for arguments that are neither mapping nor text; cancelling the caller passes
-        through, and a cancellation from inside of the tool is a failure (TOOL_EXECUTION_FAILED).
+        An unknown name (TOOL_NOT_FOUND) and wrong arguments (TOOL_ARGUMENTS_INVALID) are failures without a call. `idempotency_key` is
+        that of all attempts. A failure is emitted as ToolFailed and has suggestions. Raises ConfigError for arguments that are neither a
+        mapping nor text, and CancelledError if the caller is cancelled; a cancellation inside of the tool is a failure
+        (TOOL_EXECUTION_FAILED).
         """
         check_call(name, arguments, idempotency_key)
         entry = self._entries.get(name)
-        return await (
-            call_tool(entry, arguments, idempotency_key) if entry else refuse_name(name, self._entries)
-        )
+        if entry is None:
+            return refuse_name(name, self._entries)
+        return await call_tool(entry, arguments, idempotency_key)
 
 
 def _name_of(function: Any, name: object) -> str:
-    received = getattr(function, "__name__", None) if name is None else name
-    if not isinstance(received, str) or not received.strip():
-        raise config_error("Toolbox.tool.name", "a name that is not empty", received)
-    return received
+    return read_name("Toolbox.tool.name", getattr(function, "__name__", None) if name is None else name)
 
 
 def _answers(run: Any, answer: type, function: Any) -> None:
-    """Say what a command returns, for those who read signatures: not the words that its function returns."""
+    """Set the return annotation of a command to its result; its function returns words."""
     try:
         signature = inspect.signature(function, eval_str=True)
-    except Exception:  # noqa: BLE001 -- a name that is not defined yet, or for type checkers only
+    except Exception:  # noqa: BLE001 -- a name that is not defined, or for type checkers only
         signature = inspect.signature(function)
     run.__signature__ = signature.replace(return_annotation=answer)
     run.__annotations__ = {**getattr(function, "__annotations__", {}), "return": answer}

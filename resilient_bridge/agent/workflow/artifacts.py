@@ -1,7 +1,6 @@
-"""What a phase leaves behind, and whether it still does: files and directories by their content, commits by their history.
+"""The artifacts of a phase: checksums of files and directories, and commits in the history.
 
-Rule: a name is only a name below the root, whoever says it; nothing is followed out of it, and what cannot be read is not there.
-Everything here blocks: it is called in a thread.
+Rule: a name leads nowhere but below the root, and no link is followed out of it. Everything here blocks: it is called in a thread.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _ELSEWHERE: Final = frozenset(
 
 
 class ArtifactError(Exception):
-    """Something is not as a checkpoint has it, or needs it: `str()` says what."""
+    """An artifact or a commit is missing, or is not what a checkpoint needs; `str()` says which."""
 
 
 def name_of(path: str | os.PathLike[str], root: Path, field: str) -> str:
-    """Return the name of an artifact below the root. Raises ConfigError for a path that leads elsewhere; nothing is looked up."""
+    """Return the name of an artifact below the root. Raises ConfigError for a path that leads elsewhere. Does no I/O."""
     wanted = "a path below the root"
     try:
         found = Path(path)
@@ -55,11 +54,11 @@ def name_of(path: str | os.PathLike[str], root: Path, field: str) -> str:
 
 
 class HiddenError(ArtifactError):
-    """It cannot be looked at now: that does not say that it is gone."""
+    """An artifact cannot be read now; it may still exist."""
 
 
 class Measured:
-    """Check sums, remembered as long as size, time and inode of a file stay the same. `ours` is a file that we write, with others beside it."""
+    """Checksums, remembered while size, times and inode of a file stay the same. `ours`: the state file, which a directory's checksum omits."""
 
     def __init__(self, root: Path, *, ours: Path | None = None) -> None:
         self._root = root
@@ -67,7 +66,7 @@ class Measured:
         self._known: dict[str, tuple[tuple[int, ...], str]] = {}
 
     def of(self, name: str) -> str:
-        """Return the check sum of an artifact. Raises ArtifactError if it is not there, or is no plain file or directory."""
+        """Return the checksum of an artifact. Raises ArtifactError if it is missing, or is no regular file or directory."""
         path = self._root / name
         try:
             if not path.resolve(strict=True).is_relative_to(self._root.resolve()):
@@ -92,7 +91,7 @@ class Measured:
 
 
 def measure(measured: Measured, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the check sums of artifacts. Raises ArtifactError that names all that are not there."""
+    """Return the checksums of artifacts. Raises ArtifactError that names all that are missing."""
     sums: dict[str, str] = {}
     wrong: list[str] = []
     for name in names:
@@ -108,10 +107,9 @@ def measure(measured: Measured, names: tuple[str, ...]) -> dict[str, str]:
 def problems(
     measured: Measured, root: Path, checkpoint: PhaseCheckpoint, sums: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what of a finished phase does not hold any more, by artifact or commit; `sums` has the check sums that are
-    asked for, "" where it only has to be there.
+    """Return the problems of a finished phase, by artifact or commit. `sums`: the wanted checksums, "" where existing is enough.
 
-    Raises HiddenError for what cannot be looked at.
+    Raises HiddenError for an artifact that cannot be read now.
     """
     found: dict[str, str] = {}
     for name in checkpoint.artifacts:
@@ -158,13 +156,13 @@ def _of_file(path: Path) -> str:
 
 
 def _of_directory(path: Path, ours: Path | None) -> str:
-    """By the names and contents of all that is in it, ours left out; a link counts by where it points to."""
+    """Return the checksum of the names and contents below a directory, without our own files; a link counts by its target."""
     digest = sha256()
     for directory, names, files in os.walk(path, onerror=_refuse):
         names.sort()
         has_ours = ours is not None and os.path.realpath(directory) == os.path.realpath(ours.parent)
         for name in sorted([*names, *files]):
-            # What we write is no change. And it is not even opened: closing the lock's file would give the lock away.
+            # Our own writes are no change. The lock's file is not even opened: closing it would release the lock.
             if has_ours and ours is not None and f"{name}.".startswith((f"{ours.name}.", f".{ours.name}.")):
                 continue
             one = Path(directory, name)
@@ -177,13 +175,13 @@ def _of_directory(path: Path, ours: Path | None) -> str:
 
 
 def _refuse(error: OSError) -> None:
-    """What cannot be listed is not passed over."""
+    """Raise the error of a directory that cannot be listed, which os.walk would skip."""
     raise error
 
 
 def _git(root: Path, *words: str) -> str:
-    """Run git in the root and return what it prints. Raises ArtifactError for whatever hinders it."""
-    # Without prompts and optional locks, because this only looks; and in the repository of the root, whatever a hook that runs us says.
+    """Run git in the root and return its output. Raises ArtifactError if it fails, HiddenError if it cannot run."""
+    # No prompts and no optional locks: this only reads. And in the repository of the root, also when a git hook runs us.
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
     try:

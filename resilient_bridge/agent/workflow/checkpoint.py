@@ -1,7 +1,7 @@
-"""What is known of a workflow: which phases are finished, with which artifacts, and where it stands. Its steps, and its form in a file.
+"""The state of a workflow: finished phases with their artifacts, the current phase, warnings and errors; its steps and its JSON form.
 
-Rule: a value. Each step returns the next state and touches nothing; what is read from a file is checked whole, and refused with the
-path of the first thing that is wrong. Does no I/O and reads no clock.
+Rule: a value. Each step returns the next state. A state read from a file is checked completely, and refused with the path of the
+first wrong field. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .workflow_fields import (
 
 
 _ERRORS: Final = 50  # kept: the newest
-_WARNINGS: Final = 500  # kept: the oldest, because what was lost was lost first
+_WARNINGS: Final = 500  # kept: the oldest, which say what was lost first
 _MORE: Final = "further warnings are left out: the events had them"
 _UNKNOWN: Final = "SYS_OUTCOME_UNKNOWN"
 _NONE: Final[Mapping[str, str]] = {}
@@ -45,7 +45,7 @@ def _as_table(sums: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class WorkflowStatus(StrEnum):
-    """Where a workflow stands. RUNNING: phases are left, whether or not a process is at work on them; HALTED waits for a person."""
+    """The status of a workflow. RUNNING: phases are left, whether or not a process runs them; HALTED: it waits for its user."""
 
     NEW = "new"
     RUNNING = "running"
@@ -56,8 +56,10 @@ class WorkflowStatus(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class PhaseCheckpoint:
-    """A finished phase: when, and what it made. `artifacts` are names below the root; `checksums` has one for each of them
-    that this program has seen: of what another program's file names, only that it is there can be asked."""
+    """A finished phase: when it ended, and its artifacts, as names below the root.
+
+    `checksums` has one for each artifact that this program has measured; of those in another program's file only existence is checked.
+    """
 
     phase: str
     completed_at: datetime
@@ -68,27 +70,26 @@ class PhaseCheckpoint:
 
 @attrs.frozen(kw_only=True)
 class SkippedPhase:
-    """A phase that was left out, when and why."""
+    """A skipped phase, when and why."""
 
     phase: str
     at: datetime
     reason: str
 
     def to_value(self) -> dict[str, str]:
-        """What stands in the file, and in a report."""
+        """Return the record as JSON data, for the file and for a report."""
         return {"phase": self.phase, "at": instant(self.at), "reason": self.reason}
 
 
 @attrs.frozen(kw_only=True)
 class WorkflowState:
-    """All that is known of one workflow.
+    """The complete state of one workflow.
 
-    `root` is where its artifacts are, from the directory of the file: who comes from elsewhere must not take them for gone.
-    `current_phase` is the one that began and has not ended; `starts` counts how often, so one that kills its process is noticed.
-    `in_doubt`: phases that may have begun although nothing says so, because the file was damaged. `saved`: what the current phase wants
-    back after a crash. `failure`: what a halted one halts for. `calls`: the journal of the tool calls of phases that are not finished, and
-    of those in finished ones that may not be repeated. `is_adopted`: another program wrote it, which knows no root and may call the
-    workflow what it likes.
+    `root`: the directory of the artifacts, relative to that of the file, so that both can be moved together.
+    `current_phase`: the one that began and has not ended. `starts`: how often it began, to notice one that kills its process.
+    `in_doubt`: phases that may have begun without a record, because the file was damaged. `saved`: the checkpoint of the current phase.
+    `failure`: why a halted workflow halted. `calls`: the journal of the tool calls of unfinished phases, and of the calls in finished
+    ones that may not be repeated. `is_adopted`: another program wrote the file, which has no root and names the workflow itself.
     """
 
     id: str
@@ -115,17 +116,17 @@ class WorkflowState:
         return tuple(one.phase for one in self.checkpoints)
 
     def is_done(self, phase: str) -> bool:
-        """Finished or skipped: it does not run."""
+        """Whether a phase is finished or skipped."""
         return phase in self.phases_completed or any(one.phase == phase for one in self.skipped)
 
     def checkpoint_of(self, phase: str) -> PhaseCheckpoint | None:
-        """The record of a finished phase."""
+        """Return the record of a finished phase, None for any other."""
         return next((one for one in self.checkpoints if one.phase == phase), None)
 
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def began(self, phase: str) -> WorkflowState:
-        """The phase begins, once more if it had begun before."""
+        """The phase begins, or begins again."""
         again = self.current_phase == phase
         return attrs.evolve(
             self,
@@ -138,11 +139,11 @@ class WorkflowState:
         )
 
     def interrupted(self) -> WorkflowState:
-        """The phase ended because it was told to: that is no crash."""
+        """The phase was cancelled: that is no crash."""
         return attrs.evolve(self, starts=max(self.starts - 1, 0))
 
     def finished(self, checkpoint: PhaseCheckpoint) -> WorkflowState:
-        """The current phase has ended well. What it called and may not call twice is remembered: the phase may be undone."""
+        """The current phase has succeeded. Its calls that may not be repeated stay recorded: the phase may be undone."""
         return attrs.evolve(
             self.forgot_repeatable(checkpoint.phase),
             checkpoints=(*self.checkpoints, checkpoint),
@@ -152,7 +153,7 @@ class WorkflowState:
         )
 
     def marked_skipped(self, phase: str, at: datetime, reason: str) -> WorkflowState:
-        """The phase is skipped, and the workflow goes on."""
+        """The phase is skipped, and the workflow continues."""
         skipped = SkippedPhase(phase=phase, at=at, reason=reason)
         return attrs.evolve(
             self,
@@ -169,7 +170,7 @@ class WorkflowState:
     # ---- the journal of tool calls --------------------------------------------------------------------------------
 
     def noted(self, call: CallRecord) -> WorkflowState:
-        """A tool call begins, or has ended: its record takes the place of the one that it had."""
+        """A tool call begins or has ended: its record replaces the earlier one."""
         return attrs.evolve(self.unnoted(call), calls=(*self.unnoted(call).calls, call))
 
     def unnoted(self, call: CallRecord) -> WorkflowState:
@@ -177,15 +178,15 @@ class WorkflowState:
         return attrs.evolve(self, calls=tuple(one for one in self.calls if not one.is_same(call)))
 
     def open_calls(self, phase: str) -> tuple[CallRecord, ...]:
-        """The calls of a phase that began, have no end, and may not be repeated."""
+        """Return the calls of a phase that began, have no recorded end, and may not be repeated."""
         return tuple(one for one in self.calls if one.phase == phase and one.is_open)
 
     def forgot_repeatable(self, phase: str) -> WorkflowState:
-        """After a failure: what may be repeated is, because what it made or read may be what is wrong."""
+        """Forget the calls of a phase that may be repeated: after a failure their results may be the cause."""
         return attrs.evolve(self, calls=without(self.calls, phase, may_repeat=True))
 
     def looked_at(self, phase: str) -> WorkflowState:
-        """A person knows what the calls in doubt of the phase did, and lets them run."""
+        """Forget the calls in doubt of the phase: its user has looked, and lets them run."""
         failure = self.failure
         named: Any = failure.details.get("calls", ()) if failure and failure.code == _UNKNOWN else ()
         tool = failure.details.get("tool") if failure else None
@@ -199,7 +200,7 @@ class WorkflowState:
         )
 
     def halted(self, phase: str, failure: Failure) -> WorkflowState:
-        """A required phase failed for good; `saved` is kept for the one that resumes."""
+        """A required phase failed permanently; `saved` stays for `resume`."""
         return attrs.evolve(
             self,
             status=WorkflowStatus.HALTED,
@@ -210,25 +211,25 @@ class WorkflowState:
         )
 
     def _doubts(self, phase: str) -> tuple[str, ...]:
-        """What is in doubt once `phase` comes first: also the one that it takes the place of, if that had begun."""
+        """Return the phases in doubt once `phase` is the current one: an unfinished current phase joins them."""
         is_abandoned = self.starts > 0 and self.current_phase not in {phase, None, *self.in_doubt}
         return (*self.in_doubt, str(self.current_phase)) if is_abandoned else self.in_doubt
 
     def undone(self, phase: str) -> WorkflowState:
-        """A finished phase is none any more."""
+        """A finished phase counts as not finished."""
         return attrs.evolve(self, checkpoints=tuple(one for one in self.checkpoints if one.phase != phase))
 
     def ended(self, status: WorkflowStatus) -> WorkflowState:
-        """It is over."""
+        """The workflow has ended."""
         calls = () if status is WorkflowStatus.ABORTED else self.calls
         return attrs.evolve(self, status=status, current_phase=None, starts=0, saved=None, calls=calls)
 
     def failed(self, error: Mapping[str, Any]) -> WorkflowState:
-        """Remember a failure, with all that is known of it."""
+        """Add the record of a failure."""
         return attrs.evolve(self, errors=(*self.errors, dict(error))[-_ERRORS:])
 
     def warned(self, *texts: str) -> WorkflowState:
-        """Remember what has to be said at the end."""
+        """Add warnings for the report."""
         new = [one for one in texts if one not in self.warnings]
         if not new or len(self.warnings) > _WARNINGS:
             return self
@@ -240,7 +241,7 @@ class WorkflowState:
     # ---- the file -----------------------------------------------------------------------------------------------
 
     def to_value(self) -> dict[str, Any]:
-        """What stands in the file: the fields of ccsetup's checkpoint, then ours."""
+        """Return the state as JSON data: the fields of ccsetup's checkpoint, then ours."""
         return {
             "workflow": self.workflow,
             "started_at": instant(self.started_at),
@@ -273,7 +274,7 @@ class WorkflowState:
 
     @classmethod
     def from_value(cls, value: Any) -> WorkflowState:
-        """The state that stands in a file. Raises ValueError, with the path of what is wrong, for anything else."""
+        """Read a state from JSON data. Raises ValueError with the path of the wrong field."""
         body = mapping(value, "state", _KEYS)
         state = cls(
             id=text(body["id"], "id"),
@@ -308,7 +309,7 @@ class WorkflowState:
         return state
 
     def _check(self, completed: tuple[str, ...]) -> None:
-        """What no single field shows."""
+        """Check the fields against each other. Raises ValueError."""
         done = [*self.phases_completed, *(one.phase for one in self.skipped)]
         if completed != self.phases_completed:
             raise ValueError("phases_completed: wanted the phases of checkpoints, in their order")

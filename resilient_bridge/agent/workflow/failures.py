@@ -1,4 +1,7 @@
-"""What a phase raised: whose it is, and all that is known of it as plain data without secrets."""
+"""The errors of phases as plain data for the state file.
+
+Rule: no secrets and no values of variables; a trace names files, lines and functions.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,12 @@ _OURS: Final = str(Path(__file__).parents[2])
 
 
 def as_error_record(phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
-    """All that is known of what a phase raised, as plain data without secrets: where in the code, but none of its values."""
+    """Return the record of an error that a phase raised."""
     return _record(phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__)))
 
 
 def as_call_record(phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    """The same of an optional tool whose call has failed; to be asked where the phase has called it."""
+    """Return the record of a failed call of an optional tool. Must be called below the phase's own call."""
     stack = [*takewhile(_is_of_the_phase, dropwhile(_is_ours, traceback.walk_stack(inspect.currentframe())))]
     return _record(phase, failure, call, error_for(failure), _frames(reversed(stack)))
 
@@ -50,7 +53,7 @@ def _record(
 ) -> dict[str, Any]:
     native = failure.cause or error
     inner = [] if native is error else _frames(traceback.walk_tb(native.__traceback__))
-    if inner:  # where it failed comes after where the phase has called it, and does not displace that
+    if inner:  # the frames of the failure follow those of the phase, and keep some of them
         frames = frames[-_CALLERS:]
         frames += inner[len(frames) - _FRAMES :]
     tool, arguments = call or (None, None)
@@ -67,7 +70,7 @@ def _record(
 
 
 def _frames(walked: Iterable[_Walked]) -> list[traceback.FrameSummary]:
-    """Without those of ours that it begins with: how it was called is no news."""
+    """Return the frames without the leading ones of this package."""
     return [*traceback.StackSummary.extract(iter([*dropwhile(_is_ours, walked)]), lookup_lines=False)]
 
 
@@ -80,7 +83,7 @@ def _is_of_the_phase(walked: _Walked) -> bool:
 
 
 def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
-    """What a phase raised. CancelledError comes out as it is if somebody ends us; else the phase awaited what it had cancelled itself."""
+    """Return the error of a phase. CancelledError is raised if the run itself is cancelled; else the phase awaited a cancelled task."""
     if issubclass(type(error), Exception):
         return cast("Exception", error)
     task = asyncio.current_task()
@@ -91,7 +94,7 @@ def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Excepti
 
 
 def _storable(value: Any) -> Any:
-    """Plain data as JSON has it: a number that is not finite becomes text."""
+    """Return plain data as JSON data: a number that is not finite becomes text."""
     if isinstance(value, dict):
         return {key: _storable(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, tuple):

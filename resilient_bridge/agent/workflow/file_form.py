@@ -1,7 +1,7 @@
-"""How the file of a workflow is laid out: the fields of ccsetup's checkpoint format at the top level, ours beside them.
+"""The form of a workflow's state file: the fields of ccsetup's checkpoint format at the top level, ours beside them.
 
-Rule: three forms are read, one is written. Written is the flat one; read are also the envelope of release 0.1.0, and a file in
-ccsetup's own form, which another program has written and which says nothing of check sums or of what is still in doubt.
+Rule: one form is written, the flat one; three are read: also the envelope of release 0.1.0, and a file in ccsetup's own form, which
+another program has written and which has no checksums.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from .workflow_fields import items, mapping, moment, optional, text, texts, wron
 
 
 VERSION: Final = 2
-"""Of what the fields mean: 2 since the journal of tool calls (`calls`) is among them."""
+"""The version of the fields: 2 has the journal of tool calls (`calls`)."""
 
 
 def from_version_1(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The state as release 0.1.0 has written it, which kept no journal."""
+    """Return a state that release 0.1.0 wrote with the fields of version 2."""
     return {**value, "calls": [], "is_adopted": False}
 
 
 def read(data: bytes) -> Document:
-    """Return the document in any of the three forms. Raises InvalidDocumentError for what is none of them."""
+    """Read a document in any of the three forms. Raises InvalidDocumentError for anything else."""
     try:
         return read_flat(data)
     except InvalidDocumentError as error:
@@ -62,7 +62,7 @@ class WorkflowFile(StateFile):
 
 
 def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
-    """The fields of a state, from the file of another program, and when it was saved. What it does not say is in doubt."""
+    """Return the fields of a state from the file of another program, and when it was saved. Its current phase is in doubt."""
     workflow, started = text(body["workflow"], "workflow"), text(body["started_at"], "started_at")
     moment(started, "started_at")
     saved_at = optional(body.get("last_backup"), moment, "last_backup")
@@ -79,9 +79,7 @@ def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
         raise ValueError(f"checkpoints: wanted phases of phases_completed, got {', '.join(unknown)[:100]}")
     ended = body.get("last_backup") or started
     checkpoints = [_checkpoint(name, made.get(name, {}), ended) for name in completed]
-    if checkpoints and body.get(
-        "artifacts"
-    ):  # in the text of its partial recovery they stand beside the phases
+    if checkpoints and body.get("artifacts"):  # its partial recovery names them beside the phases
         more = _artifacts(body["artifacts"], "artifacts")
         for field, names in zip(("artifacts", "commits"), more, strict=True):
             checkpoints[-1][field] = [*dict.fromkeys([*checkpoints[-1][field], *names])]
@@ -94,7 +92,7 @@ def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
         "checkpoints": checkpoints,
         "errors": [one if isinstance(one, dict) else {"message": str(one)} for one in errors],
         "last_backup": body.get("last_backup"),
-        "id": str(uuid5(NAMESPACE_URL, f"{workflow}/{started}")),  # the same whoever reads it
+        "id": str(uuid5(NAMESPACE_URL, f"{workflow}/{started}")),  # the same for every reader
         "root": ".",
         "status": "running",
         "skipped": [],
@@ -123,12 +121,12 @@ def _checkpoint(name: str, body: Mapping[str, Any], ended: str) -> dict[str, Any
 
 
 def _is_ours(checksum: object) -> bool:
-    """Whether it can be compared with what we measure."""
+    """Return whether a checksum has the form of ours."""
     return isinstance(checksum, str) and checksum.startswith(("sha256:", "tree-sha256:"))
 
 
 def _artifacts(value: Any, path: str) -> tuple[list[str], list[str]]:
-    """Files and commits: a list of files, or an object with `files` and `commits`."""
+    """Read files and commits: a list of files, or an object with `files` and `commits`."""
     if isinstance(value, list):
         return list(texts(value, path)), []
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""The tool calls of a phase, as its file has them: begun before they are made, ended with their result.
+"""The tool calls of a phase, as the state file records them: at their start, and with their result.
 
-Rule: a call that may not be repeated is made once. What was recorded as ended is not called again; what began and has no end, or
-cannot be told from what the phase asks for now, is for a person to decide. A value: does no I/O and reads no clock.
+Rule: a call that may not be repeated is made once. A recorded result is used again. A call without a recorded end, or one that cannot
+be distinguished from the call asked for now, is for the user to decide. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class CallRecord:
-    """One call of a tool by a phase: which one it is, and how far it came.
+    """One call of a tool by a phase, and its result if it has ended.
 
     `arguments` is a digest. `may_repeat`: the tool is idempotent. `result`: None until it has ended; {} when it has ended with
     what JSON cannot hold, or too much of it.
@@ -38,11 +38,11 @@ class CallRecord:
 
     @property
     def is_open(self) -> bool:
-        """It must not run twice, and there is no result to go on with: whether it ran is not known, or what it returned."""
+        """Whether the call must not run twice and has no usable result: it may have run."""
         return not self.result and not self.may_repeat
 
     def is_same(self, other: CallRecord) -> bool:
-        """Whether both are the same call of the same phase, however far each came."""
+        """Whether both are the same call of the same phase, ended or not."""
         return (self.phase, self.number, self.tool, self.arguments) == (
             other.phase,
             other.number,
@@ -51,12 +51,12 @@ class CallRecord:
         )
 
     def to_value(self) -> dict[str, Any]:
-        """What stands in the file."""
+        """Return the record as JSON data."""
         return attrs.asdict(self)
 
 
 def digest_of(arguments: Mapping[str, Any] | str) -> str:
-    """A digest of the arguments of a call: equal for equal arguments, as a mapping or as the text of one."""
+    """Return a digest of the arguments of a call: equal for equal arguments, as a mapping or as JSON text."""
     plain: Any = arguments
     if isinstance(arguments, str):
         try:
@@ -69,13 +69,13 @@ def digest_of(arguments: Mapping[str, Any] | str) -> str:
         TypeError,
         ValueError,
         RecursionError,
-    ):  # keys of several kinds, or what holds itself: the tool will refuse it
+    ):  # mixed keys, or a cycle: the tool will refuse it
         written = repr(plain)
     return f"sha256:{sha256(written.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 class JournalMatch(NamedTuple):
-    """What the journal knows of a call: its record with a result, or else whether other calls stand where this one is asked for."""
+    """The journal's answer about a call: its record with a result; else whether its number was another call, or which calls are in doubt."""
 
     record: CallRecord | None = None
     is_changed: bool = False
@@ -83,12 +83,12 @@ class JournalMatch(NamedTuple):
 
 
 def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]) -> JournalMatch:
-    """Find out whether a call is made, taken from the journal, or in doubt. `asked`: those of this attempt so far."""
+    """Return whether a call is to be made, has a recorded result, or is in doubt. `asked`: the calls of this attempt so far."""
     of_phase = [one for one in calls if one.phase == call.phase]
     same = next((one for one in of_phase if one.is_same(call)), None)
     if same is not None and (same.result or same.may_repeat):
         return JournalMatch(record=same if same.result else None)
-    if same is not None:  # it began and has no end, or ended with what could not be kept
+    if same is not None:  # it has no recorded end, or its result could not be saved
         return JournalMatch(in_doubt=() if call.may_repeat else (same,))
     is_changed = any(one.number == call.number for one in of_phase)
     if call.may_repeat:
@@ -102,7 +102,7 @@ def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[Cal
 
 
 def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
-    """The failure for a call that may have run: it is not made, and a person decides."""
+    """Return the failure for a call that may have run: it is not made, and the user decides."""
     others = tuple(found)
     at = ", ".join(str(one.number) for one in others)
     if any(one.is_same(call) for one in others):
@@ -124,7 +124,7 @@ def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
 
 
 def without(calls: Iterable[CallRecord], phase: str, *, may_repeat: bool) -> tuple[CallRecord, ...]:
-    """The calls, without those of a phase that may be repeated, or without those that may not."""
+    """Return the calls without those of a phase that may be repeated, or without those that may not."""
     return tuple(one for one in calls if one.phase != phase or one.may_repeat is not may_repeat)
 
 
@@ -132,7 +132,7 @@ def without(calls: Iterable[CallRecord], phase: str, *, may_repeat: bool) -> tup
 
 
 def read_call(value: Any, path: str) -> CallRecord:
-    """The record in a file. Raises ValueError, with the path of what is wrong."""
+    """Read a record from JSON data. Raises ValueError with the path of the wrong field."""
     body = mapping(value, path, _KEYS)
     result = None if body["result"] is None else mapping(body["result"], f"{path}.result")
     if result is not None and result.keys() - {"json", "command"}:

@@ -1,6 +1,6 @@
-"""A phase: what was declared of it, and what its function is given when it runs.
+"""A phase: its declaration, and the object that its function gets.
 
-Rule: what a phase made is what it declared and what it said while it ran; each attempt says it anew.
+Rule: the artifacts of a phase are those declared and those that its last attempt has named.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ...calls.frame import CURRENT, leave_context, outside_of
 from ...calls.run.protect import form_of
 from ...errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
 from ...protocol.session_text import as_json
+from ..blocking import in_thread
 from ..context_guard import NEARLY_FULL
 from .artifacts import commit_of, name_of
 from .phase_calls import result_of
-from .workflow_threads import in_thread
 
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-_LARGEST: Final = 1 << 20  # bytes of what a phase may save
+_LARGEST: Final = 1 << 20  # bytes of a checkpoint
 
 
 @attrs.frozen(kw_only=True)
 class PhaseSpec:
-    """A phase as it was declared; `run` calls its function under its policy."""
+    """A declared phase; `run` calls its function under its policy."""
 
     name: str
     run: Callable[[Phase], Awaitable[object]]
@@ -56,7 +56,7 @@ class PhaseSpec:
 
 
 def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatenate[Phase, P], T]:
-    """A method that has to be awaited: in a sync phase it would do nothing, without a word."""
+    """Return a method that raises ConfigError in a sync phase, where its coroutine would never be awaited."""
 
     @wraps(method)
     def checked(self: Phase, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,7 +68,7 @@ def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatena
 
 
 class Phase:
-    """What the function of a phase is given: where it is, what it saved before a crash, its tools, and where it says what it made."""
+    """The argument of a phase's function: its position, its checkpoint from before a crash, its tools, and methods to name artifacts."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class Phase:
         self.run = run
         self.root = root
         self.restored = restored
-        """What `checkpoint` kept of an earlier run of this phase that did not end; None if there was none."""
+        """The last `checkpoint` of an earlier run of this phase that did not end; None without one."""
         self.idempotency_key = str(uuid5(NAMESPACE_URL, f"{workflow_id}/{spec.name}"))
-        """A key for what this phase does to the world: the same in every run and every attempt of it."""
+        """An idempotency key for the side effects of this phase: the same in every run and attempt."""
         self._spec = spec
         self._tools = tools
         self._save = save
@@ -104,15 +104,15 @@ class Phase:
         self._commits: list[str] = []
         self._calls = 0
         self.attempts = 0
-        """How often its function was called: more than once where its policy repeated it."""
+        """The calls of its function so far: more than one if its policy repeated it."""
         self.is_sync = False
-        """Whether the function is a sync one: it can await nothing, so it calls no tools and keeps no checkpoint."""
+        """Whether the function is sync: it can await nothing, so it calls no tools and saves no checkpoint."""
         self.last_call: tuple[str, dict[str, Any]] | None = None
         """The tool that this attempt called last, if it failed, with its arguments masked."""
         self.is_in_doubt = False
-        """Whether a tool call was refused because it may have run: a person decides, whatever the phase makes of that."""
+        """Whether a tool call was refused because it may have run: the workflow halts, even if the phase catches the error."""
         self.tool_error: Exception | None = None
-        """What the last call of a tool has raised into the phase: to tell it from what the phase's own code raises."""
+        """The error that the last tool call raised into the phase, to distinguish it from errors of the phase's own code."""
 
     def __repr__(self) -> str:
         """A status line."""
@@ -120,7 +120,7 @@ class Phase:
 
     @property
     def artifacts(self) -> tuple[str, ...]:
-        """The names of what this attempt has to leave behind: declared, and said by `produced`."""
+        """The names of the artifacts of this attempt: those declared, and those passed to `produced`."""
         return tuple(dict.fromkeys((*self._spec.artifacts, *self._made)))
 
     @property
@@ -129,7 +129,7 @@ class Phase:
         return tuple(dict.fromkeys(self._commits))
 
     def begin_attempt(self) -> None:
-        """What an attempt that failed has said does not count."""
+        """Begin an attempt: forget the artifacts and commits of a failed one."""
         self.attempts += 1
         self._made.clear()
         self._commits.clear()
@@ -140,7 +140,7 @@ class Phase:
         self._journal.begin_attempt(self.attempts)
 
     def produced(self, *paths: str | os.PathLike[str]) -> None:
-        """Say that these files or directories are artifacts too: they have to be there when the phase ends, and as long as it counts.
+        """Add files or directories to the artifacts: they have to exist when the phase ends, and afterwards.
 
         Raises ConfigError for a path that leads out of the root.
         """
@@ -148,24 +148,24 @@ class Phase:
 
     @_for_async
     async def committed(self, commit: str | None = None) -> str:
-        """Say that this commit, HEAD if none is named, is an artifact too, and return its full name. Raises ArtifactError if there is none."""
+        """Add a commit (default: HEAD) to the artifacts and return its full name. Raises ArtifactError if it does not exist."""
         full = await asyncio.to_thread(commit_of, self.root, commit)
         self._commits.append(full)
         return full
 
     @_for_async
     async def checkpoint(self, value: Any) -> None:
-        """Keep a JSON value: a later run of this phase finds it in `restored`, after a crash too. Raises ConfigError, StoreError."""
+        """Save a JSON value: a later run of this phase, also after a crash, has it in `restored`. Raises ConfigError, StoreError."""
         await self._save(as_json("Phase.checkpoint.value", value, _LARGEST))
 
     def checkpoint_with(self, value_of: Callable[[], Any]) -> None:
-        """Say what to keep when the session may end soon: `value_of()` is kept as by `checkpoint` when a ContextGuard is nearly full."""
+        """Set the function whose value is saved, as by `checkpoint`, when a ContextGuard used in this phase is nearly full."""
         if not callable(cast("object", value_of)):
             raise config_error("Phase.checkpoint_with.value_of", "a function of nothing", value_of)
         self._value_of = value_of
 
     async def save_before_the_end(self, tokens: int, limit: int) -> None:
-        """What a ContextGuard asks for when the context has become nearly full."""
+        """Save the value of `checkpoint_with`, and a warning: a ContextGuard calls this when its context is nearly full."""
         if self._value_of is not None:
             await self._save(as_json("Phase.checkpoint_with.value_of", self._value_of(), _LARGEST))
         await self._warn(
@@ -174,32 +174,32 @@ class Phase:
 
     @_for_async
     async def warn(self, text: str) -> None:
-        """Have this said at the end of the workflow."""
+        """Add a warning to the report of the workflow. Raises StoreError if it cannot be saved."""
         await self._warn(f"{self.name}: {text}")
 
     @_for_async
     async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
         """Call a tool of the workflow's toolbox and return its result.
 
-        The call is recorded before and after. One that ended is not made again when the phase is: after a crash its recorded result is
-        returned, matched by its place, its tool and its arguments; after a failure that holds only for tools that may not be repeated, the
-        others are called again. One that may have run and must not run twice raises OutcomeUnknownError.
+        The call is recorded before and after. When the phase runs again after a crash, a call that ended is not made again: its recorded
+        result is returned, matched by its number, tool and arguments. After a failure this holds only for tools that may not be repeated;
+        the others are called again. A call that may have run and must not run twice raises OutcomeUnknownError.
 
-        An optional tool that fails is skipped: None, a warning at the end, and an entry in the report's `errors`. A required one that fails,
-        after its own repeats, fails the phase, and the phase is not repeated for it; one that its repeats have helped is named at the end.
-        Its idempotency key is the same for the n-th call of every run of this phase.
+        An optional tool that fails is skipped: the result is None, and the report has a warning and an entry in `errors`. A required one
+        that fails, after its own repeats, fails the phase, which is not repeated for it. A tool that a repeat has helped is named in the
+        report's warnings. The idempotency key is the same for the n-th call of every run of this phase.
         """
         if self._tools is None:
             raise config_error("Workflow.tools", "a Toolbox, to call a tool", None)
         self._calls += 1
-        self.last_call = None  # what comes from here on is no fault of an earlier one
+        self.last_call = None  # an error from here on is not that of an earlier call
         key = str(uuid5(NAMESPACE_URL, f"{self.idempotency_key}/{self._calls}/{tool}"))
         asked: Mapping[str, Any] | str = arguments or {}
         declared = self._tools.tools.get(tool)
         record = None if declared is None else await self._recorded(declared, asked)
         if record is not None and record.result:
             return result_of(record)
-        # Its repeats are its own: inside of the phase's they would be left to the phase, and everything before it would be repeated too.
+        # Outside of the phase's attempt: else the phase's policy would repeat the tool, and everything before it.
         token = CURRENT.set(outside_of(CURRENT.get()))
         try:
             outcome = await self._tools.call(tool, asked, idempotency_key=key)
@@ -213,7 +213,7 @@ class Phase:
         raise self._failed(error_for(_final(failure)), tool, asked) from failure.cause
 
     async def _recorded(self, tool: Tool, arguments: Mapping[str, Any] | str) -> CallRecord:
-        """The record of the call that is asked for: with a result it is not made, without one it may be made now."""
+        """Return the record of the call: with a result the call is not made, without one it may be made now."""
         number = self._calls
         try:
             record, is_changed = self._journal.asked(number, tool, arguments)
@@ -230,7 +230,7 @@ class Phase:
     async def _failure_of(
         self, tool: str, arguments: Mapping[str, Any] | str, outcome: Outcome[Any]
     ) -> Failure | None:
-        """What the phase fails of; None for a call that worked, and for one that is skipped."""
+        """Return the failure of the call for the phase; None for a call that succeeded or is skipped."""
         failure = outcome.failure
         if failure is None:
             if outcome.attempts > 1:
@@ -252,12 +252,12 @@ def _masked(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
 
 
 def recovered(who: str, attempts: int) -> str:
-    """What is told of a phase or a tool that its repeats have helped."""
+    """Return the warning for a phase or a tool that succeeded after retries."""
     return f"{who} recovered after {attempts - 1} {'retry' if attempts == 2 else 'retries'}"
 
 
 def _final(failure: Failure) -> Failure:
-    """What has been repeated as often as it may is permanent from here on."""
+    """Return the failure as permanent: its retries are used up."""
     if failure.kind is not Kind.TRANSIENT:
         return failure
     return attrs.evolve(failure, kind=Kind.PERMANENT, retryable=False)

@@ -1,7 +1,7 @@
 """The tool calls of one run of a phase, each recorded around its execution.
 
-Rule: what the file does not say yet is not done. A call that must be seen after a crash is on the disk, in the file and in its
-backup, before it is made; its result is, before the phase sees it.
+Rule: a call that may not be repeated is saved, to the file and to its backup, before it is made. Its result is saved before the phase
+gets it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .checkpoint import WorkflowState
 
     class Keeper(Protocol):
-        """Who holds the state, and writes it to the file."""
+        """The owner of the state, which saves it to the file."""
 
         state: WorkflowState
 
@@ -35,7 +35,7 @@ _LARGEST: Final = 1 << 20  # bytes of a result that is kept
 
 
 class PhaseCalls:
-    """What a Phase asks before and after each tool call."""
+    """The journal of one phase: asked before and after each tool call."""
 
     def __init__(self, keeper: Keeper, phase: str) -> None:
         self._keeper = keeper
@@ -43,13 +43,13 @@ class PhaseCalls:
         self._asked: list[CallRecord] = []
 
     def begin_attempt(self, number: int) -> None:
-        """The phase's function is called. After an attempt that failed, what may be repeated is."""
+        """Begin an attempt of the phase. After a failed one, forget the calls that may be repeated."""
         self._asked.clear()
         if number > 1:
             self._keeper.state = self._keeper.state.forgot_repeatable(self._phase)
 
     def asked(self, number: int, tool: Tool, arguments: Mapping[str, Any] | str) -> tuple[CallRecord, bool]:
-        """Return the record of a call, with its result if it does not have to be made, and whether another call was in its place.
+        """Return the record of a call, with its result if it need not be made, and whether an earlier run made another call at its number.
 
         Raises OutcomeUnknownError for one that may have run and must not run twice.
         """
@@ -77,11 +77,13 @@ class PhaseCalls:
             raise
 
     async def end(self, call: CallRecord, outcome: Outcome[Any]) -> None:
-        """Record how the call ended, as far as it is known. Raises StoreError."""
+        """Record the end of the call, as far as it is known. Raises StoreError."""
         state = self._keeper.state
         did_not_run = outcome.failure is not None and outcome.failure.executed is Executed.NO
         if outcome.failure is None or (outcome.is_skipped and not call.may_repeat and not did_not_run):
-            value = outcome.value if outcome.failure is None else None  # a skipped one gives the phase None
+            value = (
+                outcome.value if outcome.failure is None else None
+            )  # a skipped call returns None to the phase
             ended = attrs.evolve(call, result=_written(value))
             await self._keeper.keep(state.noted(ended), twice=not call.may_repeat)
         elif did_not_run or call.may_repeat:
@@ -89,7 +91,7 @@ class PhaseCalls:
 
 
 def result_of(call: CallRecord) -> Any:
-    """What a call that has ended returned."""
+    """Return the result of a call that has ended."""
     result = call.result or {}
     return CommandResult(*result["command"]) if "command" in result else result.get("json")
 
@@ -103,7 +105,7 @@ def _written(value: Any) -> dict[str, Any]:
 
 
 def _recorded(form: str, value: Any) -> dict[str, Any]:
-    """The value under its form; nothing if JSON cannot hold it, or not so much of it."""
+    """Return the value under its form; {} if it is no JSON, or too large."""
     try:
         return {form: as_json("result", value, _LARGEST)}
     except ConfigError:

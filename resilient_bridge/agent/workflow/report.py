@@ -1,6 +1,6 @@
-"""What a workflow came to, for a person, a program or a log.
+"""The report of a workflow, for a person, a program or a log.
 
-Rule: it says what is finished, what was left out and why, what is left to do, and, where it halted, what failed, why, and what can be done.
+Rule: it names what is finished, skipped and left; of a halted workflow also what failed, why, and what to do.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class WorkflowReport:
-    """How far a workflow is, as its file has it.
+    """The progress of a workflow, as its state file records it.
 
-    `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and has not ended, or halted. `failure` is what it
-    halts for. `warnings` say what happened on the way: what was lost, done again or left out, which phase a process died in, what recovered
-    after how many retries. `errors` are the failures so far, the newest last, those of skipped tools among them: each with phase, tool,
-    masked arguments, the native error's class, and where it was raised.
+    `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and has not ended, or that halted it.
+    `failure` is why it halted. `warnings` name what was lost, done again or skipped, which phase a process crashed in, and what
+    recovered after how many retries. `errors` are the failures so far, the newest last, those of skipped tools included: each with
+    phase, tool, masked arguments, the class of the native error, and its trace.
     """
 
     workflow: str
@@ -44,11 +44,11 @@ class WorkflowReport:
 
     @property
     def is_completed(self) -> bool:
-        """Every phase is finished or skipped."""
+        """Whether every phase is finished or skipped."""
         return self.status is WorkflowStatus.COMPLETED
 
     def explain(self) -> str:
-        """Return the report for a person: what failed, why, fixes (the likeliest first), alternatives, and how far it is."""
+        """Return the report for a person: what failed, why, fixes (the likeliest first), alternatives, and the progress."""
         lines = [self._headline()]
         if self.failure is not None:
             native = str(self.failure.details.get("error") or self.failure.message)
@@ -102,7 +102,7 @@ class WorkflowReport:
 
     def _alternatives(self) -> list[str]:
         return [
-            "when it is mended, resume: the finished phases do not run again",
+            "fix it, then resume: the finished phases do not run again",
             f"skip phase {self.current_phase}, if what follows can do without it",
             "abort: what the finished phases made stays",
         ]
@@ -111,7 +111,7 @@ class WorkflowReport:
 def report_of(
     state: WorkflowState | None, *, workflow: str, phases: Iterable[str], state_file: str
 ) -> WorkflowReport:
-    """Return the report of a state; None: nothing has begun."""
+    """Return the report of a state; None: the workflow has not begun."""
     if state is None:
         return WorkflowReport(
             workflow=workflow, status=WorkflowStatus.NEW, state_file=state_file, remaining=tuple(phases)

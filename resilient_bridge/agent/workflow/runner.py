@@ -1,7 +1,7 @@
-"""One run of a workflow: phase after phase, each begun, done, verified and kept; and what happens when one fails.
+"""One run of a workflow: each phase is started, run, verified and saved; and what follows when one fails.
 
-Rule: the file says it before it is done, and says it again when it is done. A failure is decided here once: repeated by the policy if
-it is transient, recovered from once if something is corrupt or partial, else skipped if the phase is optional, else everything halts.
+Rule: the start of a phase is saved before the phase runs, and its end after it was verified. A failure is decided on once: the policy
+repeats a transient one, a corrupt or partial one is recovered from once; any other skips an optional phase and halts at a required one.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from .workflow_file import WorkflowStateFile
 
 
-_DEATHS: Final = 3  # so often a process may die inside of one phase before somebody has to look
-_SEE: Final = "see to it that it can be looked at, then go on: nothing is lost"
+_DEATHS: Final = 3  # crashes inside of one phase before the workflow halts
+_SEE: Final = "make the artifact readable and run again; no work is lost"
 _RECOVERABLE: Final = (Kind.CORRUPTION, Kind.PARTIAL)
 
 
 class Run:
-    """A run that begins where `state` says, and leaves the file saying where it ended. `forced`: the phase that a person let run again."""
+    """A run that continues from `state` and saves each step to `file`. `forced`: the phase that `resume` allows to run again."""
 
     def __init__(
         self,
@@ -58,18 +58,18 @@ class Run:
         self._forced = forced
         self._measured = Measured(root, ours=file.path)
         self._recovered: set[str] = set()
-        self._order = asyncio.Lock()  # of what is kept: a phase may do several things at once
-        self._under_way: object = None  # stands for the Phase that may keep something
+        self._order = asyncio.Lock()  # one save at a time: a phase may run several tasks
+        self._under_way: object = None  # the token of the Phase that may still save
 
     async def go(self) -> WorkflowState:
-        """Run what is left. Returns the state, completed or halted; raises StoreError if a step cannot be kept, and whatever ends the task."""
+        """Run the remaining phases and return the state, completed or halted. Raises StoreError if a step cannot be saved."""
         began = current_world().monotonic()
         try:
             before = self.state = self._with_death()
             await self._undo_what_does_not_hold()
             if before.status is WorkflowStatus.COMPLETED:
                 if self.state is before and all(before.is_done(one.name) for one in self._phases):
-                    return before  # and everything is still there
+                    return before  # all artifacts still hold
                 if self.state.status is WorkflowStatus.COMPLETED:
                     self.state = attrs.evolve(self.state, status=WorkflowStatus.RUNNING)
             emit(
@@ -85,7 +85,7 @@ class Run:
                     await self._complete(began)
                 else:
                     await self._one(spec)
-        except Exception:  # the file has the last step that could be kept
+        except Exception:  # the file has the last step that could be saved
             raise
         except BaseException:
             self._file.save_if_possible(self._interrupted())
@@ -93,7 +93,7 @@ class Run:
         return self.state
 
     def _with_death(self) -> WorkflowState:
-        """Tell a death before anything else, because another phase may come first; not of one that does not begin again: its failure does."""
+        """Return the state with a warning about a crash inside of a phase that begins again; a refused phase has a failure instead."""
         state = self.state
         begins = [one.name for one in self._phases if one.idempotent is not False]
         may_begin = state.current_phase in begins and not state.open_calls(str(state.current_phase))
@@ -104,15 +104,15 @@ class Run:
         return state
 
     def _interrupted(self) -> WorkflowState:
-        """What is known when somebody ends us: that is no crash, but what must not run twice may have run."""
+        """Return the state to save when the run is cancelled: no crash, unless the phase must not run twice and may have run."""
         is_in_doubt = any(
             one.name == self.state.current_phase and one.idempotent is False for one in self._phases
         )
         return self.state if is_in_doubt else self.state.interrupted()
 
     async def keep(self, state: WorkflowState, *, twice: bool = False) -> None:
-        """Make this the state, and write it; `twice`: to the file and its backup. Raises StoreError: it does not count then."""
-        # From here on, so that what is kept at the same time builds on it; a cancelled save is made all the same.
+        """Set and save the state; `twice`: to the file and its backup. Raises StoreError, with the state unchanged."""
+        # Set before the save, so that concurrent saves build on it. A cancelled save is completed all the same.
         before, self.state = self.state, state
         try:
             async with self._order:
@@ -135,10 +135,10 @@ class Run:
     # ---- one phase ----------------------------------------------------------------------------------------------
 
     async def _one(self, spec: PhaseSpec) -> None:
-        """Begin a phase, run it, and keep what it came to."""
+        """Start a phase, run it, verify it and save the result."""
         refusal = self._refusal(spec)
         if refusal is not None:
-            # In the warnings too: when a person has let it run again, the failure is gone.
+            # A warning too: the failure is gone once `resume` has let the phase run again.
             warned = self.state.warned(refusal.message) if spec.required else self.state
             await self._give_up(spec, refusal, warned)
             return
@@ -158,10 +158,10 @@ class Run:
         try:
             await spec.run(phase)
             has_ended = True
-            if phase.attempts > 1:  # kept with what comes next
+            if phase.attempts > 1:  # saved with the next step
                 self.state = self.state.warned(recovered(f"phase {spec.name}", phase.attempts))
             checkpoint = await self._verified(spec, phase)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- whatever a phase raises is what it came to
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- any error of a phase is its failure
             self._under_way = None
             is_own = not has_ended and error is not phase.tool_error
             await self._failed(spec, phase, as_its_own(error, spec.name), is_own=is_own)
@@ -180,7 +180,7 @@ class Run:
         )
 
     def _refusal(self, spec: PhaseSpec) -> Failure | None:
-        """Why a phase must not begin: it may have run and must not run twice, or the process dies of it."""
+        """Return why a phase must not begin, if so: it may have run and must not run twice, or it keeps killing the process."""
         state = self.state
         if spec.name == self._forced:
             self._forced = None
@@ -207,7 +207,7 @@ class Run:
     def _phase(self, spec: PhaseSpec) -> Phase:
         token = self._under_way = object()
 
-        def refuse_late(field: str) -> None:  # a task that the phase has left behind
+        def refuse_late(field: str) -> None:  # a task that outlived the phase
             if self._under_way is not token:
                 raise config_error(field, "a phase that is under way", spec.name)
 
@@ -243,10 +243,10 @@ class Run:
     def _number(self, spec: PhaseSpec) -> int:
         return self._phases.index(spec) + 1
 
-    # ---- what it left behind --------------------------------------------------------------------------------------
+    # ---- verification ---------------------------------------------------------------------------------------------
 
     async def _verified(self, spec: PhaseSpec, phase: Phase) -> PhaseCheckpoint:
-        """The checkpoint of a phase that has just ended. Raises BridgeError (SYS_ARTIFACT_INVALID) if it does not hold."""
+        """Return the checkpoint of a phase that has just ended. Raises BridgeError (SYS_ARTIFACT_INVALID) if it does not hold."""
         try:
             sums = await asyncio.to_thread(measure, self._measured, phase.artifacts)
         except ArtifactError as error:
@@ -261,7 +261,7 @@ class Run:
             raise error_for(invalid(text, kind=Kind.PERMANENT, suggestions=(_SEE,))) from None
         if harmed:
             text = "; ".join(f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones)
-            # To run the others again would undo work that was finished: a person decides.
+            # Running the other phases again would undo finished work: the user decides.
             raise error_for(
                 invalid(
                     f"while phase {spec.name} ran, {text}",
@@ -283,12 +283,12 @@ class Run:
     async def _harmed(self) -> dict[str, list[str]]:
         try:
             return await asyncio.to_thread(broken, self.state, self._measured, self._root, frozenset())
-        except HiddenError as error:  # it may be there: nothing is undone, and nothing runs
+        except HiddenError as error:  # the artifact may exist: undo nothing, run nothing
             text = f"what was finished cannot be verified: {error}"
             raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=(_SEE,))) from None
 
     async def _undo_what_does_not_hold(self) -> None:
-        """A finished phase whose artifacts are gone or changed is none: it runs again, and with it only who has changed what it makes."""
+        """Undo each finished phase whose artifacts are gone or changed, and the phases that changed what it makes: they run again."""
         harmed = await self._harmed()
         remade: set[str] = set()
         for spec in self._phases:
@@ -301,13 +301,13 @@ class Run:
             if not wrong:
                 try:
                     await check(spec)
-                except Exception as error:  # noqa: BLE001 -- a check that raises says no
+                except Exception as error:  # noqa: BLE001 -- a check that raises does not hold
                     wrong = [classify(error).message]
             if not wrong:
                 continue
             failure = invalid(f"phase {spec.name} was finished, but {'; '.join(wrong)}")
             state = self.state.undone(spec.name)
-            if spec.idempotent is False:  # whether it may run twice is for a person to say
+            if spec.idempotent is False:  # the user decides whether it may run twice
                 await self._give_up(spec, attrs.evolve(failure, kind=Kind.PERMANENT), state)
                 if self.state.status is not WorkflowStatus.RUNNING:
                     return
@@ -319,9 +319,9 @@ class Run:
     # ---- failures -----------------------------------------------------------------------------------------------
 
     async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception, *, is_own: bool) -> None:
-        """Recover from what a phase raised, once, or give it up. `is_own`: its own code raised it, no tool of it and no check."""
+        """Recover from the error of a phase, once, or give the phase up. `is_own`: raised by its own code, not by a tool or a check."""
         failure = classify(error)
-        if failure.executed is Executed.NO:  # so it was with the last step; those before it ran
+        if failure.executed is Executed.NO:  # true of the last step only; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
         state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(spec.name)
         open_calls = state.open_calls(spec.name)
@@ -332,7 +332,7 @@ class Run:
             and not (open_calls or phase.is_in_doubt)
         ):
             self._recovered.add(spec.name)
-            # What was kept is written anew, over a file that may be damaged; then only what is not there any more is done again.
+            # The state is written over a file that may be damaged; then only phases whose artifacts are gone run again.
             text = f"phase {spec.name} was done again: {failure.message}"
             await self.keep(state.interrupted().warned(text), twice=True)
             emit(events.PhaseUndone(workflow=state.workflow, phase=spec.name, failure=failure))
@@ -352,7 +352,7 @@ class Run:
         return attrs.evolve(failure, suggestions=fixes or failure.suggestions)
 
     async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState) -> None:
-        """Skip an optional phase, with a warning at the end; halt at a required one."""
+        """Skip an optional phase, with a warning in the report; halt at a required one."""
         if spec.required:
             await self.keep(state.halted(spec.name, failure), twice=True)
             emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
@@ -372,5 +372,5 @@ class Run:
 
 
 def _may_be_done_again(spec: PhaseSpec, *, is_own: bool) -> bool:
-    """Whether the phase's own code may run again: after its own failure only if it says so."""
+    """Return whether the phase's own code may run again; after its own failure only if it is declared idempotent."""
     return spec.idempotent is True or (spec.idempotent is None and not is_own)

@@ -1,7 +1,7 @@
 """Whether finished phases still hold: their artifacts, their commits, their checks.
 
-Rule: an artifact is what the newest phase that lists it has left. If it is not that any more, no phase that lists it holds: who
-changes it has to begin with what the first one makes.
+Rule: an artifact is what the newest phase that lists it has left. If it has changed since, none of the phases that list it holds:
+a phase that changes it has to start from what the first one makes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import inspect
 from typing import TYPE_CHECKING
 
 from ...errors import Failure, Kind, error_for
+from ..blocking import in_thread
 from .artifacts import Measured, problems
-from .workflow_threads import in_thread
 
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def broken(
     state: WorkflowState, measured: Measured, root: Path, excepted: AbstractSet[str]
 ) -> dict[str, list[str]]:
-    """Which finished phases do not hold any more, and why. A name in `excepted` is not asked for.
+    """Return the finished phases that do not hold any more, with the reasons. Names in `excepted` are not checked.
 
-    Blocks. Raises HiddenError for what cannot be looked at.
+    Blocks. Raises HiddenError for an artifact that cannot be read now.
     """
     newest: dict[str, tuple[str, str]] = {}
     for one in state.checkpoints:
@@ -48,7 +48,7 @@ def broken(
 
 
 async def check(spec: PhaseSpec) -> None:
-    """Ask the checks of a phase. Raises BridgeError (SYS_ARTIFACT_INVALID) for one that says no, and what they raise."""
+    """Run the checks of a phase. Raises BridgeError (SYS_ARTIFACT_INVALID) for one that returns False, and what they raise."""
     for one in spec.checks:
         name = getattr(one, "__name__", type(one).__name__)
         holds: object = await in_thread(one)
@@ -59,5 +59,5 @@ async def check(spec: PhaseSpec) -> None:
 
 
 def invalid(message: str, *, kind: Kind | None = None, suggestions: tuple[str, ...] = ()) -> Failure:
-    """The failure of an artifact, a commit or a check."""
+    """Return the failure for an artifact, a commit or a check that does not hold."""
     return Failure.of("SYS_ARTIFACT_INVALID", message, kind=kind, suggestions=suggestions)

@@ -1,4 +1,7 @@
-"""A workflow: its phases, its file, and what a person can do with it."""
+"""A workflow: its phases, its state file, and the operations of its user: run, resume, skip, abort.
+
+Rule: one process at a time works on the file; an operation takes it, and releases it at the end.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from ...errors import ConfigError, Failure, config_error, redact
 from ...presets import BridgePolicy, ccsetup
 from ...presets.bridge_policy import calls_of
 from ...telemetry import emit, events
+from ...values.fields import read_name
 from ...world import current_world
 from .artifacts import name_of
 from .checkpoint import WorkflowState, WorkflowStatus
@@ -34,11 +38,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workflow:
-    """Phases in order, and a file that knows which are finished: `path`, with a backup beside it, readable by its owner alone.
+    """Phases in order, and a state file that records which are finished: `path`, with a backup beside it, readable by its owner alone.
 
-    `name` stands in the file (default: the file's, without its ending). Artifacts are below `root` (default: the working directory now).
+    `name` is written to the file (default: the name of the file, without its ending). Artifacts are below `root` (default: the working directory now).
     `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that failed transiently (default: after 2, 4 and 8 s).
-    One process at a time works on a file; objects cost nothing. Raises ConfigError for arguments that cannot be meant.
+    One process at a time works on a file; creating the object does no I/O. Raises ConfigError that names a wrong argument.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class Workflow:
         policy: Policy | BridgePolicy | None = None,
     ) -> None:
         self._file = WorkflowStateFile(path)
-        self._name = _text(self._file.path.stem if name is None else name, "Workflow.name")
+        self._name = read_name("Workflow.name", self._file.path.stem if name is None else name)
         self._has_name = name is not None
         self._root = _root_of(root, "Workflow.root")
         self._tools = tools
@@ -65,17 +69,17 @@ class Workflow:
 
     @property
     def name(self) -> str:
-        """What it is called, in its file and in events."""
+        """The name of the workflow, in its file and in events."""
         return self._name
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """The path of the state file."""
         return self._file.path
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The names of its phases, in order."""
+        """The names of the phases, in order."""
         return tuple(one.name for one in self._phases)
 
     @overload
@@ -106,15 +110,17 @@ class Workflow:
     ) -> Any:
         """Add a function, sync or async, of the Phase or of nothing, as the next phase; the function stays as it is.
 
-        It is finished when it has returned, every one of `artifacts` is there, and no check returned False or raised. A finished phase never
-        runs again, as long as its artifacts are there, with the content that they had, and its checks hold. A phase that changes an artifact
-        of an earlier one lists it too; where that is not what the last of them left, all of them run again.
-        `required=False`: if it fails, it is skipped and the end says so. Sync functions, and checks, run in a thread, and are waited for.
+        The phase is finished when its function has returned, all `artifacts` exist, and no check returned False or raised. A finished phase
+        never runs again while its artifacts exist with the same content and its checks hold. A phase that changes an artifact of an
+        earlier one lists it too; if the artifact is then not what the last of them left, all of them run again.
+        `required=False`: if the phase fails, it is skipped, and the report has a warning. Sync functions and checks run in a thread; a
+        cancelled run waits for their end.
 
-        `idempotent` speaks of the phase's own code; its tools say it for themselves. None: it runs again after a crash, and once more
-        where a tool or an artifact of it is corrupt or missing, but never after a failure of its own code. True: after that too, as `policy`
-        says (NotExecutedError, "nothing of it has happened", allows that for any phase). False: it must not run twice, so a crash inside of it, or the end of a run that was cancelled there, halts the workflow. Whichever
-        it is, a tool call that began, has no recorded end and may not be repeated halts it (SYS_OUTCOME_UNKNOWN), and names the tool.
+        `idempotent` is about the phase's own code; each tool declares its own. None: the phase runs again after a crash, and once more if a
+        tool's answer or an artifact is corrupt or missing, but never after a failure of its own code. True: after such a failure too, as
+        `policy` says (NotExecutedError, "nothing of it has happened", allows that for any phase). False: the phase must not run twice, so
+        a crash or a cancellation inside of it halts the workflow. In every case a tool call that began, has no recorded end and may not
+        be repeated halts the workflow (SYS_OUTCOME_UNKNOWN); the failure names the tool.
         """
         add = partial(
             self._add,
@@ -139,7 +145,7 @@ class Workflow:
         policy: Policy | BridgePolicy | None,
     ) -> F:
         run = runnable(function)
-        called = _text(getattr(function, "__name__", "") if name is None else name, "Workflow.phase.name")
+        called = read_name("Workflow.phase.name", getattr(function, "__name__", "") if name is None else name)
         if called in self.phases:
             raise config_error("Workflow.phase.name", "a name that no other phase has", called)
         if type(required) is not bool:
@@ -170,30 +176,31 @@ class Workflow:
         )
         return function
 
-    # ---- what a person does -----------------------------------------------------------------------------------------
+    # ---- operations -------------------------------------------------------------------------------------------------
 
     async def run(self) -> WorkflowReport:
-        """Begin, or go on where an earlier run ended, and return how it ended: completed, or halted with a failure.
+        """Begin, or continue where an earlier run ended, and return the report: completed, or halted with a failure.
 
-        A halted workflow is reported as it is, and a completed one if all that it made is still there; an aborted one begins anew. Raises StoreError: SYS_STORE_IN_USE if
-        another runner has the file, SYS_STATE_FOREIGN if it or its backup is of a later version, and is left as it is, SYS_STORE_UNAVAILABLE
-        if a step cannot be kept, or what is finished cannot be looked at; ConfigError for a file of another workflow, or of this one with
-        another root.
+        A halted workflow runs nothing and returns its report. So does a completed one whose artifacts still exist. An aborted one begins
+        anew. Raises StoreError: SYS_STORE_IN_USE if another process has the file; SYS_STATE_FOREIGN if a later version wrote it or its
+        backup, which stay unchanged; SYS_STORE_UNAVAILABLE if a step cannot be saved, or finished artifacts cannot be read. Raises
+        ConfigError for the file of another workflow, or of this one with another root.
         """
         return await self._work(may_begin=True, is_forced=False)
 
     async def resume(self) -> WorkflowReport:
-        """Go on where it halted, or where an earlier run ended: the phase that failed runs again. Raises as `run` does, and ConfigError if
-        nothing has begun, or it was aborted.
+        """Continue where the workflow halted, or where an earlier run ended: the phase that failed runs again.
+
+        Raises what `run` raises, and ConfigError if the workflow has not begun or was aborted.
         """
         return await self._work(may_begin=False, is_forced=True)
 
     async def skip(self, phase: str | None = None, /, *, reason: str = "skipped by hand") -> WorkflowReport:
-        """Leave out a phase that is not finished (default: the one that it halted at), and return where that leaves the workflow.
+        """Mark a phase that is not finished as skipped (default: the one that halted the workflow), and return the report.
 
-        Nothing runs: `resume` goes on. Raises as `run` does, and ConfigError for a phase that is not there, finished, or skipped.
+        Runs nothing: `resume` continues. Raises what `run` raises, and ConfigError for a phase that is unknown, finished or skipped.
         """
-        reason = redact(_text(reason, "Workflow.skip.reason"))
+        reason = redact(read_name("Workflow.skip.reason", reason))
         self._file.take()
         try:
             state, _ = await self._opened()
@@ -206,7 +213,7 @@ class Workflow:
             now = current_world().now()
             is_current = marked_skipped == state.current_phase
             after = state.marked_skipped(marked_skipped, now, reason)
-            if not is_current:  # the one that is under way stays so
+            if not is_current:  # the current phase stays the current one
                 after = attrs.evolve(state, skipped=after.skipped)
             await self._file.save(after, twice=True)
             emit(
@@ -225,7 +232,10 @@ class Workflow:
             self._file.release()
 
     async def abort(self) -> WorkflowReport:
-        """End it: what the finished phases made stays, and the next `run` begins anew. Raises as `run` does, and ConfigError if nothing has begun."""
+        """End the workflow and return the report. Artifacts stay; the next `run` begins anew.
+
+        Raises what `run` raises, and ConfigError if the workflow has not begun.
+        """
         self._file.take()
         try:
             state, _ = await self._opened()
@@ -240,9 +250,10 @@ class Workflow:
             self._file.release()
 
     def status(self) -> WorkflowReport:
-        """Return how far it is, also while another process is at work on it. Blocks for a few reads, and changes nothing.
+        """Return the report of what the file says now, also while another process runs the workflow.
 
-        Raises StoreError: SYS_STATE_DAMAGED for a file that the next run has to mend, SYS_STATE_FOREIGN for one that a later version wrote.
+        Blocks for a few reads and changes nothing. Raises StoreError: SYS_STATE_DAMAGED for a file that the next run has to restore,
+        SYS_STATE_FOREIGN for one that a later version wrote.
         """
         return self._report(self._file.peek())
 
@@ -269,7 +280,7 @@ class Workflow:
             self._file.release()
 
     def _fresh(self, loaded: Loaded) -> WorkflowState:
-        """A workflow that begins; if it had begun before and that is lost, it says so."""
+        """Return the state of a new workflow, with a warning if an earlier state was lost."""
         state = WorkflowState(
             id=current_world().new_id(),
             workflow=self._name,
@@ -282,11 +293,11 @@ class Workflow:
         return attrs.evolve(state, in_doubt=self.phases).warned(text)
 
     async def _opened(self) -> tuple[WorkflowState | None, Loaded]:
-        """What the file says, checked against what this program has."""
+        """Load the state and check it against the phases, name and root of this program."""
         state, loaded = await self._file.load()
         if state is None:
             return None, loaded
-        if state.is_adopted:  # it knows no root, and its word counts where the program says no name
+        if state.is_adopted:  # it has no root, and its name counts unless this program gives one
             state = attrs.evolve(state, root=self._relative_root(), is_adopted=False)
             self._name = self._name if self._has_name else state.workflow
         if state.workflow != self._name:
@@ -302,13 +313,13 @@ class Workflow:
             raise config_error(
                 "Workflow.phases", f"the phases of its file, {', '.join(unknown)} among them", self.phases
             )
-        if loaded.lost:  # a step is lost, perhaps by the process before us: the next phase may have begun
+        if loaded.lost:  # the last saved step may be missing: the next phase may have begun
             remaining = [name for name in self.phases if not state.is_done(name)]
             state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1]))))
         return state, loaded
 
     def _relative_root(self) -> str:
-        """Where the root is, from the directory of the file: both may be moved together."""
+        """Return the root relative to the directory of the file, so that both can be moved together."""
         try:
             return Path(os.path.relpath(self._root.resolve(), self._file.path.parent.resolve())).as_posix()
         except ValueError:  # on another drive
@@ -321,12 +332,6 @@ class Workflow:
         got = "has not begun" if state is None else f"is {state.status.value}"
         text = f"Workflow.{verb}: nothing to {verb}: {self._name} {got}"
         return ConfigError(Failure.of("SYS_CONFIG_INVALID", text, suggestions=("run it",)))
-
-
-def _text(value: object, field: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise config_error(field, "text that is not empty", value)
-    return value
 
 
 def _root_of(root: object, field: str) -> Path:

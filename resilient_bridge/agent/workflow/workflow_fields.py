@@ -1,6 +1,6 @@
-"""The parts of a state file, each read for what it is: texts, instants, names below a directory, commits.
+"""Readers of the fields of a state file: texts, instants, names below a directory, commits.
 
-Rule: what is read is what was meant, or a ValueError begins with the path of what is wrong. Looks nothing up.
+Rule: each returns the value, or raises ValueError that begins with the path of the wrong field. Does no I/O.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANY_COMMIT: Final = re.compile(
 
 
 def is_inside(name: str) -> bool:
-    """Is that the name of something below a directory, written in the one way that we write it?"""
+    """Return whether a name leads below a directory, and is in the form that we write."""
     path = PurePosixPath(name)
     return (
         bool(name)
@@ -41,7 +41,7 @@ def is_inside(name: str) -> bool:
 def _is_storable(name: str) -> bool:
     try:
         name.encode()
-    except UnicodeEncodeError:  # of bytes that are no UTF-8: the file could not hold it
+    except UnicodeEncodeError:  # from bytes that are not UTF-8: the file cannot hold it
         return False
     return True
 
@@ -50,14 +50,14 @@ def _is_storable(name: str) -> bool:
 
 
 def wrong(path: str, wanted: str, got: object) -> ValueError:
-    """The error that names what stands at `path`, text by its beginning and all else by its type."""
+    """Return the error for a wrong value at `path`; it shows the beginning of a text, else the type."""
     return ValueError(
         f"{path}: wanted {wanted}, got {str(got)[:40] if isinstance(got, str) else type(got).__name__}"
     )
 
 
 def mapping(value: Any, path: str, keys: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """An object; with `keys`, one that has exactly these."""
+    """Read an object; with `keys`, one that has exactly these."""
     if type(value) is not dict:
         raise wrong(path, "an object", value)
     body = cast("dict[str, Any]", value)
@@ -68,40 +68,40 @@ def mapping(value: Any, path: str, keys: frozenset[str] = frozenset()) -> dict[s
 
 
 def items(value: Any, path: str) -> list[Any]:
-    """An array."""
+    """Read an array."""
     if type(value) is not list:
         raise wrong(path, "an array", value)
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def text(value: Any, path: str) -> str:
-    """A text that is not empty."""
+    """Read a text that is not empty."""
     if type(value) is not str or not value:
         raise wrong(path, "text", value)
     return value
 
 
 def texts(value: Any, path: str) -> tuple[str, ...]:
-    """An array of texts."""
+    """Read an array of texts."""
     return tuple(text(one, f"{path}[{index}]") for index, one in enumerate(items(value, path)))
 
 
 def count(value: Any, path: str) -> int:
-    """A whole number from 0."""
+    """Read a whole number from 0."""
     if type(value) is not int or value < 0:
         raise wrong(path, "a whole number from 0", value)
     return value
 
 
 def flag(value: Any, path: str) -> bool:
-    """True or false."""
+    """Read true or false."""
     if type(value) is not bool:
         raise wrong(path, "true or false", value)
     return value
 
 
 def moment(value: Any, path: str) -> datetime:
-    """An instant, in UTC."""
+    """Read an instant with a zone, as UTC."""
     try:
         at = datetime.fromisoformat(text(value, path))
         if at.tzinfo is not None:
@@ -112,19 +112,19 @@ def moment(value: Any, path: str) -> datetime:
 
 
 def optional(value: Any, read: Callable[[Any, str], T], path: str) -> T | None:
-    """Null, or what `read` reads."""
+    """Read null, or a value with `read`."""
     return None if value is None else read(value, path)
 
 
 def check_names(names: Iterable[str], path: str) -> None:
-    """Refuse a name that leads out of a directory."""
+    """Raise ValueError for a name that leads out of a directory."""
     for index, name in enumerate(names):
         if not is_inside(name):
             raise wrong(f"{path}[{index}]", "a path below the root", name)
 
 
 def commits(value: Any, path: str) -> tuple[str, ...]:
-    """An array of names of commits."""
+    """Read an array of names of commits."""
     found = texts(value, path)
     for index, one in enumerate(found):
         if not _ANY_COMMIT.fullmatch(one):  # it becomes an argument of git

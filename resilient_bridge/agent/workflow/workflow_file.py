@@ -1,7 +1,7 @@
-"""The file of a workflow: who may write it, what stands in it, and when each step is safe.
+"""The state file of a workflow: its one writer, its loading and its saving.
 
-Rule: one process at a time; a step counts when it is on disk. What a finished phase has cost must survive one damaged file, so the end
-of a phase is written twice: the second time the first copy becomes the backup. What a later version wrote is refused, and not touched.
+Rule: one process at a time writes; a step counts when it is on disk. The end of a phase must survive one damaged file, so it is saved
+twice: the second save makes the first the backup. A file of a later version is refused and not changed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ...files.owner import Owner
 from ...files.private_files import path_of, read_private
 from ...stores.state_files.copies import backups_of, is_whole, later_version
 from ...world import current_world
+from ..blocking import in_thread
 from .checkpoint import WorkflowState
 from .file_form import FORM, VERSION, WorkflowFile, from_version_1
-from .workflow_threads import in_thread
 
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MEND: Final = ("run or resume: it is kept under another name, and its backup is
 
 
 class WorkflowStateFile:
-    """The state file of one workflow. `take` it before anything else is done with it, `release` it at the end."""
+    """The state file of one workflow. Call `take` first and `release` at the end."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file_path = path_of(path, "Workflow.path")
@@ -46,11 +46,11 @@ class WorkflowStateFile:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         return self._file.path
 
     def take(self) -> None:
-        """Become its only writer. Raises StoreError: SYS_STORE_IN_USE if another runner is, SYS_STATE_FOREIGN for a later version's."""
+        """Become the only writer. Raises StoreError: SYS_STORE_IN_USE if another process is, SYS_STATE_FOREIGN for a later version's file."""
         self._refuse_later()
         try:
             self._owner.take()
@@ -62,11 +62,11 @@ class WorkflowStateFile:
             raise StoreError(failure) from None
 
     def release(self) -> None:
-        """Let others write."""
+        """Let other processes write."""
         self._owner.release()
 
     async def load(self) -> tuple[WorkflowState | None, Loaded]:
-        """Return what is known, mended if it was damaged: then it is one step older than the work. Raises StoreError, ConfigError."""
+        """Load the state; a damaged file is restored from its backup, which is one step older. Raises StoreError, ConfigError."""
         loaded = await in_thread(self._load)
         self._saved_at = loaded.saved_at
         if loaded.value is None:
@@ -74,7 +74,7 @@ class WorkflowStateFile:
         return _with_losses(WorkflowState.from_value(loaded.value), loaded.lost), loaded
 
     def peek(self) -> WorkflowState | None:
-        """Return what the file says, None if there is none, whoever works on it. Changes nothing. Raises StoreError for what is damaged."""
+        """Read the state without taking the file, None if there is no file. Changes nothing. Raises StoreError for a damaged file."""
         path = self._file.path
         self._refuse_later()
         try:
@@ -102,41 +102,41 @@ class WorkflowStateFile:
             ) from error
 
     async def save(self, state: WorkflowState, *, twice: bool = False) -> None:
-        """Keep a step; `twice`: in the file and in its backup. Raises StoreError: the step does not count then.
+        """Save a step; `twice`: to the file and its backup. Raises StoreError: the step does not count then.
 
-        Cancelled meanwhile, it is kept all the same, and CancelledError comes out after that.
+        A cancelled save is completed before CancelledError is raised.
         """
         await in_thread(self._save_times, 2 if twice else 1, state)
 
     def save_if_possible(self, state: WorkflowState) -> None:
-        """Keep what is known when somebody ends us: without waiting for the loop, and without getting in the way of the end."""
+        """Save the state when the run is cancelled, without awaiting anything; an error is ignored."""
         with suppress(BridgeError):
             self._save(state)
 
     def _load(self) -> Loaded:
-        self._refuse_later()  # once more: it may have been at work until we were the only one
+        self._refuse_later()  # again: a later version may have written until we took the file
         return self._file.load()
 
     def _refuse_later(self) -> None:
-        """Leave alone what knows more than we do, whichever copy it is in: what this version makes of it would take its place."""
+        """Raise StoreError (SYS_STATE_FOREIGN) if a later version wrote the file or a backup: a save would overwrite it."""
         for path in (self._file.path, *backups_of(self._file.path, FORM)):
             try:
                 is_whole(path, VERSION, field="Workflow.path", of=_OF, form=FORM)
             except BridgeError as error:
                 if error.failure.code == "SYS_STATE_FOREIGN":
-                    raise  # of what cannot be read, whoever has to use it says why
+                    raise  # a file that cannot be read is reported where it is used
 
     def _save_times(self, times: int, state: WorkflowState) -> None:
         for _ in range(times):
             self._save(state)
 
     def _save(self, state: WorkflowState) -> None:
-        # What is there now becomes the backup.
+        # The present file becomes the backup.
         value = attrs.evolve(state, last_backup=self._saved_at).to_value()
         self._file.save(value)
         self._saved_at = current_world().now()
 
 
 def _with_losses(state: WorkflowState, lost: str) -> WorkflowState:
-    """With what its file has lost, until the next save says it."""
+    """Return the state with a warning about what its file has lost."""
     return state.warned(f"the state was damaged; lost: {lost}") if lost else state

@@ -55,7 +55,7 @@ suggested fixes
   1. did you mean config.yml?
   2. create it
 alternatives
-  - when it is mended, resume: the finished phases do not run again
+  - fix it, then resume: the finished phases do not run again
   - skip phase test, if what follows can do without it
   - abort: what the finished phases made stays
 

@@ -1,6 +1,6 @@
-"""Blocking work beside the loop, which is never left behind.
+"""Blocking work in a thread, beside the event loop.
 
-Rule: whoever ends us waits until it has ended, so that it is not repeated, and the file not given away, while it is still at work.
+Rule: a cancelled caller waits for the end of the work, so that nobody repeats it, or takes its file, while it goes on.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run it in a thread and return what it returns. It cannot be stopped: cancelling waits for its end, and is raised then."""
+    """Run a function in a thread and return its result. Cancelling waits for its end, and is raised then."""
 
     def call() -> T:
         try:
             return function(*args, **kwargs)
-        except StopIteration as error:  # no future can hold it: nobody would ever be told (Python 3.11)
+        except (
+            StopIteration
+        ) as error:  # a future cannot hold it: its caller would wait for ever (Python 3.11)
             raise RuntimeError("a function raised StopIteration") from error
 
     work = asyncio.ensure_future(asyncio.to_thread(call))
-    ended: BaseException | None = None
+    cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
-            ended = error
-    if ended is not None:
+            cancelled = error
+    if cancelled is not None:
         work.exception()
-        raise ended
+        raise cancelled
     return work.result()
