@@ -22,7 +22,7 @@ from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.stores.sqlite import commits as sqlite_commits
 from resilient_bridge.stores.sqlite import sends as sqlite_sends
 from resilient_bridge.stores.sqlite import store as sqlite
-from resilient_bridge.stores.sqlite.wal import log_of
+from resilient_bridge.stores.sqlite.log_end import log_of
 from tests.stores.database_content import done, entry, look, now, opened, read, write_first, write_second
 from tests.stores.faulty_disk import files_in, open_files
 
@@ -248,7 +248,7 @@ async def test_what_cannot_be_loaded_is_let_go(path, monkeypatch):
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_the_log_stays_bounded(path, monkeypatch, durability):
     """Under a load that never pauses it is copied every so often, and begun anew above its limit: everything is there in the end."""
-    monkeypatch.setattr(sqlite_commits, "_COPY_EVERY", 16)
+    monkeypatch.setattr(sqlite_commits, "_LOOK_EVERY", 16)
     monkeypatch.setattr(sqlite_commits, "_LOG_LIMIT", 200_000)
     log, sizes = path.with_name("outbox.db-wal"), []
     async with opened(path, durability=durability) as (store, _):
@@ -264,7 +264,7 @@ async def test_the_log_stays_bounded(path, monkeypatch, durability):
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_a_log_that_cannot_be_copied_stalls_no_one(path, monkeypatch, durability):
     """Somebody reads the file all the while: the log grows, every write is done at once, and nothing is lost."""
-    monkeypatch.setattr(sqlite_commits, "_COPY_EVERY", 8)
+    monkeypatch.setattr(sqlite_commits, "_LOOK_EVERY", 8)
     monkeypatch.setattr(sqlite_commits, "_LOG_LIMIT", 1_000)
     loop = asyncio.get_running_loop()
     async with opened(path, durability=durability) as (store, _):
