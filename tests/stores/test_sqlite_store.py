@@ -23,7 +23,17 @@ from resilient_bridge.stores.sqlite import commits as sqlite_commits
 from resilient_bridge.stores.sqlite import sends as sqlite_sends
 from resilient_bridge.stores.sqlite import store as sqlite
 from resilient_bridge.stores.sqlite.log_end import log_of
-from tests.stores.database_content import done, entry, look, now, opened, read, write_first, write_second
+from tests.stores.database_content import (
+    copy,
+    done,
+    entry,
+    look,
+    now,
+    opened,
+    read,
+    write_first,
+    write_second,
+)
 from tests.stores.faulty_disk import files_in, open_files
 
 
@@ -353,3 +363,18 @@ async def test_nothing_changes_by_opening_and_closing(path):
         content, events = await look(path)
         assert (content._replace(entries={}, outcomes={}), events) == (truth, [])
         assert (len(content.entries), len(content.outcomes)) == (31, 9)
+
+
+async def test_another_program_that_writes_meanwhile(path):
+    """Nothing is refused and nothing of either is lost; a kill after that leaves what is told as whole."""
+    (path.parent / "copy").mkdir(mode=0o700)
+    async with opened(path) as (store, _):
+        await done(store.put(entry(1)))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("DELETE FROM outbox WHERE seq = 1")
+            await done(store.put(entry(2)))
+            assert other.execute("SELECT seq FROM outbox").fetchall() == [(2,)]
+        copy(path, path.parent / "copy" / path.name)
+    for one in (path, path.parent / "copy" / path.name):
+        content, events = await look(one)
+        assert (set(content.entries), events) == ({2}, [])

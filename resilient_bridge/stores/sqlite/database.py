@@ -133,7 +133,7 @@ class Database:
         else:
             self.begin_log_anew()
 
-    def run(self, ops: Sequence[Op]) -> None:
+    def run(self, ops: Sequence[Op], *, is_again: bool = False) -> None:
         """Do all of it in one transaction, or none of it. Raises StoreError."""
         if not ops:
             return
@@ -159,8 +159,16 @@ class Database:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):
                     execute("ROLLBACK")
-            self._end.take_back(is_machine=self._is_machine)
+            if not name_of(error).startswith(
+                "SQLITE_BUSY"
+            ):  # nothing was written, and what is there is another's
+                self._end.take_back(is_machine=self._is_machine)
             self.hold_log()
+            if (
+                name_of(error) == "SQLITE_BUSY_SNAPSHOT" and not is_again
+            ):  # another program has written meanwhile
+                self.run(ops, is_again=True)
+                return
             raise store_error(error, f"{self.path.name} cannot be written") from error
 
     def rows(self, table: str, where: str = "", *values: Any) -> list[tuple[Any, ...]]:

@@ -49,6 +49,10 @@ def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
     note = (read_private(note_of(path), "store") or b"")[: _FIELDS.size]
     if note in (b"", _VOID):
         return False
+    start: bytes
+    size: int
+    total: int
+    may_restart: bool
     start, size, total, may_restart = _FIELDS.unpack(note.ljust(_FIELDS.size, b"\0"))
     if size and log[:_START] == start:
         return len(log) < size or crc32(log[:size]) != total
@@ -67,22 +71,29 @@ class LogEnd:
         """Raises OSError, StoreError, ConfigError; then nothing is open."""
         self._path = path
         self._log = -1
-        handle = open_private(note_of(path), os.O_RDWR | os.O_CREAT, "store")
-        try:
-            found = read_at(handle, _FIELDS.size, 0)
-            if len(found) < _FIELDS.size:
-                write_at(handle, _VOID, 0)  # what is mapped has to be there
-            self._note = mmap(handle, _FIELDS.size)
-        finally:
-            os.close(handle)
+        self._note: mmap | bytearray = bytearray(_VOID)
         with suppress(FileNotFoundError):  # on a file system that cannot have one
             self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
+            self._map()
         self._start, self._size = self._found()
-        start, size, self._total, _ = _FIELDS.unpack(found.ljust(_FIELDS.size, b"\0"))
+        start, size, self._total, _ = _FIELDS.unpack(self._note)
         self._may_restart = False
         self.is_followed = bool(size) and (start, size) == (self._start, self._size)
         if not self.is_followed:
             self._note[:] = _VOID
+
+    def _map(self) -> None:
+        try:
+            handle = open_private(note_of(self._path), os.O_RDWR | os.O_CREAT, "store")
+            try:
+                if len(read_at(handle, _FIELDS.size, 0)) < _FIELDS.size:
+                    write_at(handle, _VOID, 0)  # what is mapped has to be there
+                self._note = mmap(handle, _FIELDS.size)
+            finally:
+                os.close(handle)
+        except BaseException:
+            self.close_log()
+            raise
 
     def _found(self) -> tuple[bytes, int]:
         if self._log < 0:
@@ -141,7 +152,8 @@ class LogEnd:
 
     def close(self) -> None:
         """Let go of the note; without a log there is nothing to be noted."""
-        self._note.close()
+        if isinstance(self._note, mmap):
+            self._note.close()
         with suppress(OSError):
             if not log_of(self._path).exists():
                 note_of(self._path).unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from .database import PAGE, Database, name_of, store_error
 from .integrity import FileFaults, faults_of, is_about_content
 from .log_end import NOTE, is_end_lost, log_of, note_of
 from .migration import migrate
-from .salvage import is_foreign, refuse_later, salvage
+from .salvage import refuse_others, salvage
 from .versions import newest
 
 
@@ -101,10 +101,7 @@ def open_database(
             _beside(path, _NEW).rename(path)
             sync_directory(path.parent)
         else:
-            if is_foreign(path):
-                text = f"{path.name} is a database of another program, and was left alone"
-                raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
-            refuse_later(path)
+            refuse_others(path)
             faults = _faults(path, is_same_boot=is_same_boot)
             if faults:
                 mended = _mend(path, faults)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import Failure, StoreError
 from .database import APPLICATION, is_good
@@ -31,56 +31,52 @@ _MANY: Final = 2_048  # messages that the consumer may have had since a position
 _ALONE: Final = "&immutable=1"  # without its log, and without a lock
 
 
-def is_foreign(path: Path) -> bool:
-    """Is this a sound database of another program? Its owner would miss it, so it is not even renamed."""
-    names, application = _tables_of(path, _ALONE)
-    if not names and not application and log_of(path).exists():
-        names, application = _tables_of(path)
-    is_ours = application == APPLICATION or any(set(one.tables) <= names for one in LAYOUTS.values())
-    return not is_ours and bool(names or application)
+class _Look(NamedTuple):
+    """What SQLite says of a file: the SQL that made what is in it, its tables, the number of its program, and its version."""
+
+    schema: tuple[str, ...]
+    tables: frozenset[str]
+    application: int
+    version: int
 
 
-def _opened(path: Path, how: str = "") -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro{how}", uri=True, isolation_level=None)
+def refuse_others(path: Path) -> None:
+    """Raise StoreError for a sound database of another program, or one that a later version of ours has left; nothing is changed.
 
-
-def _tables_of(path: Path, how: str = "") -> tuple[set[str], int]:
-    """The tables, and the number of the program; nothing if it cannot be read."""
-    try:
-        with closing(_opened(path, how)) as connection:
-            table_names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            return {name for (name,) in table_names}, connection.execute("PRAGMA application_id").fetchone()[
-                0
-            ]
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        if isinstance(error, sqlite3.Error) and not is_about_content(error):
-            raise
-        return set(), 0
-
-
-def refuse_later(path: Path) -> None:
-    """Raise StoreError for a database that a later version of ours has left; nothing is changed.
-
-    A bit that was turned over in the number does not make one: the tables are those of a version that is known.
+    Their owners would miss them, so they are not even renamed. A bit that was turned over in the number of a version makes no later one:
+    the tables are those of a version that is known.
     """
     with path.open("rb") as file:
         header = file.read(100)
-    found_version = int.from_bytes(header[60:64], "big", signed=True)
     is_ours = int.from_bytes(header[68:72], "big") == APPLICATION
-    if is_ours and found_version > newest() and _version_of(path, _ALONE) is None:
-        raise _later(path, found_version)
+    unread = _Look((), frozenset(), APPLICATION * is_ours, int.from_bytes(header[60:64], "big", signed=True))
+    for how in (_ALONE, "")[: 1 + log_of(path).exists()]:
+        look = _look(path, how) or unread
+        if look.application == APPLICATION and look.version > newest() and version_of(look.schema) is None:
+            text = (
+                f"{path.name} is of version {look.version}, wanted {newest()} or earlier: it was left alone"
+            )
+            raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
+        is_ours |= look.application == APPLICATION
+        is_ours |= any(look.tables.issuperset(layout.tables) for layout in LAYOUTS.values())
+        if not is_ours and (look.tables or look.application):
+            text = f"{path.name} is a database of another program, and was left alone"
+            raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
 
 
-def _later(path: Path, version: int) -> StoreError:
-    text = f"{path.name} is of version {version}, wanted {newest()} or earlier: it was left alone"
-    return StoreError(Failure.of("SYS_STATE_FOREIGN", text))
+def _opened(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro{how}", uri=True, isolation_level=None)
 
 
-def _version_of(path: Path, how: str) -> int | None:
-    """The version whose tables a file has."""
+def _look(path: Path, how: str) -> _Look | None:
     try:
         with closing(_opened(path, how)) as connection:
-            return version_of(schema_of(connection))
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            numbers = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("application_id", "user_version")
+            )
+            return _Look(schema_of(connection), frozenset(name for (name,) in names), *numbers)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.Error) and not is_about_content(error):
             raise
@@ -90,7 +86,7 @@ def _version_of(path: Path, how: str) -> int | None:
 def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
     """Read what is certain in a damaged file, without a change to it. Returns the rows as of today's version, and what is lost, in words.
 
-    Raises StoreError for a file of a later version, and what a `lift` raises.
+    Raises what a `lift` raises.
     """
     # With what SQLite takes from the log; without the log only if it makes all of it unreadable.
     for how in ("", _ALONE):
@@ -103,14 +99,14 @@ def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
 
 def _read(path: Path, how: str) -> tuple[int, Rows, dict[str, str]]:
     """As of whichever version most rows are: one whose sum is right is one of its version."""
-    known = _version_of(path, how)
-    found: list[tuple[int, Rows, dict[str, str]]] = []
+    look = _look(path, how)
+    known = look and version_of(look.schema)
     with closing(_opened(path, how)) as connection:
         connection.text_factory = _text
-        if known is None:
-            _refuse_later(path, connection)
-        for version in sorted(LAYOUTS, reverse=True) if known is None else [known]:
-            found.append((version, *_rows_of(connection, LAYOUTS[version])))
+        found = [
+            (version, *_rows_of(connection, LAYOUTS[version]))
+            for version in ([known] if known else sorted(LAYOUTS, reverse=True))
+        ]
     return max(found, key=lambda one: (sum(map(len, one[1].values())), -len(one[2])))
 
 
@@ -122,15 +118,6 @@ def _loss_text(losses: dict[str, str], rows: Rows, faults: FileFaults) -> str:
     if faults.whole and not parts:
         parts.append("nothing that could be counted, perhaps rows of any table")
     return ", ".join(parts)
-
-
-def _refuse_later(path: Path, connection: sqlite3.Connection) -> None:
-    """The same, by what is in its log."""
-    with suppress(sqlite3.DatabaseError):
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application == APPLICATION and version > newest():
-            raise _later(path, version)
 
 
 def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict[str, str]]:
