@@ -72,10 +72,3 @@ async def test_a_write_that_was_cut_off_is_no_damage(nursery, tmp_path, frame):
     """A death in the middle of a write, then one after a shorter write: the third life finds nothing damaged and nothing lost."""
     for byte in (24, 2_000):
         await _torn(nursery, tmp_path, frame, byte)
-
-
-async def test_leavings_of_a_write_that_was_cut_off_are_caught(nursery, tmp_path):
-    """That sweep has teeth, too: where they stay, some frame is taken for a loss."""
-    with pytest.raises(BrokenError, match="StateSetAside"):
-        for frame in range(12):
-            await _torn(nursery, tmp_path, frame, 24, variant="leavings_stay")

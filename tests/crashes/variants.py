@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from resilient_bridge.client.driver import Driver
 from resilient_bridge.protocol import Watermark, outbound
 from resilient_bridge.protocol.outbox import Outbox
-from resilient_bridge.stores.sqlite import opening as sqlite_opening
 from resilient_bridge.stores.sqlite import sends as sqlite_sends
 from resilient_bridge.stores.sqlite.store import SQLiteStore
 
@@ -134,18 +133,12 @@ def _requeue_unsorted(self: Outbox, now: Any, *, same_epoch: bool) -> None:
     self.queued.extend(again)
 
 
-def leavings_stay() -> None:
-    """Does not truncate the rest of an unfinished write in the log: after a shorter write it looks like a loss."""
-    sqlite_opening.cut_log = lambda path, end: None
-
-
 #: Name -> the function that installs the mistake.
 VARIANTS: Final[dict[str, Callable[[], None]]] = {
     make.__name__: make
     for make in (
         mark_after_send, accepted_before_written, outcomes_never_written, position_before_taken, pop_before_ack,
         another_id_on_resend, repeats_unflagged, position_seldom_saved, order_of_keys,
-        leavings_stay,
     )
 }  # fmt: skip
 

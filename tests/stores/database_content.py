@@ -26,7 +26,7 @@ MARKED = 30  # through this number: the others provably never moved
 MESSAGES = 100
 ANSWERS = 5
 RECORD = '{"checkpoint": 7}'
-SIDES = ("", "-wal")
+SIDES = ("", "-wal", "-end")
 
 
 class Content(NamedTuple):

@@ -141,7 +141,7 @@ def wrong_event(event, damaged, content):
         return [f"nothing was set aside as {aside.name}"]
     for side, data in damaged.files.items():
         saved = Path(f"{aside}{side}")
-        if data is not None and (not saved.exists() or saved.read_bytes() != data):
+        if data and (not saved.exists() or saved.read_bytes() != data):
             wrong.append(f"the {side[1:] or 'file'} that was set aside is not what it was")
     if not event.lost or event.failure.code != "SYS_STATE_DAMAGED":
         wrong.append(f"the event says {event.lost!r}, {event.failure.code}")

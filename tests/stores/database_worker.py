@@ -118,6 +118,6 @@ async def sizes(path, durability):
 
 
 if __name__ == "__main__":
-    sqlite_commits._COPY_EVERY = 8
+    sqlite_commits._LOOK_EVERY = 8
     where, durable, how = sys.argv[1:]
     asyncio.run(sizes(where, durable) if how == "sizes" else one_life(where, durable, how))

@@ -177,7 +177,7 @@ if __name__ == "__main__":
     name, where, result, durable = sys.argv[1:]
     sqlite_file.PAGE = 4_096  # a block of this file system: when that is full, not one page finds room
     if name == "store":
-        sqlite_commits._COPY_EVERY = 8
+        sqlite_commits._LOOK_EVERY = 8
     scenario = {"store": store, "read_only": read_only, "client": client}[name]
     asyncio.run(scenario(Disk(Path(where)), Path(result), durable))
     os._exit(0)

@@ -24,6 +24,6 @@ async def main(path, durability):
 
 
 if __name__ == "__main__":
-    sqlite_commits._COPY_EVERY = 6
+    sqlite_commits._LOOK_EVERY = 6
     sqlite_commits._LOG_LIMIT = 60_000
     asyncio.run(main(*sys.argv[1:]))

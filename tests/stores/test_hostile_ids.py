@@ -16,7 +16,7 @@ from tests.redis_server import redis_server_fixture
 pytestmark = pytest.mark.real
 server = redis_server_fixture(scope="module")
 
-OURS = {"bridge.db", "bridge.db-shm", "bridge.db-wal", "bridge.db.owner"}
+OURS = {"bridge.db", "bridge.db-end", "bridge.db-shm", "bridge.db-wal", "bridge.db.owner"}
 HOSTILE = {
     "a way up": "../../escaped",
     "a way up in Windows": "..\\..\\escaped",

@@ -71,7 +71,7 @@ async def test_the_doubt_is_there_before_the_log_is_emptied(tmp_path, monkeypatc
     parts = []
     begin_anew = store._database.begin_log_anew
     monkeypatch.setattr(store._database, "begin_log_anew", lambda: (parts.append(stated(path)), begin_anew()))
-    monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._COPY_EVERY", 1)
+    monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._LOOK_EVERY", 1)
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._LOG_LIMIT", 0)
     assert store.put(Entry(1, "id", "key", "tool_result", "{}")) is None
     async with asyncio.timeout(5):

@@ -210,7 +210,7 @@ async def test_no_descriptors_to_look_at_a_database_of_another_program(tmp_path)
 
 async def test_no_descriptors_while_it_is_open(tmp_path, monkeypatch):
     """What is open works on; only the log is not copied, until it can be."""
-    monkeypatch.setattr(sqlite_commits, "_COPY_EVERY", 4)
+    monkeypatch.setattr(sqlite_commits, "_LOOK_EVERY", 4)
     tmp_path.chmod(0o700)
     async with opened(tmp_path / "known.db") as (store, _):
         with no_descriptors():

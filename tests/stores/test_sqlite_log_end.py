@@ -1,24 +1,27 @@
 """The end of a log is gone, or all of it: told, if the process that wrote it was killed and did not end with the machine.
 
 And never told when nothing is gone: not after a kill at any system call, after a clean close, or after a power cut, when the files beside
-the database are of different moments.
+the database are of different moments. What tells it is the note beside the database, written with each transaction.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from resilient_bridge.errors import StoreError
 from resilient_bridge.files.owner import Owner
 from resilient_bridge.stores.sqlite import opening as sqlite_opening
 from resilient_bridge.stores.sqlite.database import PAGE
-from resilient_bridge.stores.sqlite.wal_end import lost_end
+from resilient_bridge.stores.sqlite.opening import open_database
 from tests.samples import IS_ALL, some
 from tests.stores.database_content import (
     checkpointed,
@@ -29,13 +32,13 @@ from tests.stores.database_content import (
     write_first,
     write_second,
 )
-from tests.stores.database_damage import ROOM, Damaged, wrong_event, wrong_rows
+from tests.stores.database_damage import ROOM, Damaged, flipped, wrong_event, wrong_rows
 from tests.stores.faulty_disk import CrashError, files_in
 
 
 ROOT = Path(__file__).parents[2]
 STRACE = shutil.which("strace")
-ENDS = ("", "-wal", "-shm", ".owner")
+ENDS = ("", "-wal", "-end", ".owner")
 FRAME = 24 + PAGE
 OTHER_BOOT = b"1\n00000000-0000-0000-0000-000000000000\n"
 
@@ -110,9 +113,7 @@ async def test_a_log_that_was_cut_anywhere(killed, room):
         wrong += [] if "the end of its log" in "".join(losses(events)) else [f"{size}: {losses(events)}"]
         sides = {end: data for end, data in broken.items() if end != ".owner"}
         wrong += [
-            f"{size}: {one}"
-            for event in events
-            for one in wrong_event(event, Damaged("", sides | {"-shm": None}), content)
+            f"{size}: {one}" for event in events for one in wrong_event(event, Damaged("", sides), content)
         ]
         wrong += [f"{size}: {one}" for one in wrong_rows(content)]
         wrong += [] if (again, later) == (content, []) else [f"{size}: another answer"]
@@ -158,7 +159,7 @@ async def test_every_send_of_it_may_have_moved(killed, room):
 
 
 async def test_a_cut_log_after_a_power_cut(killed, room):
-    """The machine was started anew, and the log is the one of the index: its end is gone for certain, and it is told."""
+    """The machine was started anew, and the log is the one that was noted: its end is gone for certain, and it is told."""
     files, _ = killed
     path = put(cut(files, len(files["-wal"]) - FRAME) | {".owner": OTHER_BOOT}, room)
     _, events = await look(path)
@@ -172,17 +173,15 @@ AFTER_A_POWER_CUT = {
     "an empty log": lambda files: files | {"-wal": b""},
     "no log": lambda files: {end: data for end, data in files.items() if end != "-wal"},
     "no lock": lambda files: {end: data for end, data in (files | {"-wal": b""}).items() if end != ".owner"},
-    "an index of zeros": lambda files: cut(files, 4_000) | {"-shm": bytes(32_768)},
-    "no index": lambda files: {end: data for end, data in cut(files, 4_000).items() if end != "-shm"},
-    "an index that was being written": lambda files: (
-        cut(files, 4_000) | {"-shm": files["-shm"][:16] + b"\xff" + files["-shm"][17:]}
-    ),
+    "a note of zeros": lambda files: cut(files, 4_000) | {"-end": bytes(len(files["-end"]))},
+    "no note": lambda files: {end: data for end, data in cut(files, 4_000).items() if end != "-end"},
+    "a note without bytes": lambda files: cut(files, 4_000) | {"-end": b""},
 }
 
 
 @pytest.mark.parametrize("name", AFTER_A_POWER_CUT)
 async def test_what_a_power_cut_may_leave(killed, room, name):
-    """Files of different moments: nothing follows from the index, and nothing is told; a log may have been emptied after it."""
+    """Files of different moments: nothing follows from the note, and nothing is told; a log may have been emptied after it."""
     files, _ = killed
     path = put({".owner": OTHER_BOOT} | AFTER_A_POWER_CUT[name](files | {".owner": OTHER_BOOT}), room)
     if name == "no lock":
@@ -192,7 +191,7 @@ async def test_what_a_power_cut_may_leave(killed, room, name):
 
 
 async def test_a_machine_that_is_started_while_its_store_is_opened(killed, room):
-    """Whoever fails to open it after a restart does not make the old index one of today."""
+    """Whoever fails to open it after a restart does not make the old note one of today."""
     files, _ = killed
     path = put(cut(files, 0) | {".owner": OTHER_BOOT}, room)
     for _ in range(2):
@@ -215,9 +214,9 @@ async def test_an_opening_that_fails_forgets_nothing(killed, room):
     assert len(events) == 1
 
 
-async def test_the_index_of_a_database_that_was_taken_away(killed, room, monkeypatch):
+async def test_the_note_of_a_database_that_was_taken_away(killed, room, monkeypatch):
     """A new store in its place has nothing to do with it, also if its process is killed before it uses what it made."""
-    path = put({end: data for end, data in killed[0].items() if end in ("-shm", ".owner")}, room)
+    path = put({end: data for end, data in killed[0].items() if end in ("-end", ".owner")}, room)
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_opening, "sync_directory", crash)
         with pytest.raises(CrashError):
@@ -248,7 +247,8 @@ async def test_every_condition_of_a_log(room):
         for n in range(1, 41):
             await done(store.put(entry(n)))
             if n % 5 == 0:
-                database.checkpoint()
+                database.hold_log()
+                database.copy_log()
             if n % 12 == 0:
                 database.begin_log_anew()
             files = written_by(path)
@@ -256,8 +256,9 @@ async def test_every_condition_of_a_log(room):
             _, events = await look(put(files, room / str(n)))
             assert (n, events) == (n, [])
             if files["-wal"]:
-                _, events = await look(put(cut(files, 0), room / str(n)))
-                assert (n, len(events)) == (n, 1)
+                for harm in (cut(files, 0), flipped(files, "-wal", len(files["-wal"]) // 2, 3).files):
+                    _, events = await look(put(harm, room / str(n)))
+                    assert (n, len(events)) == (n, 1)
 
 
 CALLS = ["pwrite64", "ftruncate", "fdatasync", "unlink"]
@@ -301,12 +302,41 @@ async def test_a_kill_at_every_system_call(killed, room, call, durability):
     assert deaths
 
 
-# ---- what is asked ---------------------------------------------------------------------------------------------------
+async def test_a_transaction_that_begins_the_log_anew(killed, room):
+    """All of the old log is in the database: a kill before the note is written leaves another log than the one noted, and that is right."""
+    path = put(killed[0], room)
+    database, _ = open_database(path, is_machine=False, is_same_boot=True)
+    database.run([("DELETE FROM records", ())])
+    database.begin_log_anew()
+    note = Path(f"{path}-end").read_bytes()
+    database.run([("DELETE FROM answers", ())])
+    files = written_by(path) | {"-end": note}
+    database.close()
+    assert files["-wal"][:32] != note[:32] != bytes(32)
+    _, events = await look(put(files, room))
+    assert events == []
 
 
-async def test_the_index_is_asked_before_sqlite_makes_it_anew(killed, room):
-    """What is known of a short log is gone once the file was opened: so nothing opens it before."""
-    files, _ = killed
-    path = put(cut(files, 5_000), room)
-    assert lost_end(path, 32 + 2 * FRAME, is_same_boot=False) == "the end of its log"
-    assert lost_end(path, len(files["-wal"]), is_same_boot=True) == ""
+async def test_another_program_that_has_copied_the_log(killed, room):
+    """The `sqlite3` shell, after the kill: its log is gone, which is all that can be seen; told, and every row is there."""
+    files, truth = killed
+    path = put(files, room)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT count(*) FROM outbox").fetchone()
+    content, events = await look(path)
+    assert (len(events), content.entries.keys()) == (1, truth.entries.keys())
+
+
+async def test_a_failed_transaction_leaves_nothing_and_the_log_is_followed(room):
+    """Another one follows it; a kill after that leaves what is told as whole, and a bit in it is told."""
+    path = room / "fresh.db"
+    async with opened(path) as (store, _):
+        await done(store.put(entry(1)))
+        with pytest.raises(StoreError):
+            store._database.run([("DELETE FROM outbox", ()), ("no SQL", ())])
+        await done(store.put(entry(2)))
+        files = written_by(path)
+    content, events = await look(put(files, room))
+    assert (set(content.entries), events) == ({1, 2}, [])
+    _, events = await look(put(flipped(files, "-wal", len(files["-wal"]) - 9, 0).files, room))
+    assert len(events) == 1

@@ -47,10 +47,10 @@ async def opened_with(renames, path, monkeypatch):
     return events
 
 
-async def without_its_first_tree(directory):
-    """One file, in whose first page there are zeros."""
+async def without_its_last_page(directory):
+    """One file, on whose last page there are zeros."""
     files = files_of(await checkpointed(directory))
-    return Damaged("the first page", {**files, "": files[""][:100] + bytes(1948) + files[""][2048:]})
+    return Damaged("the last page", {**files, "": files[""][:-2048] + bytes(2048)})
 
 
 async def with_a_log_that_is_damaged(directory):
@@ -60,7 +60,7 @@ async def with_a_log_that_is_damaged(directory):
 
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
-@pytest.mark.parametrize("make", [without_its_first_tree, with_a_log_that_is_damaged])
+@pytest.mark.parametrize("make", [without_its_last_page, with_a_log_that_is_damaged])
 async def test_every_rename_that_fails(tmp_path, monkeypatch, make, lasting):
     """SYS_STORE_UNAVAILABLE, or open all the same; the next opening has what it would have had anyway, and it is told once."""
     tmp_path.chmod(0o700)

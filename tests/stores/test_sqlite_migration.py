@@ -107,7 +107,7 @@ async def test_a_store_of_a_later_version_says_what_version_1_reported(path, ver
 
 
 async def test_a_column_more_and_a_table_more(path, monkeypatch):
-    """Version 2: its rows have check sums of their own, its tables are those of a new file and begin where those of one do."""
+    """Version 2: its rows have check sums of their own, its tables are those of a new file."""
     put_in_force(monkeypatch, 2)
     database, mended = open_database(path, is_machine=False)
     try:
@@ -121,7 +121,7 @@ async def test_a_column_more_and_a_table_more(path, monkeypatch):
     rows, version = table(path, "outbox")
     assert (version, all(map(is_good, rows))) == (2, True)
     found = judged(path)
-    assert (bool(found), found.version, found.has_tables_first) == (False, 2, True)
+    assert (bool(found), found.version) == (False, 2)
 
 
 def test_a_client_of_a_later_version_goes_on(path, monkeypatch):
@@ -200,10 +200,7 @@ def failing_at(monkeypatch):
 
 
 async def test_an_error_at_every_statement(path, version_1, monkeypatch, failing_at):
-    """Typed, the owner has let go, version 1 reads the file as it was; and the next attempt carries everything over.
-
-    The last of all, after the transaction, may fail: everything is there.
-    """
+    """Typed, the owner has let go, version 1 reads the file as it was; and the next attempt carries everything over."""
     plain = path.read_bytes()
     number, has_failed = 0, True
     while has_failed:
@@ -222,8 +219,6 @@ async def test_an_error_at_every_statement(path, version_1, monkeypatch, failing
         failing_at(0)
         if not has_failed:
             assert found == (version_1, [])
-        elif "COMMIT" in made[: number - 1]:
-            assert version == 3
         else:
             assert version == 1
             assert (number, await answers_of(path)) == (number, (version_1, []))
@@ -232,7 +227,7 @@ async def test_an_error_at_every_statement(path, version_1, monkeypatch, failing
         assert (number, await answers_of(path)) == (number, (version_1, []))
         for later in (2, 3):
             del LAYOUTS[later]
-    assert made[-1] == "VACUUM"
+    assert made[-1] == "COMMIT"
     assert number > 30
 
 
@@ -257,7 +252,7 @@ async def test_a_kill_at_every_statement(path, version_1, monkeypatch):
         with monkeypatch.context() as patch:
             put_in_force(patch, 2, 3)
             assert (at, await answers_of(remaining)) == (at, (version_1, []))
-            assert (at, judged(remaining)) == (at, ((), (), "", 3, True))
+            assert (at, judged(remaining)) == (at, ((), (), "", 3))
     assert count - 4 < old < count
     assert old > 30
 
@@ -314,40 +309,14 @@ def without_page(files, page):
 
 @pytest.mark.parametrize("page", range(12))
 async def test_a_damaged_file_of_version_1(known, tmp_path, monkeypatch, page):
-    """A page of zeros, the first of all among them: what version 1 would have saved is saved, and is of version 3."""
+    """A page of zeros: what version 1 would have saved is saved, and is of version 3."""
     broken = without_page(known[0], page)
     before, events = await look(write_out(broken, tmp_path / "b"))
     put_in_force(monkeypatch, 2, 3)
     found, later = await look(write_out(broken, tmp_path / "c"))
     assert found == before
     assert [event.lost for event in later] == [event.lost for event in events] != []
-    assert judged(tmp_path / "c" / "known.db") == ((), (), "", 3, True)
-
-
-async def test_a_migrated_file_whose_first_page_is_lost(known, tmp_path, monkeypatch):
-    """Its tables begin where those of a new file do: everything is found again."""
-    files, truth = known
-    put_in_force(monkeypatch, 2, 3)
-    assert await look(write_out(Damaged("", files), tmp_path / "b")) == (truth, [])
-    content, events = await look(
-        write_out(without_page(files_of(tmp_path / "b" / "known.db"), 0), tmp_path / "c")
-    )
-    assert len(events) == 1
-    assert content.entries.keys() == truth.entries.keys()
-    assert content._replace(entries=truth.entries) == truth
-
-
-async def test_a_file_that_was_killed_before_its_tables_were_renamed(known, tmp_path, monkeypatch):
-    """It is whole, and silent; the next opening makes up for what was left."""
-    files, truth = known
-    put_in_force(monkeypatch, 2, 3)
-    path = write_out(Damaged("", files), tmp_path / "b")
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite_migration, "are_tables_on_first_pages", lambda _: True)
-        open_database(path, is_machine=False)[0].close()
-    assert (judged(path).version, judged(path).has_tables_first) == (3, False)
-    assert await look(path) == (truth, [])
-    assert judged(path).has_tables_first
+    assert judged(tmp_path / "c" / "known.db") == ((), (), "", 3)
 
 
 async def test_damage_in_a_crashed_file_of_version_1(tmp_path, monkeypatch):

@@ -36,12 +36,14 @@ async def test_its_files_are_ours_alone(path):
     finally:
         os.umask(before)
     assert mode(path.parent) == mode(path.parent / "deeper") == 0o700
-    assert found == dict.fromkeys(["outbox.db", "outbox.db-wal", "outbox.db-shm", "outbox.db.owner"], 0o600)
+    assert found == dict.fromkeys(
+        ["outbox.db", "outbox.db-end", "outbox.db-wal", "outbox.db-shm", "outbox.db.owner"], 0o600
+    )
     assert len(later) >= 3
     assert set(later.values()) == {0o600}
 
 
-@pytest.mark.parametrize("name", ["outbox.db", "outbox.db-wal", "outbox.db.owner"])
+@pytest.mark.parametrize("name", ["outbox.db", "outbox.db-end", "outbox.db-wal", "outbox.db.owner"])
 @pytest.mark.parametrize("how", ["symbolic link", "second name", "pipe", "directory"])
 async def test_what_is_no_file_of_ours_is_refused(path, tmp_path, name, how):
     """A link, a file with two names, a pipe or a directory in the place of any file: refused, and what it leads to is not touched."""

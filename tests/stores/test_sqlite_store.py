@@ -22,8 +22,18 @@ from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.stores.sqlite import commits as sqlite_commits
 from resilient_bridge.stores.sqlite import sends as sqlite_sends
 from resilient_bridge.stores.sqlite import store as sqlite
-from resilient_bridge.stores.sqlite.wal import log_of
-from tests.stores.database_content import done, entry, look, now, opened, read, write_first, write_second
+from resilient_bridge.stores.sqlite.log_end import log_of
+from tests.stores.database_content import (
+    copy,
+    done,
+    entry,
+    look,
+    now,
+    opened,
+    read,
+    write_first,
+    write_second,
+)
 from tests.stores.faulty_disk import files_in, open_files
 
 
@@ -248,7 +258,7 @@ async def test_what_cannot_be_loaded_is_let_go(path, monkeypatch):
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_the_log_stays_bounded(path, monkeypatch, durability):
     """Under a load that never pauses it is copied every so often, and begun anew above its limit: everything is there in the end."""
-    monkeypatch.setattr(sqlite_commits, "_COPY_EVERY", 16)
+    monkeypatch.setattr(sqlite_commits, "_LOOK_EVERY", 16)
     monkeypatch.setattr(sqlite_commits, "_LOG_LIMIT", 200_000)
     log, sizes = path.with_name("outbox.db-wal"), []
     async with opened(path, durability=durability) as (store, _):
@@ -264,7 +274,7 @@ async def test_the_log_stays_bounded(path, monkeypatch, durability):
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_a_log_that_cannot_be_copied_stalls_no_one(path, monkeypatch, durability):
     """Somebody reads the file all the while: the log grows, every write is done at once, and nothing is lost."""
-    monkeypatch.setattr(sqlite_commits, "_COPY_EVERY", 8)
+    monkeypatch.setattr(sqlite_commits, "_LOOK_EVERY", 8)
     monkeypatch.setattr(sqlite_commits, "_LOG_LIMIT", 1_000)
     loop = asyncio.get_running_loop()
     async with opened(path, durability=durability) as (store, _):
@@ -353,3 +363,18 @@ async def test_nothing_changes_by_opening_and_closing(path):
         content, events = await look(path)
         assert (content._replace(entries={}, outcomes={}), events) == (truth, [])
         assert (len(content.entries), len(content.outcomes)) == (31, 9)
+
+
+async def test_another_program_that_writes_meanwhile(path):
+    """Nothing is refused and nothing of either is lost; a kill after that leaves what is told as whole."""
+    (path.parent / "copy").mkdir(mode=0o700)
+    async with opened(path) as (store, _):
+        await done(store.put(entry(1)))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("DELETE FROM outbox WHERE seq = 1")
+            await done(store.put(entry(2)))
+            assert other.execute("SELECT seq FROM outbox").fetchall() == [(2,)]
+        copy(path, path.parent / "copy" / path.name)
+    for one in (path, path.parent / "copy" / path.name):
+        content, events = await look(one)
+        assert (set(content.entries), events) == ({2}, [])

@@ -2,8 +2,8 @@
 
 With the promise "process" a commit is a write to the log, 10 us; a hop to a thread costs several times that, so it is done where it
 is asked for. With "machine" it waits for the disk, so it is done in a thread, and whatever was asked for meanwhile goes into the
-next one: a hundred senders share one flush of the disk. Copying the log into the database stalls a writer for milliseconds, so
-that is always done in the thread. Rule: at most one transaction at a time, and nothing overtakes.
+next one: a hundred senders share one flush of the disk. Copying the log into the database takes milliseconds, so that is always done
+in the thread, and seldom. Rule: at most one transaction at a time, and nothing overtakes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .database import Database, Op
 
 
-_COPY_EVERY: Final = 512  # transactions
-_LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
+_LOOK_EVERY: Final = 512  # transactions
+_LOG_LIMIT: Final = 4 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
 
 
 class Gathered(NamedTuple):
@@ -61,7 +61,7 @@ class Commits:
         self._is_busy = False
         self._is_due = False  # was asked to write while it was busy
         self._copying: asyncio.Future[Any] | None = None
-        self._since_copy = 0
+        self._since_look = 0
         self._idle: asyncio.Future[None] | None = None
 
     def check_process(self) -> None:
@@ -78,8 +78,8 @@ class Commits:
                     self._database.run(ops)
             else:
                 self._with(gathered, ops)
-            self._since_copy += 1
-            if self._since_copy >= _COPY_EVERY:
+            self._since_look += 1
+            if self._since_look >= _LOOK_EVERY:
                 self._copy()
             return None
         future = self._loop.create_future()
@@ -154,7 +154,7 @@ class Commits:
             self._rest()
             return
         self._is_busy = True
-        self._since_copy += 1
+        self._since_look += 1
 
         def ran(work: asyncio.Future[Any]) -> None:
             self._is_busy = False
@@ -192,23 +192,28 @@ class Commits:
     # ---- the log ----------------------------------------------------------------------------------------------
 
     def _copy(self) -> None:
-        """Copy the log into the database, once it has become long enough."""
-        if self._since_copy >= _COPY_EVERY and self._copying is None:
-            self._since_copy = 0
-            self._copying = self._in_thread(self._database.checkpoint)
-            self._copying.add_done_callback(self._copied)
-
-    def _copied(self, work: asyncio.Future[Any]) -> None:
-        if work.exception() is None and work.result() > _LOG_LIMIT and not self._is_busy:
-            self._before_waiting()
-            self._is_busy = True  # who writes from here on waits for it, and the loop does not
-            self._copying = self._in_thread(self._database.begin_log_anew)
-            self._copying.add_done_callback(self._log_restarted)
+        """Once the log is long, copy it and begin it anew; where that would stall a writer on the loop, most of it is copied before."""
+        if self._since_look < _LOOK_EVERY or self._copying is not None:
+            return
+        self._since_look = 0
+        if self._database.log_size() <= _LOG_LIMIT:
+            return
+        if self._inline:
+            self._database.hold_log()
+            self._copying = self._in_thread(self._database.copy_log)
+            self._copying.add_done_callback(self._begin_log_anew)
         else:
-            self._copying = None
-            self._go_on()
+            self._begin_log_anew()
 
-    def _log_restarted(self, work: asyncio.Future[Any]) -> None:
+    def _begin_log_anew(self, work: asyncio.Future[Any] | None = None) -> None:
+        if work is not None:
+            work.exception()
+        self._before_waiting()
+        self._is_busy = True  # who writes from here on waits for it, and the loop does not
+        self._copying = self._in_thread(self._database.begin_log_anew)
+        self._copying.add_done_callback(self._begun)
+
+    def _begun(self, work: asyncio.Future[Any]) -> None:
         work.exception()
         self._copying = None
         self._is_busy = False

@@ -1,24 +1,21 @@
-"""One database file of ours: its rows, its transactions, and what becomes of its log. What its tables are is in `sqlite_versions`.
+"""One database file of ours: its rows, its transactions, and what becomes of its log. What its tables are is in `versions`.
 
-Every row has a CRC over its fields, because SQLite has none: a flipped bit in a page is a wrong row to it. The log has checksums,
-and SQLite drops what comes after a bad one without a word: `sqlite_log` reads it first, `sqlite_faults` judges the file. Rule: a file
-with any doubt in it is not used as it is; `sqlite_salvage` makes a new one of what is certain.
+Every row has a CRC over its fields, because SQLite has none: a flipped bit in a page is a wrong row to it. Of the log it drops what
+is behind a bad page without a word: `log_end` notes how far the log goes, `integrity` judges the file. Rule: a file with any doubt
+in it is not used as it is; `salvage` makes a new one of what is certain.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import zlib
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import Failure, StoreError
-from ...files.portable import read_at
-from ...files.private_files import ALWAYS, close_quietly
+from .log_end import LogEnd, log_of
 from .versions import LAYOUTS, newest
-from .wal import FRAME_HEADER, LOG_HEADER, log_of
 
 
 if TYPE_CHECKING:
@@ -77,7 +74,7 @@ def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqli
         execute("PRAGMA journal_mode=WAL")
         # NORMAL: a commit is in the hands of the system, which outlives this process. FULL: it is on the disk.
         execute(f"PRAGMA synchronous={'FULL' if is_machine else 'NORMAL'}")
-        execute("PRAGMA wal_autocheckpoint=0")  # it would stall whoever commits: see Database.checkpoint
+        execute("PRAGMA wal_autocheckpoint=0")  # it would stall whoever commits: see Database.begin_log_anew
         execute("PRAGMA journal_size_limit=0")  # nothing of an earlier log stands behind the one in use
         if execute("PRAGMA schema_version").fetchone()[0] == 0:
             version = newest() if version is None else version
@@ -118,41 +115,42 @@ def store_error(error: Exception, what: str) -> StoreError:
 
 
 class Database:
-    """An open database, used by one thread at a time; `checkpoint` alone may run beside it, on a connection of its own."""
+    """An open database, used by one thread at a time; `copy_log` alone may run beside it."""
 
     def __init__(self, path: Path, *, is_machine: bool) -> None:
         self.path = path
         self._is_machine = is_machine
         self.connection = connect(path, is_machine=is_machine)
-        self._side: sqlite3.Connection | None = None
-        self._log = -1
+        self._held: sqlite3.Cursor | None = None
         try:
-            self._frame = FRAME_HEADER + int(self.connection.execute("PRAGMA page_size").fetchone()[0])
             self.connection.execute("SELECT 1 FROM marks LIMIT 1")  # from here on there is a log
-            with suppress(FileNotFoundError):  # on a file system that cannot have one
-                self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
+            self._end = LogEnd(path)
         except BaseException:
             self.connection.close()
             raise
+        if self._end.is_followed:
+            self.hold_log()
+        else:
+            self.begin_log_anew()
 
-    def run(self, ops: Sequence[Op]) -> None:
+    def run(self, ops: Sequence[Op], *, is_again: bool = False) -> None:
         """Do all of it in one transaction, or none of it. Raises StoreError."""
         if not ops:
             return
         connection = self.connection
         execute = connection.execute
-        end = os.lseek(self._log, 0, os.SEEK_END) if self._log >= 0 else 0
         try:
             if len(ops) == 1 and not isinstance(ops[0][1], list):
                 execute(*ops[0])
-                return
-            execute("BEGIN IMMEDIATE")
-            for sql, received in ops:
-                if isinstance(received, list):
-                    connection.executemany(sql, received)
-                else:
-                    execute(sql, received)
-            execute("COMMIT")
+            else:
+                execute("BEGIN IMMEDIATE")
+                for sql, received in ops:
+                    if isinstance(received, list):
+                        connection.executemany(sql, received)
+                    else:
+                        execute(sql, received)
+                execute("COMMIT")
+            self._end.add()
         except (
             sqlite3.Error,
             ValueError,
@@ -161,20 +159,17 @@ class Database:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):
                     execute("ROLLBACK")
-            self._take_back(end)
+            if not name_of(error).startswith(
+                "SQLITE_BUSY"
+            ):  # nothing was written, and what is there is another's
+                self._end.take_back(is_machine=self._is_machine)
+            self.hold_log()
+            if (
+                name_of(error) == "SQLITE_BUSY_SNAPSHOT" and not is_again
+            ):  # another program has written meanwhile
+                self.run(ops, is_again=True)
+                return
             raise store_error(error, f"{self.path.name} cannot be written") from error
-
-    def _take_back(self, end: int) -> None:
-        """Cut what a failed transaction has left behind `end`: it may be whole there, and nobody may find it after a crash."""
-        if self._log < 0:
-            return
-        with suppress(OSError):
-            salts, frame = read_at(self._log, 8, 16), self._frame
-            if end < LOG_HEADER + frame or read_at(self._log, 8, end - frame + 8) != salts:
-                end = 0  # the failed one has begun the log anew, because all before it had been copied
-            os.ftruncate(self._log, end)
-            if self._is_machine:
-                os.fsync(self._log)
 
     def rows(self, table: str, where: str = "", *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a table in the order of their key, without CRC. Raises StoreError."""
@@ -187,22 +182,42 @@ class Database:
         """Take over rows from another file, in one transaction."""
         self.run([(insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]]) for table in rows])
 
-    def checkpoint(self) -> int:
-        """Copy what is in the log into the database, beside whoever writes. Returns the bytes that the log still has."""
-        with suppress(sqlite3.Error):  # full, or read-only: the log goes on growing, and who writes is told
-            if self._side is None:
-                self._side = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-                self._side.execute("PRAGMA wal_autocheckpoint=0")
-            self._side.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        return self.log_size()
+    # ---- the log ----------------------------------------------------------------------------------------------
+
+    def _let_log_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def hold_log(self) -> None:
+        """Begin a read of what there is now, and do not end it.
+
+        Until the next, SQLite copies nothing that comes later and does not begin the log anew; and a commit needs fewer locks.
+        """
+        self._let_log_go()
+        with suppress(sqlite3.Error):
+            self._held = self.connection.execute(
+                "SELECT 1 FROM sqlite_master"
+            )  # of several rows, one is read
+
+    def copy_log(self) -> None:
+        """Copy what can be copied from the log into the database, beside whoever writes."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as beside:
+            beside.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def begin_log_anew(self) -> None:
-        """Copy all of the log and empty it, unless somebody still reads it; nobody may write meanwhile."""
+        """Copy the rest of the log and empty it, unless somebody else still reads it; nobody may write meanwhile."""
+        self._let_log_go()
+        execute = self.connection.execute
+        with suppress(sqlite3.Error):  # full, or read-only: the log goes on growing, and who writes is told
+            execute("PRAGMA busy_timeout=0")
+            is_busy, pages, copied = execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if not is_busy and pages == copied:
+                self._end.may_restart()
+                execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with suppress(sqlite3.Error):
-            self.connection.execute("PRAGMA busy_timeout=0")
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        with suppress(sqlite3.Error):
-            self.connection.execute(f"PRAGMA busy_timeout={_PATIENCE * 1000:.0f}")
+            execute(f"PRAGMA busy_timeout={_PATIENCE * 1000:.0f}")
+        self.hold_log()
 
     def log_size(self) -> int:
         """The bytes of the log."""
@@ -213,11 +228,8 @@ class Database:
 
     def close(self) -> None:
         """Leave one file, if nothing hinders it."""
-        if self._side is not None:
-            self._side.close()
-            self._side = None
         self.begin_log_anew()
-        if self._log >= 0:  # first: on Windows SQLite cannot remove a log that somebody has open
-            close_quietly(self._log)
-            self._log = -1
+        self._let_log_go()
+        self._end.close_log()
         self.connection.close()
+        self._end.close()

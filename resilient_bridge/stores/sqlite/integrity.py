@@ -10,21 +10,19 @@ import sqlite3
 from typing import NamedTuple
 
 from .database import APPLICATION, is_damage, is_good, name_of
-from .migration import are_tables_on_first_pages
 from .versions import LAYOUTS, newest
 
 
 class FileFaults(NamedTuple):
     """What is wrong with a file: with all of it, in words, and how many rows of which tables; false if nothing is.
 
-    `log`: what of its log is gone. `version`: the one as which it was judged; `is_in_place`: its tables begin where those of a new one do.
+    `log`: what of its log is gone. `version`: the one as which it was judged.
     """
 
     whole: tuple[str, ...] = ()
     rows: tuple[tuple[str, int], ...] = ()
     log: str = ""
     version: int = 0
-    has_tables_first: bool = True
 
     def __bool__(self) -> bool:
         """Is anything wrong?"""
@@ -76,9 +74,7 @@ def faults_of(connection: sqlite3.Connection) -> FileFaults:
         bad = sum(not is_good(row) for row in connection.execute(every))
         if bad:
             rows.append((table, bad))
-    return FileFaults(
-        rows=tuple(rows), version=version, has_tables_first=are_tables_on_first_pages(connection)
-    )
+    return FileFaults(rows=tuple(rows), version=version)
 
 
 def is_about_content(error: sqlite3.Error) -> bool:

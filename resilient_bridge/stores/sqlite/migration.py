@@ -6,8 +6,7 @@ new ones.
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from .database import connect, insert, select, summed
@@ -15,6 +14,7 @@ from .versions import LAYOUTS, lifted, newest
 
 
 if TYPE_CHECKING:
+    import sqlite3
     from pathlib import Path
 
 
@@ -23,19 +23,14 @@ def migrate(path: Path, version: int) -> None:
     with closing(connect(path, is_machine=True)) as connection:
         execute = connection.execute
         execute("PRAGMA temp_store=MEMORY")  # messages have no business in /tmp
-        if version != newest():
-            execute("BEGIN IMMEDIATE")
-            try:
-                _replace(connection, version)
-                execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
-        if not are_tables_on_first_pages(connection):
-            # A transaction of its own: without it everything is there, and the next opening makes up for it.
-            with suppress(sqlite3.Error):
-                execute("VACUUM")
+        execute("BEGIN IMMEDIATE")
+        try:
+            _replace(connection, version)
+            execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                execute("ROLLBACK")
+            raise
 
 
 def _replace(connection: sqlite3.Connection, version: int) -> None:
@@ -49,9 +44,3 @@ def _replace(connection: sqlite3.Connection, version: int) -> None:
     for table in new.tables:
         connection.executemany(insert(table), [summed(row) for row in rows[table]])
     connection.execute(f"PRAGMA user_version={newest()}")
-
-
-def are_tables_on_first_pages(connection: sqlite3.Connection) -> bool:
-    """Does each begin on the page on which it does in a new file? Only there it is found when the first page is lost."""
-    roots = [root for (root,) in connection.execute("SELECT rootpage FROM sqlite_master ORDER BY rowid")]
-    return roots == list(range(2, 2 + len(roots)))

@@ -18,13 +18,12 @@ from ...errors import Failure, StoreError
 from ...files.file_changes import set_aside
 from ...files.owner import Owner
 from ...files.private_files import open_private, prepare_directory, sync_directory
-from .database import Database, name_of, store_error
+from .database import PAGE, Database, name_of, store_error
 from .integrity import FileFaults, faults_of, is_about_content
+from .log_end import NOTE, is_end_lost, log_of, note_of
 from .migration import migrate
-from .salvage import is_foreign, refuse_later, remove_rooms, salvage
+from .salvage import refuse_others, salvage
 from .versions import newest
-from .wal import cut_log, log_of, read_log
-from .wal_end import lost_end
 
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN: Final = 0.1  # seconds between two looks whether a store has become free
 _INDEX: Final = "-shm"
-_SIDES: Final = ("-wal", _INDEX)
+_SIDES: Final = ("-wal", _INDEX, NOTE)
 _NEW: Final = ".new"  # a first database, until it is whole: one of no bytes has lost them
 _SALVAGED: Final = ".salvaged"
 
@@ -89,7 +88,7 @@ def open_database(
 ) -> tuple[Database, Mended | None]:
     """Open or make the database at `path`, whose owner we are. Raises StoreError, ConfigError; then nothing has changed.
 
-    `is_same_boot`: whoever used it last did so since the machine was started; see `lost_end`.
+    `is_same_boot`: whoever used it last did so since the machine was started; see `is_end_lost`.
     """
     prepare_directory(path, "store")
     try:
@@ -97,18 +96,17 @@ def open_database(
         mended = None
         if _is_missing(path):
             _make(_beside(path, _NEW), {})
-            _beside(path, _INDEX).unlink(missing_ok=True)  # of a log that is gone with its database
+            for side in (_INDEX, NOTE):  # of a log that is gone with its database
+                _beside(path, side).unlink(missing_ok=True)
             _beside(path, _NEW).rename(path)
             sync_directory(path.parent)
         else:
-            if is_foreign(path):
-                text = f"{path.name} is a database of another program, and was left alone"
-                raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
-            refuse_later(path, path.name)
+            refuse_others(path)
             faults = _faults(path, is_same_boot=is_same_boot)
             if faults:
                 mended = _mend(path, faults)
-            elif faults.version != newest() or not faults.has_tables_first:
+            elif faults.version != newest():
+                note_of(path).unlink(missing_ok=True)  # the log goes on without us
                 migrate(path, faults.version)
         return Database(path, is_machine=is_machine), mended
     except (OSError, sqlite3.Error) as error:
@@ -120,22 +118,28 @@ def _beside(path: Path, end: str) -> Path:
 
 
 def _is_missing(path: Path) -> bool:
-    """Is there nothing at all? A log without its database is what is left of one."""
+    """Is there nothing at all? A log without its database is what is left of one.
+
+    Such a log, or one beside an empty file, gets a page of zeros as its database: SQLite deletes the log of a file without bytes.
+    """
+    log = log_of(path)
+    has_log = log.exists() and log.stat().st_size > 0
     try:
-        os.close(open_private(path, os.O_RDWR, "store"))
+        handle = open_private(path, os.O_RDWR | (os.O_CREAT if has_log else 0), "store")
     except FileNotFoundError:
-        if not log_of(path).exists() or not log_of(path).stat().st_size:
-            return True
-        os.close(open_private(path, os.O_RDWR | os.O_CREAT, "store"))
+        return True
+    try:
+        if has_log and not os.fstat(handle).st_size:
+            os.write(handle, bytes(PAGE))
+    finally:
+        os.close(handle)
     return False
 
 
 def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
-    """What is wrong with the file and its log, by a look that changes neither; only a write that was not finished is taken away."""
-    log = read_log(path)
-    lost = log.lost or lost_end(path, log.end, is_same_boot=is_same_boot)
-    if lost:
-        return FileFaults(log=lost)
+    """What is wrong with the file and its log, by a look that changes neither."""
+    if is_end_lost(path, is_same_boot=is_same_boot):
+        return FileFaults(log="the end of its log")
     with path.open("rb") as file:
         header = file.read(100)
     if not header:
@@ -144,17 +148,14 @@ def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
         return FileFaults(("its header",))
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as look:
-            faults = faults_of(look)
+            return faults_of(look)
     except sqlite3.Error as error:
         if not is_about_content(error):
             raise
         # Not what SQLite says: that may be a text of the user's.
-        faults = FileFaults((f"it cannot be read ({name_of(error) or 'a text that is none'})",))
+        return FileFaults((f"it cannot be read ({name_of(error) or 'a text that is none'})",))
     except (UnicodeDecodeError, OverflowError) as error:
-        faults = FileFaults((f"a value that cannot be read ({type(error).__name__})",))
-    if not faults:
-        cut_log(path, log.end)
-    return faults
+        return FileFaults((f"a value that cannot be read ({type(error).__name__})",))
 
 
 # ---- mending --------------------------------------------------------------------------------------------------------
@@ -189,14 +190,14 @@ def _make(path: Path, rows: Rows) -> None:
 
 def _clear_up(path: Path) -> None:
     """After a crash in the middle of mending, the damaged file is put back where it was, and all of it is done again."""
-    remove_rooms(path)
     made = _beside(path, _SALVAGED)
     if made.exists() and not path.exists():
         aside = _last_set_aside(path)
         if aside is None:  # somebody has taken it away: what was made of it is all there is
             if log_of(path).exists():
                 set_aside(log_of(path))
-            _beside(path, _INDEX).unlink(missing_ok=True)
+            for side in (_INDEX, NOTE):
+                _beside(path, side).unlink(missing_ok=True)
             for side in _SIDES:
                 with suppress(FileNotFoundError):
                     _beside(made, side).rename(_beside(path, side))

@@ -1,7 +1,7 @@
 """The tables of ours, in every version there ever was, and how the rows of one version become those of the next.
 
 Rule: a version that was released is never changed, and no two have the same tables: what a file is of, its tables say as well as its
-header. A table keeps its place and new ones come last, so that those of a file whose first page is lost can still be found.
+header.
 """
 
 from __future__ import annotations

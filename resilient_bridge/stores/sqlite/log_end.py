@@ -1,0 +1,159 @@
+"""How far the log of a database goes: noted beside it after each transaction, and held against it before it is used again.
+
+SQLite uses a log up to the first page that is damaged, and takes the rest for leavings: a log that lost its end is sound to it, and
+only older. So the log has a check sum of ours, over all its bytes up to the last transaction. The note is a mapped file, which
+outlives this process; a clean close removes it with the log. Rule: a transaction is noted before anybody is told of it, so what was
+never noted was promised to nobody. Nothing here knows what a log is made of, only that no two begin with the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from mmap import mmap
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from ...files.portable import read_at, write_at
+from ...files.private_files import ALWAYS, close_quietly, open_private, read_private
+
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+NOTE: Final = "-end"
+_START: Final = 32  # bytes, by which one log is told from another
+_PIECE: Final = 8_192  # bytes; a transaction has seldom more
+_FIELDS: Final = Struct("<32sQI?")  # how the log begins, its size, its check sum, and: may it begin anew?
+_VOID: Final = bytes(_FIELDS.size)
+
+
+def log_of(path: Path) -> Path:
+    """Where the log of a database is."""
+    return path.with_name(path.name + "-wal")
+
+
+def note_of(path: Path) -> Path:
+    """Where the note about that log is."""
+    return path.with_name(path.name + NOTE)
+
+
+def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
+    """Is anything gone from the log of this database, or changed in it? False if there is no note. Raises StoreError, ConfigError.
+
+    `is_same_boot`: whoever used it last did so since the machine was started. If not, the note may be older than the log.
+    """
+    log = read_private(log_of(path), "store") or b""
+    note = (read_private(note_of(path), "store") or b"")[: _FIELDS.size]
+    if note in (b"", _VOID):
+        return False
+    start: bytes
+    size: int
+    total: int
+    may_restart: bool
+    start, size, total, may_restart = _FIELDS.unpack(note.ljust(_FIELDS.size, b"\0"))
+    if size and log[:_START] == start:
+        return len(log) < size or crc32(log[:size]) != total
+    # Another log, or none: right if the one that was noted was no longer needed.
+    return not may_restart and (is_same_boot or crc32(start + log[_START:size]) == total)
+
+
+class LogEnd:
+    """The log of an open database, followed by whoever writes to it.
+
+    A log that was there before, and is not exactly as noted, is not followed until it begins anew: nobody knows where its last transaction
+    ends, and nothing is noted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, StoreError, ConfigError; then nothing is open."""
+        self._path = path
+        self._log = -1
+        self._note: mmap | bytearray = bytearray(_VOID)
+        with suppress(FileNotFoundError):  # on a file system that cannot have one
+            self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
+            self._map()
+        self._start, self._size = self._found()
+        start, size, self._total, _ = _FIELDS.unpack(self._note)
+        self._may_restart = False
+        self.is_followed = bool(size) and (start, size) == (self._start, self._size)
+        if not self.is_followed:
+            self._note[:] = _VOID
+
+    def _map(self) -> None:
+        try:
+            handle = open_private(note_of(self._path), os.O_RDWR | os.O_CREAT, "store")
+            try:
+                if len(read_at(handle, _FIELDS.size, 0)) < _FIELDS.size:
+                    write_at(handle, _VOID, 0)  # what is mapped has to be there
+                self._note = mmap(handle, _FIELDS.size)
+            finally:
+                os.close(handle)
+        except BaseException:
+            self.close_log()
+            raise
+
+    def _found(self) -> tuple[bytes, int]:
+        if self._log < 0:
+            return b"", 0
+        return read_at(self._log, _START, 0), os.lseek(self._log, 0, os.SEEK_END)
+
+    def add(self) -> None:
+        """Note the transaction that was just made."""
+        try:
+            is_plain = self.is_followed and not self._may_restart
+            data = read_at(self._log, _PIECE, self._size) if is_plain else b""
+            if 0 < len(data) < _PIECE:
+                self._size += len(data)
+                self._total = crc32(data, self._total)
+            elif not self._look_again():
+                return
+            _FIELDS.pack_into(self._note, 0, self._start, self._size, self._total, self._may_restart)
+        except OSError:
+            self.is_followed = False
+            self._note[:] = _VOID
+
+    def _look_again(self) -> bool:
+        """Has the log begun anew? Go on to its end, and return whether it is followed."""
+        start, end = self._found()
+        if start != self._start:
+            self._start, self._size, self._total, self.is_followed = start, 0, 0, bool(end)
+        if self.is_followed:
+            self._may_restart &= self._size == end
+            while data := read_at(self._log, _PIECE, self._size):
+                self._size += len(data)
+                self._total = crc32(data, self._total)
+        self._size = end
+        return self.is_followed
+
+    def may_restart(self) -> None:
+        """All of the log is in the database: from here on it may begin anew."""
+        self._may_restart = True
+        if self.is_followed:
+            _FIELDS.pack_into(self._note, 0, self._start, self._size, self._total, True)
+
+    def take_back(self, *, is_machine: bool) -> None:
+        """Cut what a failed transaction has left: it may be whole there, and nobody may find it after a crash."""
+        with suppress(OSError):
+            # If the failed one has begun the log anew, all that was in it is in the database.
+            os.ftruncate(self._log, self._size if read_at(self._log, _START, 0) == self._start else 0)
+            if is_machine:
+                os.fsync(self._log)
+            return
+        self.is_followed = False
+
+    def close_log(self) -> None:
+        """Let go of the log, so that SQLite can remove it: on Windows it cannot while somebody has it open."""
+        if self._log >= 0:
+            close_quietly(self._log)
+            self._log = -1
+
+    def close(self) -> None:
+        """Let go of the note; without a log there is nothing to be noted."""
+        if isinstance(self._note, mmap):
+            self._note.close()
+        with suppress(OSError):
+            if not log_of(self._path).exists():
+                note_of(self._path).unlink(missing_ok=True)
