@@ -56,7 +56,7 @@ def backoffs(draw, deep: int = 2):
         return rb.Backoff.steps(*draw(st.lists(seconds, min_size=1, max_size=4)), then=then, jitter=jitter)
     if shape == "constant":
         return rb.Backoff.constant(base, jitter=jitter)
-    cap, factor = draw(seconds), draw(st.floats(1, 9) | st.integers(1, 9))
+    cap, factor = draw(seconds.filter(bool)), draw(st.floats(1, 9) | st.integers(1, 9))
     return rb.Backoff(shape=shape, seconds=(base,), factor=factor, cap=cap, jitter=jitter)
 
 
