@@ -319,12 +319,14 @@ def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:
 
 
 def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
-    """Return each problem once, with its line, in the order in which the document has them."""
+    """Return each problem once, with its line or its variable, in the order in which the document has them."""
     order = {path: number for number, path in enumerate(merged.origins)}
     found: dict[tuple[str, str], tuple[int, Problem]] = {}
     for problem in problems:
         origin = merged.origin(problem.path)
         line = None if origin is None else origin.line
+        if origin is not None and origin.source != merged.below:
+            problem = problem._replace(message=f"{problem.message} (from {origin.source})")  # noqa: PLW2901
         number = order.get(merged.nearest(problem.path), -1)
         found.setdefault((problem.path, problem.message), (number, problem._replace(line=line)))
     return [problem for _, problem in sorted(found.values(), key=lambda item: item[0])]
