@@ -35,6 +35,8 @@ from ..protocol.policies.outbox import Outbox
 from ..protocol.policies.positions import Positions
 from ..protocol.policies.reconnect import Reconnect
 from ..protocol.policies.replay import Replay
+from ..telemetry.debug import VARIABLE as DEBUG_VARIABLE
+from ..telemetry.debug import Debug
 from ..values.backoff import Backoff
 from ..values.rule import Rule
 from .document import Settings, new_reading, read_settings
@@ -75,7 +77,8 @@ class Change:
 
 
 class Config:
-    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `warnings`.
+    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `debug`,
+    `warnings`.
 
     `reload()` reads the same sources again. Values are replaced, and what has a state keeps it: circuits and budgets of `policies` and of
     the functions that `protect` decorated. Made by `load`.
@@ -106,6 +109,12 @@ class Config:
     def tables(self) -> Mapping[str, Any]:
         """Every other table as its value, by name, and `agent` for what stands at the top for OpenViber."""
         return MappingProxyType(dict(self._settings.tables))
+
+    @property
+    def debug(self) -> Debug:
+        """Debug mode as the setting `debug` asks for it, off where nothing does; a new one each time, for `with config.debug:`."""
+        is_gasoline = getattr(self._settings.tables.get("gasoline"), "debug", False)
+        return Debug.from_env({DEBUG_VARIABLE: "*" if is_gasoline else ",".join(self._settings.debug)})
 
     @property
     def warnings(self) -> tuple[str, ...]:

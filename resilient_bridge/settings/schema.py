@@ -53,6 +53,7 @@ def schema() -> dict[str, Any]:
     top |= {name: refer.of(kind) for name, kind in TABLES.items()}
     top |= {field.name: refer.field(field) for field in fields_of(AgentSettings)}
     top["preset"] = {"enum": preset_names()}
+    top["debug"] = {"type": ["boolean", "integer", "string", "array", "null"]}
     top["calls"] = refer.of(Policy)
     top["policies"] = {"type": "object", "additionalProperties": refer.of(Policy)}
     top["providers"] = {"type": "object", "additionalProperties": _TEXT}
