@@ -215,11 +215,11 @@ def _providers(raw: Any, reading: Reading) -> dict[str, str]:
 
 def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
     """Return the kinds of debug mode that are asked for, in the words of its variable, or as true, false or a list."""
-    words: list[Any] = cast("list[Any]", raw) if isinstance(raw, list) else ["" if raw is None else raw]
+    words: list[Any] = [*cast("Any", raw)] if isinstance(raw, list) else ["" if raw is None else raw]
     try:
         found = kinds_in(",".join(str(word) if word in (0, 1) else word for word in words))
     except ConfigError as error:
-        reading.fail("debug", violation_of(error)["constraint"], raw, hint=reading.near(raw, DEBUG_KINDS))
+        reading.fail("debug", violation_of(error)["constraint"], raw, hint=reading.near(words[0], DEBUG_KINDS))
     except TypeError:  # no text
         reading.fail("debug", f"true, false, or kinds out of {', '.join(DEBUG_KINDS)}", raw)
     else:

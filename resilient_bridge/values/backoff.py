@@ -250,10 +250,10 @@ def parse_schedule(text: str) -> Backoff:
 
 
 def _made(call: Call) -> Backoff:
-    def argument(given: object) -> Any:
-        return _made(given) if isinstance(given, type(call)) else given
+    def argument(written: object) -> Any:
+        return _made(written) if isinstance(written, type(call)) else written
 
-    named = {name: argument(given) for name, given in call.named.items()}
+    named = {name: argument(written) for name, written in call.named.items()}
     try:
         made: Backoff = getattr(Backoff, call.name)(*map(argument, call.arguments), **named)
     except TypeError as error:  # Python names the argument that is missing or unknown
