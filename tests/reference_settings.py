@@ -28,6 +28,7 @@ TAKES = {
     "flag": "`true` or `false`",
     "text": "a text",
     "texts": "a list",
+    "pair": "two numbers, warning and critical",
     "wait": "a schedule",
     "whats": "a failure, or a list of them",
     "rules": "a table: a failure, and its [rule](#rule)",

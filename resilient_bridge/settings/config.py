@@ -44,19 +44,20 @@ from .explain import Line, explain, shown
 from .fields import read_value
 from .provider_check import Check, connects, failed_checks
 from .sources import Merged, Source, read_sources
-from .tables import ClientSettings
+from .tables import AlertSettings, ClientSettings
 from .writing import Writer
 
 
 if TYPE_CHECKING:
     from ..agent import Toolbox
+    from ..telemetry.alerts import Alerts
 
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _VALUES: Final = (
-    Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
+    AlertSettings, Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
     Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, Sidecar, Timeout,
 )  # fmt: skip
 KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kind in _VALUES})
@@ -77,7 +78,7 @@ class Change:
 
 
 class Config:
-    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `debug`,
+    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `alerts`, `debug`,
     `warnings`.
 
     `reload()` reads the same sources again. Values are replaced, and what has a state keeps it: circuits and budgets of `policies` and of
@@ -89,6 +90,7 @@ class Config:
         self._settings, self._merged = read()
         self._protected: dict[weakref.ref[Any], str] = {}
         self._toolbox: Toolbox | None = None
+        self._alerts: Alerts | None = None
 
     @property
     def bridge(self) -> BridgePolicy:
@@ -109,6 +111,14 @@ class Config:
     def tables(self) -> Mapping[str, Any]:
         """Every other table as its value, by name, and `agent` for what stands at the top for OpenViber."""
         return MappingProxyType(dict(self._settings.tables))
+
+    @property
+    def alerts(self) -> Alerts:
+        """Alerts with the thresholds of the table `alerts`, for `with config.alerts:`; made when it is first asked for, and kept."""
+        if self._alerts is None:
+            table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
+            self._alerts = table.make()
+        return self._alerts
 
     @property
     def debug(self) -> Debug:
@@ -176,7 +186,7 @@ class Config:
         """Read the sources again and return what has changed, in the order of its paths.
 
         A source that is wrong is a ConfigError with every problem, and the settings in force stay. Policies keep their circuits and
-        budgets. A BridgeClient, a Toolbox or a function that was not decorated by `protect` goes on with what it was made with; `client`,
+        budgets. A BridgeClient, a Toolbox, Alerts or a function that was not decorated by `protect` goes on with what it was made with; `client`,
         `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when.
         """
         settings, merged = self._read()

@@ -219,7 +219,9 @@ def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
     try:
         found = kinds_in(",".join(str(word) if word in (0, 1) else word for word in words))
     except ConfigError as error:
-        reading.fail("debug", violation_of(error)["constraint"], raw, hint=reading.near(words[0], DEBUG_KINDS))
+        reading.fail(
+            "debug", violation_of(error)["constraint"], raw, hint=reading.near(words[0], DEBUG_KINDS)
+        )
     except TypeError:  # no text
         reading.fail("debug", f"true, false, or kinds out of {', '.join(DEBUG_KINDS)}", raw)
     else:

@@ -35,6 +35,7 @@ _KINDS: Final[Mapping[str, dict[str, Any]]] = {
     "texts": {"type": "array"},
     "wait": {"type": ["string", "number", "object"]},
     "whats": _WHATS,
+    "pair": {"type": "array"},
     "function": _TEXT,
     "functions": {"type": ["string", "array", "boolean"]},
     "state": _TEXT,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from resilient_bridge.protocol.dialects import End, Positions
+from resilient_bridge.settings.tables import AlertSettings
 from resilient_bridge.values.forms import form_of
 
 
@@ -101,6 +102,7 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
             "flag": st.booleans,
             "word": lambda: st.sampled_from(form.words or ("x",)),
             "text": lambda: words,
+            "pair": lambda: st.tuples(st.floats(0, 0.5), st.floats(0.5, 1) | st.just(1)),
             "texts": lambda: st.lists({"superseded": st.integers(1000, 4999), "reuse_address_on": st.integers(1, 9)}.get(name, words), max_size=3).map(tuple),
             "wait": backoffs,
             "whats": lambda: st.lists(whats, max_size=3, unique=True),
@@ -181,4 +183,4 @@ def policies(draw):
 
 
 KINDS = (*LAYERS, rb.Backoff, rb.Rule, rb.RetryBudget, rb.Policy, rb.BridgePolicy, rb.Reconnect, rb.Heartbeat,
-         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End, rb.Sidecar)  # fmt: skip
+         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End, rb.Sidecar, AlertSettings)  # fmt: skip
