@@ -80,7 +80,7 @@ eror_rate = [1, 2]
 """
 
 
-def test_every_mistake_is_told_at_once(tmp_path, capsys):
+def test_every_mistake_is_reported_at_once(tmp_path, capsys):
     """By `resilient-bridge check`: each with its path and its line, in the words of the constructor."""
     path = tmp_path / "a.toml"
     path.write_text(WRONG)
