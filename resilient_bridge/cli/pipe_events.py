@@ -57,10 +57,10 @@ def _line_of_fields(event: events.Event) -> str:
     """The name in words and each field that says something; a failure is its line, and not a record in a record."""
     fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))}
     failure = fields.pop("failure", None)
-    said = [
+    shown = [
         f"{name}={value}" for name, value in fields.items() if name not in _NO_FIELDS and value is not None
     ]
-    text = " ".join([name_in_words(event), *said])
+    text = " ".join([name_in_words(event), *shown])
     return redact(f"event: {text}" if failure is None else f"event: {text}: {failure}")
 
 

@@ -160,9 +160,9 @@ def _as_written(text: str) -> str:
     """What was given in the place of a URL, so that a slip is seen; what may stand before an @, or behind ? or #, is left out."""
     before, at, rest = text.rpartition("@")
     scheme, slashes, _ = before.partition("://")
-    shown = re.split("[?#]", f"{scheme + slashes if slashes else ''}[redacted]@{rest}" if at else rest, maxsplit=1)[
-        0
-    ]
+    shown = re.split(
+        "[?#]", f"{scheme + slashes if slashes else ''}[redacted]@{rest}" if at else rest, maxsplit=1
+    )[0]
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 
