@@ -63,13 +63,14 @@ def test_each_command_is_one_line_for_a_bare_machine(name):
     assert "sudo" not in command
 
 
-def test_ci_runs_the_very_line_that_the_readme_prints(tmp_path):
-    """`.ci/run` takes its test command from README.md: another line there, and CI runs that one instead."""
+def test_ci_runs_the_very_lines_that_the_readme_prints(tmp_path):
+    """`.ci/run` takes its two commands from README.md: another line there, and CI runs that one instead; the demo is a short one."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
     line = _command("tests")
     planted = "printenv RESILIENT_BRIDGE_REQUIRE_SERVERS > ran && echo '1 passed'"
-    (tmp_path / "README.md").write_text(README.replace(line, planted))
+    readme = README.replace(line, planted).replace(_command("demo"), "echo > played")
+    (tmp_path / "README.md").write_text(readme)
     done = subprocess.run(
         ["bash", tmp_path / ".ci/run", "readme", "totals"],
         env={"PATH": os.environ["PATH"]},
@@ -78,14 +79,18 @@ def test_ci_runs_the_very_line_that_the_readme_prints(tmp_path):
         check=True,
     )
     assert (tmp_path / "ran").read_text() == "1\n"
+    assert (tmp_path / "played").read_text() == "--duration 2\n"
     assert done.stdout.splitlines()[-1] == "1 passed"
 
 
-def test_ci_fails_if_that_line_fails(tmp_path):
-    """A failing README line fails the run, although its output is also kept for the totals."""
+@pytest.mark.parametrize(("name", "other"), [("tests", "demo"), ("demo", "tests")])
+def test_ci_fails_if_a_line_fails(tmp_path, name, other):
+    """A failing README line fails the run, although the output of the tests is also kept for the totals."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tmp_path / ".ci/run")
-    (tmp_path / "README.md").write_text(README.replace(_command("tests"), "exit 3"))
+    (tmp_path / "README.md").write_text(
+        README.replace(_command(name), "(exit 3) && true").replace(_command(other), "true")
+    )
     done = subprocess.run(
         ["bash", tmp_path / ".ci/run", "readme"],
         env={"PATH": os.environ["PATH"]},
@@ -104,7 +109,9 @@ def test_the_totals_of_the_simulation_come_before_those_of_the_tests(tmp_path):
         .replace("session simulation 2>&1", "printf '8 passed, 2 deselected in 9s\\nnox > done\\n'")
     )
     (tmp_path / ".ci/run").write_text(script)
-    (tmp_path / "README.md").write_text(README.replace(_command("tests"), "echo '1 passed'"))
+    (tmp_path / "README.md").write_text(
+        README.replace(_command("tests"), "echo '1 passed'").replace(_command("demo"), "true")
+    )
     done = subprocess.run(
         ["bash", tmp_path / ".ci/run", "simulation", "readme", "totals"],
         env={"PATH": os.environ["PATH"]},
@@ -128,6 +135,7 @@ def test_a_run_of_everything_includes_the_readme_and_ends_with_the_totals():
         "types",
         "layers",
         "simulation",
+        "rules",
         "crashes",
         "litellm",
         "neighbours",

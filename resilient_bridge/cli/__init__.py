@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Final, NoReturn
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     module, _, function = str(arguments.run).partition(":")
     run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
     try:
-        with _debugging():
+        with debugging(arguments):
             return run(arguments)
     except _EnvironmentError as error:
         print(f"resilient-bridge: {error}", file=sys.stderr)
@@ -74,15 +74,22 @@ class _EnvironmentError(Exception):
     """A variable that asks for what there is not."""
 
 
-def _debugging() -> AbstractContextManager[object]:
-    """Debug mode, if the environment asks for it: the lines go to stderr."""
-    if not os.environ.get("RESILIENT_BRIDGE_DEBUG") and "gasoline:" not in os.environ.get("DEBUG", ""):
+def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
+    """Debug mode, if the environment asks for it, or else a file of settings: the lines go to stderr."""
+    is_asked_for = os.environ.get("RESILIENT_BRIDGE_DEBUG") or "gasoline:" in os.environ.get("DEBUG", "")
+    config = getattr(arguments, "config", None)
+    if not is_asked_for and config is None:
         return nullcontext()
     from ..errors import ConfigError
+    from ..settings import load
     from ..telemetry import Debug
 
     try:
-        return Debug.from_env()
+        if is_asked_for:
+            return Debug.from_env()
+        with suppress(ConfigError):  # the command says what is wrong with its file
+            return load(config).debug
+        return nullcontext()
     except ConfigError as error:
         raise _EnvironmentError(str(error.failure)) from error
 

@@ -13,7 +13,7 @@ from ..values.backoff import Backoff, spread
 from .plot import Spread, bars, svg
 from .printing import complain, show, write_file
 from .schedules import read_schedule
-from .terminal import columns
+from .terminal import columns, wanted_columns
 
 
 _IN_A_PIPE: Final = 80  # columns
@@ -76,4 +76,4 @@ def _data(schedule: Backoff, waits: Spread, seeds: range, others: Mapping[str, B
 
 
 def _width() -> int:
-    return columns(sys.stdout) or _IN_A_PIPE
+    return columns(sys.stdout) or wanted_columns() or _IN_A_PIPE

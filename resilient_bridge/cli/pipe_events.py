@@ -5,13 +5,17 @@ from __future__ import annotations
 import platform
 from typing import Final
 
+import attrs
+
 from .. import __version__
 from ..errors import redact
 from ..protocol import Gap
 from ..telemetry import events
+from ..telemetry.debug import name_in_words
 
 
 _SHOWN: Final = 80  # characters of a position
+_NO_FIELDS: Final = frozenset({"at", "bridge"})
 _RARE: Final = (
     events.Suspended,
     events.MessageDropped,
@@ -45,8 +49,19 @@ def line_of(event: events.Event) -> str | None:
     if isinstance(event, events.Resumed):
         return f"verdict: {event.verdict.value} ({event.reason}), {event.replayed} replayed"
     if isinstance(event, _RARE):
-        return f"event: {event!r}"
+        return _line_of_fields(event)
     return _line_of_store(event)
+
+
+def _line_of_fields(event: events.Event) -> str:
+    """The name in words and each field that says something; a failure is its line, and not a record in a record."""
+    fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))}
+    failure = fields.pop("failure", None)
+    shown = [
+        f"{name}={value}" for name, value in fields.items() if name not in _NO_FIELDS and value is not None
+    ]
+    text = " ".join([name_in_words(event), *shown])
+    return redact(f"event: {text}" if failure is None else f"event: {text}: {failure}")
 
 
 def _line_of_store(event: events.Event) -> str | None:

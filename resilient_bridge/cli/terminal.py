@@ -33,13 +33,20 @@ def columns(out: TextIO | None) -> int | None:
     """How many columns a terminal has: what COLUMNS says, or it itself; None for what is no terminal."""
     if out is None or not is_terminal(out):
         return None
+    if (width := wanted_columns()) is not None:
+        return width
+    with suppress(OSError, ValueError):
+        return max(os.get_terminal_size(out.fileno()).columns, _NARROWEST)
+    return 80
+
+
+def wanted_columns() -> int | None:
+    """What COLUMNS says, 20 at least; None if it says nothing."""
     with suppress(ValueError):
         width = int(os.environ.get("COLUMNS", ""))
         if width > 0:
             return max(width, _NARROWEST)
-    with suppress(OSError, ValueError):
-        return max(os.get_terminal_size(out.fileno()).columns, _NARROWEST)
-    return 80
+    return None
 
 
 def can_be_cleared(out: TextIO | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -24,7 +25,7 @@ def check_url(url: object) -> None:
     """A ws:// or wss:// URL, or something that returns one."""
     if isinstance(url, str):
         if not url.startswith(("ws://", "wss://")):
-            raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", shown(url))
+            raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", _as_written(url))
     elif not callable(url):
         raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
 
@@ -153,6 +154,16 @@ def shown(url: str) -> str:
         return "<url>"
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def _as_written(text: str) -> str:
+    """What was given in the place of a URL, so that a slip is seen; what may stand before an @, or behind ? or #, is left out."""
+    before, at, rest = text.rpartition("@")
+    scheme, slashes, _ = before.partition("://")
+    shown = re.split(
+        "[?#]", f"{scheme + slashes if slashes else ''}[redacted]@{rest}" if at else rest, maxsplit=1
+    )[0]
+    return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 
 def secrets_of(url: str) -> list[str]:

@@ -27,8 +27,8 @@ class Health:
     (the fatal one, the last loss of the link, the answer that is missing); None while READY.
 
     Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks` for nothing that we
-    wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised. `store_failed`: the
-    store refuses, and has not worked since.
+    wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised. `store`: the
+    durable store in words, without its folder or its password, empty for none; `store_failed`: it refuses, and has not worked since.
     """
 
     ready: bool
@@ -46,6 +46,7 @@ class Health:
     failed_checks: int = 0
     check_errors: int = 0
     store_failed: bool = False
+    store: str = ""
 
 
 def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) -> Failure | None:
@@ -94,4 +95,5 @@ def health_of(driver: Driver, check: HealthCheck | None, now: Now | None) -> Hea
         failed_checks=check.failed if check is not None else 0,
         check_errors=check.errors if check is not None else 0,
         store_failed=driver.has_failed_store,
+        store=repr(driver.store) if driver.store.is_durable else "",
     )

@@ -1,17 +1,26 @@
 """Calls as in code, read from text and never run: `steps(1, 2, then=exponential(10, cap=60))`.
 
-Rule: names, numbers, words in quotes, None, further calls, and True and False where they are asked for. Whatever else Python can say is refused.
+Rule: names, numbers, durations (`30s`: the seconds), words in quotes, None, further calls, and True and False where they are asked for.
+Whatever else Python can say is refused.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from typing import Final, NamedTuple
+
+from .quantities import DURATION, read_seconds
 
 
 _LONGEST: Final = 2_000  # characters
 _SHOWN: Final = 60
+# What stands in quotes, which is left as it is, or a number with a unit. Python has no such number, so nothing is hidden.
+_DURATIONS: Final = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![\w.])(?P<duration>\d[\d.]*(?:us|ms|min|[dhms])[\w.]*)""",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 class Call(NamedTuple):
@@ -37,15 +46,26 @@ def read_call(
     text = text.strip()
     if len(text) > _LONGEST:
         raise ValueError(f"at most {_LONGEST} characters expected, got {len(text)}")
+    text, written = _DURATIONS.sub(_in_seconds, text), text
     reader = _Reader(what, names, prefixes, has_bools)
     try:
         with warnings.catch_warnings(action="ignore"):
             body = ast.parse(text, mode="eval").body
         return reader.call(body)
     except SyntaxError as error:
-        raise ValueError(f"a {what} as in code expected, got {shorten(text)}: {error.msg}") from None
+        raise ValueError(f"a {what} as in code expected, got {shorten(written)}: {error.msg}") from None
     except (RecursionError, MemoryError):
         raise ValueError(f"a {what} as in code expected, got too deep a nesting") from None
+
+
+def _in_seconds(found: re.Match[str]) -> str:
+    duration = found["duration"]
+    if duration is None:
+        return found[0]
+    try:
+        return repr(read_seconds(duration))
+    except ValueError:
+        raise ValueError(f"{DURATION} expected, got {shorten(duration)}") from None
 
 
 class _Reader(NamedTuple):
@@ -55,10 +75,14 @@ class _Reader(NamedTuple):
     has_bools: bool
 
     def call(self, node: ast.expr) -> Call:
-        name = self._name(node)
+        written = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        spelled = (name for name in self.names for prefix in self.prefixes if written == prefix + name)
+        name = next(spelled, None)
         if name is None or not isinstance(node, ast.Call):
             wanted = ", ".join(f"{each}(...)" for each in self.names)
-            raise ValueError(f"a call of {wanted} expected, got {shorten(ast.unparse(node))}")
+            raise ValueError(
+                f"a call of {wanted} expected, got {shorten(ast.unparse(node))}{self._near(written)}"
+            )
         arguments = tuple(self._argument(argument) for argument in node.args)
         named: dict[str, object] = {}
         for keyword in node.keywords:
@@ -70,11 +94,11 @@ class _Reader(NamedTuple):
             named[keyword.arg] = self._argument(keyword.value)
         return Call(name, arguments, named)
 
-    def _name(self, node: ast.expr) -> str | None:
-        written = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        return next(
-            (name for name in self.names for prefix in self.prefixes if written == prefix + name), None
-        )
+    def _near(self, written: str) -> str:
+        from difflib import get_close_matches  # here: what is right needs no hint
+
+        found = get_close_matches(written.rpartition(".")[2].lower(), self.names, 1)
+        return f", did you mean {found[0]}?" if found else ""
 
     def _argument(self, node: ast.expr) -> object:
         if isinstance(node, ast.Call):

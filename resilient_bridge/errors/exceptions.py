@@ -69,7 +69,8 @@ class ConfigError(BridgeError, ValueError):
     def __str__(self) -> str:
         """Return one line; of settings that were loaded, a line for each problem."""
         if "source" not in self._failure.details:
-            return super().__str__()
+            # What was wanted is the line; a suggestion could only say it again.
+            return str(self._failure) if "violations" in self._failure.details else super().__str__()
         return "\n".join(["Configuration errors:", *(f"  - {problem}" for problem in self.problems)])
 
 
@@ -226,7 +227,6 @@ def config_error(field: str, constraint: str, received: object) -> ConfigError:
             "SYS_CONFIG_INVALID",
             f"{field}: wanted {constraint}, got {got!r}",
             details=shown.details,
-            suggestions=(f"set {field} to {constraint}",),
         )
     )
 

@@ -46,7 +46,7 @@ def health_app() -> HealthApp:
     """Return an ASGI application that says how everything in this process is: serve it, or mount it, where a load balancer asks.
 
     GET and HEAD of any path answer 200 with `"status": "ready"`, or 503 with `starting`, `stopping` (also after `app.is_stopping = True`,
-    for a process that is about to end) or `down`. The body lists links with their names, circuits, budgets and stores, as JSON; keys are
+    for a process that is about to end) or `down`. The body lists links with their names, the durable stores of clients, circuits and budgets, as JSON; keys are
     masked as in a log, and there are no session ids and no payloads. A process without links is ready.
     """
     return HealthApp()
@@ -62,6 +62,7 @@ class HealthApp:
     def status(self) -> dict[str, Any]:
         """Return what is answered, as plain data."""
         links = [_link(name, link) for name, link in open_links()]
+        stores = [store for one in links if (store := _store(one))]
         stands = [one.pop("stands") for one in links]
         if self.is_stopping:
             stands.append("stopping")
@@ -70,6 +71,7 @@ class HealthApp:
             "status": min(stands, key=_ORDER.index, default="ready"),
             "version": __version__,
             "links": links[:_MOST],
+            "stores": stores[:_MOST],
             "circuits": [
                 {"key": redact(key, limit=100), "state": state} for key, state in known_circuits(_MOST)
             ],
@@ -120,10 +122,24 @@ def _link(name: str, link: Any) -> dict[str, Any]:
     }
     if health.failure is not None and not health.ready:
         shown["failure"] = {"code": health.failure.code, "message": redact(health.failure.message)}
-    for field in ("queued", "unconfirmed", "unread", "in_flight", "store_failed"):
+    for field in ("queued", "unconfirmed", "unread", "in_flight", "store_failed", "store"):
         if hasattr(health, field):
             shown[field] = getattr(health, field)
     return shown
+
+
+def _store(link: dict[str, Any]) -> dict[str, Any] | None:
+    """Take the durable store out of the row of its client, and return a row of its own; None for a client without one."""
+    store = link.pop("store", "")
+    if not store:
+        return None
+    return {
+        "store": redact(store, limit=100),
+        "link": link["name"],
+        "state": "failed" if link["store_failed"] else "open",
+        "queued": link["queued"],
+        "unconfirmed": link["unconfirmed"],
+    }
 
 
 def _stands(state: BridgeState) -> str:

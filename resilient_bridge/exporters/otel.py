@@ -20,7 +20,7 @@ from ..telemetry import events
 from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter
-from .readings import readings
+from .readings import USER_AGENT, readings
 from .series import checked_options
 
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _OWNER: Final = "exporters.otel.install"
 _SCOPE: Final = "resilient_bridge"
+_USER_AGENT: Final = "user_agent.original"  # the attribute of the conventions
 _SPAN: Final[ContextVar[Any]] = ContextVar("resilient_bridge.span", default=None)
 _NO_ERROR: Final = frozenset({"ok", "fell_back"})
 
@@ -147,6 +148,7 @@ class OTelExporter(Exporter[dict[str, str]]):
             "resilient_bridge.reason": event.reason,
             "resilient_bridge.replayed": event.replayed,
             "session.id": redact(event.session_id, limit=100),
+            _USER_AGENT: USER_AGENT,
         }
         span = self._tracer.start_span(
             "resilient_bridge.reconnect",
@@ -220,6 +222,7 @@ def _finish(span: Any, event: events.CallFinished) -> None:
         span.set_attribute("resilient_bridge.severity", failure.severity.value)
         if isinstance(session := failure.details.get("session_id"), str):
             span.set_attribute("session.id", session)
+        span.set_attribute(_USER_AGENT, USER_AGENT)
     if event.outcome not in _NO_ERROR:
         span.set_status(
             Status(StatusCode.ERROR, event.outcome if failure is None else redact(str(failure.message)))

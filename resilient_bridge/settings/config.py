@@ -35,6 +35,8 @@ from ..protocol.policies.outbox import Outbox
 from ..protocol.policies.positions import Positions
 from ..protocol.policies.reconnect import Reconnect
 from ..protocol.policies.replay import Replay
+from ..telemetry.debug import VARIABLE as DEBUG_VARIABLE
+from ..telemetry.debug import Debug
 from ..values.backoff import Backoff
 from ..values.rule import Rule
 from .document import Settings, new_reading, read_settings
@@ -42,19 +44,20 @@ from .explain import Line, explain, shown
 from .fields import read_value
 from .provider_check import Check, connects, failed_checks
 from .sources import Merged, Source, read_sources
-from .tables import ClientSettings
+from .tables import AlertSettings, ClientSettings
 from .writing import Writer
 
 
 if TYPE_CHECKING:
     from ..agent import Toolbox
+    from ..telemetry.alerts import Alerts
 
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _VALUES: Final = (
-    Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
+    AlertSettings, Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
     Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, Sidecar, Timeout,
 )  # fmt: skip
 KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kind in _VALUES})
@@ -75,7 +78,8 @@ class Change:
 
 
 class Config:
-    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `warnings`.
+    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `alerts`, `debug`,
+    `warnings`.
 
     `reload()` reads the same sources again. Values are replaced, and what has a state keeps it: circuits and budgets of `policies` and of
     the functions that `protect` decorated. Made by `load`.
@@ -86,6 +90,7 @@ class Config:
         self._settings, self._merged = read()
         self._protected: dict[weakref.ref[Any], str] = {}
         self._toolbox: Toolbox | None = None
+        self._alerts: Alerts | None = None
 
     @property
     def bridge(self) -> BridgePolicy:
@@ -106,6 +111,20 @@ class Config:
     def tables(self) -> Mapping[str, Any]:
         """Every other table as its value, by name, and `agent` for what stands at the top for OpenViber."""
         return MappingProxyType(dict(self._settings.tables))
+
+    @property
+    def alerts(self) -> Alerts:
+        """Alerts with the thresholds of the table `alerts`, for `with config.alerts:`; made when it is first asked for, and kept."""
+        if self._alerts is None:
+            table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
+            self._alerts = table.make()
+        return self._alerts
+
+    @property
+    def debug(self) -> Debug:
+        """Debug mode as the setting `debug` asks for it, off where nothing does; a new one each time, for `with config.debug:`."""
+        is_gasoline = getattr(self._settings.tables.get("gasoline"), "debug", False)
+        return Debug.from_env({DEBUG_VARIABLE: "*" if is_gasoline else ",".join(self._settings.debug)})
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -167,7 +186,7 @@ class Config:
         """Read the sources again and return what has changed, in the order of its paths.
 
         A source that is wrong is a ConfigError with every problem, and the settings in force stay. Policies keep their circuits and
-        budgets. A BridgeClient, a Toolbox or a function that was not decorated by `protect` goes on with what it was made with; `client`,
+        budgets. A BridgeClient, a Toolbox, Alerts or a function that was not decorated by `protect` goes on with what it was made with; `client`,
         `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when.
         """
         settings, merged = self._read()
@@ -319,12 +338,14 @@ def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:
 
 
 def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
-    """Return each problem once, with its line, in the order in which the document has them."""
+    """Return each problem once, with its line or its variable, in the order in which the document has them."""
     order = {path: number for number, path in enumerate(merged.origins)}
     found: dict[tuple[str, str], tuple[int, Problem]] = {}
     for problem in problems:
         origin = merged.origin(problem.path)
         line = None if origin is None else origin.line
+        if origin is not None and origin.source != merged.below:
+            problem = problem._replace(message=f"{problem.message} (from {origin.source})")  # noqa: PLW2901
         number = order.get(merged.nearest(problem.path), -1)
         found.setdefault((problem.path, problem.message), (number, problem._replace(line=line)))
     return [problem for _, problem in sorted(found.values(), key=lambda item: item[0])]

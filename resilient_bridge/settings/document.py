@@ -12,15 +12,18 @@ import attrs
 
 from ..calls.policy import Policy
 from ..config.paths import joined
+from ..errors import ConfigError
 from ..presets import BridgePolicy
 from ..presets import default as default_policy
 from ..protocol.policies.dialect import Dialect
+from ..telemetry.debug import KINDS as DEBUG_KINDS
+from ..telemetry.debug import kinds_in
 from ..values.backoff import Backoff
 from .dialect_names import read_dialect
 from .fields import read_backoff, read_field, read_value
 from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
 from .provider_check import address_of, has_credentials
-from .reading import BAD, Entry, Reading, TableReader
+from .reading import BAD, Entry, Reading, TableReader, violation_of
 from .secrets import Secret, resolved
 from .seed_keys import ALIASES, gasoline_steps
 from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings, Headers
@@ -33,7 +36,7 @@ READERS: Final[Mapping[type, TableReader]] = {
     Policy: read_policy,
 }
 LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
-_OTHERS: Final = ("calls", "policies", "preset", "providers", "tools")
+_OTHERS: Final = ("calls", "debug", "policies", "preset", "providers", "tools")
 KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
 """What may stand at the top of a document."""
 
@@ -52,6 +55,7 @@ class Settings:
     timeouts: Mapping[str, float] = attrs.field(factory=_none)
     permissions: Mapping[str, Mapping[str, bool]] = attrs.field(factory=_none)
     providers: Mapping[str, str] = attrs.field(factory=_none)
+    debug: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -78,6 +82,7 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
     policies = _policies(data.get("policies"), reading)
     tables = _tables(data, reading)
     providers = _providers(data.get("providers"), reading)
+    debug = _debug(data.get("debug"), reading)
     _check_toolbox(tables, policies, reading)
     if reading.problems or not isinstance(bridge, BridgePolicy):
         return None
@@ -88,6 +93,7 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
         timeouts=timeouts,
         permissions=permissions,
         providers=providers,
+        debug=debug,
         warnings=tuple(reading.warnings),
     )
 
@@ -205,6 +211,22 @@ def _providers(raw: Any, reading: Reading) -> dict[str, str]:
         elif has_credentials(url):
             reading.fail(at, "a URL without a user name or a password", url, is_secret=True)
     return dict(table)
+
+
+def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
+    """Return the kinds of debug mode that are asked for, in the words of its variable, or as true, false or a list."""
+    words: list[Any] = [*cast("Any", raw)] if isinstance(raw, list) else ["" if raw is None else raw]
+    try:
+        found = kinds_in(",".join(str(word) if word in (0, 1) else word for word in words))
+    except ConfigError as error:
+        reading.fail(
+            "debug", violation_of(error)["constraint"], raw, hint=reading.near(words[0], DEBUG_KINDS)
+        )
+    except TypeError:  # no text
+        reading.fail("debug", f"true, false, or kinds out of {', '.join(DEBUG_KINDS)}", raw)
+    else:
+        return tuple(kind for kind in DEBUG_KINDS if kind in found)
+    return ()
 
 
 def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], reading: Reading) -> None:

@@ -49,6 +49,7 @@ def shown(
     others["providers"] = {
         name: url if is_bare else _URL_END.split(url)[0] for name, url in settings.providers.items()
     }
+    others["debug"] = list(settings.debug)
     others["tool_timeouts"] = dict(settings.timeouts)
     others["tool_permissions"] = {name: dict(each) for name, each in settings.permissions.items()}
     # each by itself: an agent's list of tools stands beside the policies of the link for tools

@@ -100,10 +100,6 @@ def _is_wait(raw: Any) -> bool:
 
 def _schedule(text: str, path: str, reading: Reading) -> Any:
     try:
-        return Backoff.constant(read_seconds(text))
-    except ValueError:  # no duration, or one that is too long for a wait
-        pass
-    try:
         return parse_schedule(text)
     except ConfigError as error:
         problem = violation_of(error)

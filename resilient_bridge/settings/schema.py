@@ -35,6 +35,7 @@ _KINDS: Final[Mapping[str, dict[str, Any]]] = {
     "texts": {"type": "array"},
     "wait": {"type": ["string", "number", "object"]},
     "whats": _WHATS,
+    "pair": {"type": "array"},
     "function": _TEXT,
     "functions": {"type": ["string", "array", "boolean"]},
     "state": _TEXT,
@@ -53,6 +54,7 @@ def schema() -> dict[str, Any]:
     top |= {name: refer.of(kind) for name, kind in TABLES.items()}
     top |= {field.name: refer.field(field) for field in fields_of(AgentSettings)}
     top["preset"] = {"enum": preset_names()}
+    top["debug"] = {"type": ["boolean", "integer", "string", "array", "null"]}
     top["calls"] = refer.of(Policy)
     top["policies"] = {"type": "object", "additionalProperties": refer.of(Policy)}
     top["providers"] = {"type": "object", "additionalProperties": _TEXT}

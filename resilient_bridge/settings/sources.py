@@ -33,11 +33,12 @@ class Origin(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """One document of all sources; `title` names them for errors."""
+    """One document of all sources; `title` names them for errors, `below` the one that the environment is laid over."""
 
     title: str
     data: Mapping[str, Any]
     origins: Mapping[str, Origin]
+    below: str
 
     def origin(self, path: str) -> Origin | None:
         """Return where this path was written, or the nearest path around it."""
@@ -52,7 +53,8 @@ class Merged(NamedTuple):
 
 def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merged:
     """Read everything; ConfigError for a file that is none, too large, or not in its format."""
-    title, document = _read(source)
+    below, document = _read(source)
+    title = below
     origins: dict[str, Origin] = {}
     _note(document.data, "", title, document.lines, origins)
     data: Any = document.data
@@ -64,7 +66,7 @@ def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merge
         data = merged(data, own)
         origins |= of_own  # last, as their values are
         title = f"{title} and the environment" if source is not None else "the environment"
-    return Merged(title, data, origins)
+    return Merged(title, data, origins, below)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

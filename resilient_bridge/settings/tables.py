@@ -15,8 +15,11 @@ import attrs
 from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import check_pin, check_session, check_url, shown
 from ..errors import is_sensitive
+from ..telemetry.alerts import Alerts
 from ..values.fields import (
+    Validator,
     Value,
+    as_seconds,
     as_tuple,
     called,
     count,
@@ -29,7 +32,7 @@ from ..values.fields import (
     refuse,
     tuple_of,
 )
-from ..values.forms import takes
+from ..values.forms import FormKind, takes
 from .reading import is_reference
 from .secrets import REFERENCE, Secret
 
@@ -156,6 +159,46 @@ class ClientSettings(Value):
         return found
 
 
+# ---- alerts ----------------------------------------------------------------------------------------------------------
+
+
+def _judged(kind: FormKind, wanted: str) -> Validator:
+    """Return a validator that asks the constructor of Alerts, which says what it takes."""
+
+    @takes(kind, wanted=wanted)
+    def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        Alerts(**{attribute.name: value})
+
+    return check
+
+
+_DEFAULTS: Final = cast("Mapping[str, Any]", Alerts.__init__.__kwdefaults__)
+_check_pair: Final = optional(_judged("pair", "two numbers, warning and critical, or None"))
+_check_window: Final = _judged("seconds", "seconds from 1 to 86400")
+_check_least: Final = _judged("count", "a whole number of at least 1")
+
+
+def _pair(name: str) -> Any:
+    return attrs.field(default=_DEFAULTS[name], converter=as_tuple, validator=_check_pair)
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class AlertSettings(Value):
+    """The thresholds of Alerts, and what else it is made with."""
+
+    error_rate: tuple[float, float] | None = _pair("error_rate")
+    reconnect_failures: tuple[float, float] | None = _pair("reconnect_failures")
+    session_drops: tuple[float, float] | None = _pair("session_drops")
+    hook_failures: tuple[float, float] | None = _pair("hook_failures")
+    window: float = attrs.field(default=_DEFAULTS["window"], converter=as_seconds, validator=_check_window)
+    least_calls: int = attrs.field(default=_DEFAULTS["least_calls"], validator=_check_least)
+    notify: Any = attrs.field(default=None, validator=_function)
+
+    def make(self) -> Alerts:
+        """Return a new Alerts with these, in which nothing is counted yet."""
+        return Alerts(**{field.name: getattr(self, field.name) for field in attrs.fields(type(self))})
+
+
 # ---- the tables of the specifications --------------------------------------------------------------------------------
 
 
@@ -257,6 +300,7 @@ class ToolboxSettings(Value):
 
 
 TABLES: Final[Mapping[str, type]] = {
+    "alerts": AlertSettings,
     "bridge": ClientSettings,
     "budget": BudgetSettings,
     "degradation": DegradationSettings,

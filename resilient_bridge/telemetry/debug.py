@@ -81,7 +81,7 @@ class Debug:
         Gasoline tools read it. Raises ConfigError for a kind in the first that there is not; DEBUG is other programs' as well.
         """
         found = os.environ if environment is None else environment
-        kinds = {*_own_kinds(found.get(VARIABLE, "")), *_gasoline_kinds(found.get("DEBUG", ""))}
+        kinds = {*kinds_in(found.get(VARIABLE, "")), *_gasoline_kinds(found.get("DEBUG", ""))}
         self = cls(*cast("set[DebugKind]", kinds))
         self._kinds = frozenset(kinds)
         return self
@@ -160,7 +160,8 @@ def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
     return redact(f"{kind}: {verb}{words} {shown}{why}")
 
 
-def _own_kinds(text: str) -> set[str]:
+def kinds_in(text: str) -> set[str]:
+    """Return the kinds that a text names, with commas or spaces; all for `*`, none for an empty one. ConfigError for another word."""
     words = {word for word in re.split(r"[\s,]+", text.strip().lower()) if word}
     if words & _ALL:
         return set(KINDS)

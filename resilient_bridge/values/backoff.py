@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from ..config.spelled_calls import Call, read_call
 from ..world import current_world
 from .fields import LONGEST, Seconds, Value, as_seconds, is_number, number, one_of, refuse, shown
 from .forms import takes
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Generator, Sequence
     from typing import Protocol, Self
+
+    from ..config.spelled_calls import Call
 
     class _RetryState(Protocol):
         """The part of tenacity's RetryCallState that a wait looks at."""
@@ -66,8 +67,8 @@ def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) ->
     if schedule.shape in ("constant", "steps"):
         if cap is not None:
             refuse("Backoff.cap", f"None: {schedule.shape} names its delays", cap)
-    elif not is_number(cap) or not 0 <= cap <= LONGEST:
-        refuse("Backoff.cap", f"seconds from 0 to {LONGEST:.0f}", cap)
+    elif not is_number(cap) or not 0 < cap <= LONGEST:
+        refuse("Backoff.cap", f"seconds above 0 to {LONGEST:.0f}", cap)
 
 
 @takes("wait", wanted="a Backoff to go on with after the steps")
@@ -126,9 +127,10 @@ class Backoff(Value):
 
     @classmethod
     def parse(cls, text: str, /) -> Backoff:
-        """Return the schedule that a text spells as in code: "exponential(1, cap=30)", "steps(1, 2, then=linear(5))".
+        """Return the schedule that a text spells as in code: "exponential(1, cap=30)", "steps(500ms, 2s, then=linear(5s))".
 
-        With or without `Backoff.`; the text is read and never run. Raises ConfigError with what was wanted.
+        With or without `Backoff.`; a duration alone, "2s", is a constant wait. The text is read and never run. Raises ConfigError with
+        what was wanted.
         """
         try:
             return parse_schedule(text)
@@ -233,16 +235,27 @@ class Backoff(Value):
 
 def parse_schedule(text: str) -> Backoff:
     """Return the schedule that a text spells. ValueError says what was wanted; a wrong argument is a ConfigError, which is one too."""
+    from ..config.quantities import read_seconds  # here: most schedules are made, not read
+    from ..config.spelled_calls import read_call
+
     if not isinstance(cast("object", text), str):
         raise ValueError("a text expected")  # noqa: TRY004 -- as for every other text that is none
+    try:
+        wait = read_seconds(text)
+    except ValueError:
+        pass
+    else:
+        return Backoff.constant(wait)
     return _made(read_call(text, "Backoff", SHAPES, prefixes=_PREFIXES))
 
 
 def _made(call: Call) -> Backoff:
-    arguments = [_made(each) if isinstance(each, Call) else each for each in call.arguments]
-    named = {name: _made(each) if isinstance(each, Call) else each for name, each in call.named.items()}
+    def argument(written: object) -> Any:
+        return _made(written) if isinstance(written, type(call)) else written
+
+    named = {name: argument(written) for name, written in call.named.items()}
     try:
-        made: Backoff = getattr(Backoff, call.name)(*arguments, **named)
+        made: Backoff = getattr(Backoff, call.name)(*map(argument, call.arguments), **named)
     except TypeError as error:  # Python names the argument that is missing or unknown
         raise ValueError(str(error)) from None
     return made

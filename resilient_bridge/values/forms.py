@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 FormKind: TypeAlias = Literal[
     "plain", "seconds", "span", "number", "count", "flag", "word", "text", "texts",
     "value", "values", "wait", "whats", "rules", "function", "functions", "policies", "state",
-    "secret", "address", "headers", "seconds_by_name",
+    "secret", "address", "headers", "seconds_by_name", "pair",
 ]  # fmt: skip
 V = TypeVar("V", bound="Callable[..., Any]")
 

@@ -77,6 +77,19 @@ def test_the_picture_is_80_columns_wide_in_a_pipe(capsys):
     assert picture.startswith("wait  0 s")
 
 
+@pytest.mark.parametrize(
+    ("variable", "width"), [("40", 40), ("120", 120), ("5", 20), ("wide", 80), (None, 80)]
+)
+def test_a_picture_in_a_pipe_is_as_wide_as_columns_says(variable, width):
+    """What nobody looks at is 80 wide, or as the variable asks; 20 at least."""
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment |= {} if variable is None else {"COLUMNS": variable}
+    command = [sys.executable, "-m", "resilient_bridge", "backoff", "default", "--plot"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    axis = done.stdout.partition("\n\n")[2].splitlines()[0]
+    assert (axis.split()[0], len(axis)) == ("wait", width)
+
+
 @pytest.mark.real
 def test_the_picture_is_as_wide_as_the_terminal():
     """On a terminal its width counts, and not 80."""

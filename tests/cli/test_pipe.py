@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from resilient_bridge import cli
 from resilient_bridge.testing import BridgeServer
 from tests.cli.running_pipe import applied, message, running
 
@@ -25,6 +26,29 @@ async def test_lines_go_out_in_order_and_messages_come_in():
         assert applied(server) == list(range(100))
         assert server.session == "s1"
         assert await child.process.stdout.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("notaurl", "'notaurl'"),
+        ("htp://host:80/ws", "'htp://host:80/ws'"),
+        ("http://me:hunter2@host/ws?token=hunter2#hunter2", "'http://[redacted]@host/ws'"),
+        ("me:hunter?2@host/ws", "'[redacted]@host/ws'"),
+        ("http://host/ws?mail=hunter2@host", "'http://[redacted]@host'"),
+        ("no\turl", r"'no\\turl'"),
+        ("x" * 500, "…'"),
+    ],
+)
+def test_an_address_that_is_none_is_shown(url, shown, capsys):
+    """So that a slip is seen; without what stands before an @ or behind a question mark."""
+    assert cli.main(["pipe", url]) == 2
+    printed = capsys.readouterr().err
+    assert "a URL that begins with ws:// or wss://, got '" in printed
+    assert shown in printed
+    assert "hunter" not in printed
+    assert len(printed.splitlines()) == 1
+    assert len(printed) < 250
 
 
 async def test_a_key_and_a_ttl_may_be_set():

@@ -7,11 +7,33 @@ import json
 
 import pytest
 
+import resilient_bridge as rb
+from resilient_bridge import events
+from resilient_bridge.cli import pipe_events
 from resilient_bridge.testing import BridgeServer
 from tests.cli.running_pipe import message, running
 
 
 pytestmark = pytest.mark.real
+
+
+def test_rare_events_are_lines_that_can_be_read():
+    """The name in words, its fields, its failure in one line: no repr of records in records, and no second line."""
+    failure = rb.Failure.of("CONN_REFUSED", "nobody\nlistens", details={"n": 1})
+    suspended = events.Suspended(reason="attempts", failure=failure, attempts=6, session_id="s1")
+    assert pipe_events.line_of(suspended) == (
+        "event: suspended reason=attempts attempts=6 session_id=s1: nobody\\nlistens (TRANSPORT)"
+    )
+    for event, line in [
+        (events.ClockJumped(seconds=12.5), "event: clock jumped seconds=12.5"),
+        (
+            events.MessageDropped(type="a", key=None, reason="full"),
+            "event: message dropped type=a reason=full",
+        ),
+        (events.MessageRejected(failure=failure), "event: message rejected: nobody\\nlistens (TRANSPORT)"),
+        (events.DuplicateConflict(type="a", id="x\ny"), "event: duplicate conflict type=a id=x\\ny"),
+    ]:
+        assert pipe_events.line_of(event) == line
 
 
 async def line_of(child, word):

@@ -20,11 +20,17 @@ from resilient_bridge.cli.schedules import read_schedule, schedule_of
         ("steps(1, then=steps(2, then=Backoff.constant(3)))", Backoff.steps(1, then=Backoff.steps(2, then=Backoff.constant(3)))),
         ("steps(1, then=None)", Backoff.steps(1)),
         ("steps(1,\n  2)", Backoff.steps(1, 2)),
+        ("2s", Backoff.constant(2)),
+        (" 1h 30m ", Backoff.constant(5400)),
+        ("2", Backoff.constant(2)),
+        ("exponential(1s, cap=30s)", Backoff.exponential(1)),
+        ("decorrelated(500ms, cap=1m30s)", Backoff.decorrelated(0.5, cap=90)),
+        ("steps(1, 2.5S, then=linear(250us,cap=1h))", Backoff.steps(1, 2.5, then=Backoff.linear(0.00025, cap=3600))),
     ],
 )  # fmt: skip
 def test_a_schedule_is_written_as_in_code(text, wanted):
     """With or without the prefix, all five constructors, one within the other."""
-    assert schedule_of(text) == wanted
+    assert schedule_of(text) == Backoff.parse(text) == wanted
     assert read_schedule(text) == (wanted, {})
 
 
@@ -56,7 +62,9 @@ def test_a_name_is_the_schedule_of_its_specification():
         ("fast", "one of ccsetup, default, gasoline, openviber, recursor, stdiobus expected, got 'fast'"),
         ("BridgePolicy", "one of ccsetup"),
         ("constant", "a call of"),
-        ("expnential(1)", "a call of"),
+        ("expnential(1)", "got 'expnential(1)', did you mean exponential?"),
+        ("Backoff.Linear(1)", "did you mean linear?"),
+        ("steps(1, then=step(2))", "did you mean steps?"),
         ("Backoff(1)", "a call of"),
         ("other.steps(1)", "a call of"),
         ("Backoff.next(1)", "a call of"),
@@ -89,6 +97,13 @@ def test_a_name_is_the_schedule_of_its_specification():
         ("constant(-1)", "seconds from 0 to 1000000000, got -1"),
         ("constant(1e999)", "got inf"),
         ("constant(" + "9" * 1_900 + ")", "seconds from 0"),
+        ("exponential(1, cap=0)", "cap: wanted seconds above 0 to 1000000000, got 0"),
+        ("constant(-3s)", "seconds from 0 to 1000000000, got -3"),
+        ("constant(30m1h)", "a duration such as 30, \"30s\", \"500ms\", \"5m\" or \"1h30m\" expected, got '30m1h'"),
+        ("constant('30s')", "got '30s'"),
+        ("constant(30x)", "as in code expected"),
+        ("30x", "as in code expected"),
+        ("9999999999s", "seconds from 0 to 1000000000"),
         ("exponential()", "missing 1 required positional argument: 'base'"),
         ("exponential(1, 2)", "positional argument"),
         ("exponential(1, capp=3)", "'capp'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import sys
@@ -16,6 +17,21 @@ from resilient_bridge.agent.spending import spend_budget
 from resilient_bridge.exporters import health
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import BridgeServer, simulate
+
+
+@contextlib.asynccontextmanager
+async def serving_on_a_port(app):
+    """Serve it with uvicorn, and give its URL."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
+    serving = asyncio.create_task(server.serve())
+    async with asyncio.timeout(20):
+        while not server.started:
+            await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/health"
+    server.should_exit = True
+    await asyncio.wait_for(serving, 20)
 
 
 async def ask(app, method="GET", path="/health"):
@@ -137,6 +153,39 @@ async def test_a_store_that_refuses_is_shown(tmp_path):
         assert not link["store_failed"]
 
 
+@pytest.mark.real
+async def test_the_stores_of_clients_are_listed_by_a_real_server(tmp_path):
+    """Over uvicorn: its sort and name without folders, open or failed, and how much waits in it; memory is no store."""
+    app, path = rb.health_app(), tmp_path / "bridge.db"
+    async with BridgeServer() as bridge_server, serving_on_a_port(app) as url, httpx.AsyncClient() as http:
+        assert (await http.get(url)).json()["stores"] == []
+        async with (
+            rb.BridgeClient(bridge_server.url, name="memory"),
+            rb.BridgeClient(bridge_server.url, store=path, name="agent") as bridge,
+        ):
+            await bridge.wait_ready(20)
+            row = {
+                "store": "<SQLiteStore bridge.db open>",
+                "link": "agent",
+                "state": "open",
+                "queued": 0,
+                "unconfirmed": 0,
+            }
+            assert (await http.get(url)).json()["stores"] == [row]
+            await bridge_server.cut("abort", seconds=60)
+            async with asyncio.timeout(20):
+                while bridge.state is rb.BridgeState.READY:
+                    await asyncio.sleep(0.01)
+            await bridge.send("note", {})
+            bridge._driver.store_failed(rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE")))
+            answer = await http.get(url)
+            assert answer.json()["stores"] == [{**row, "state": "failed", "queued": 1}]
+            assert str(tmp_path) not in answer.text
+            bridge._driver.store_works()
+            await bridge.aclose(drain=0)
+        assert (await http.get(url)).json()["stores"] == []
+
+
 async def test_a_process_that_stops_says_so_first():
     """503 before anything is closed, so that no more work is sent there; as the ASGI server's shutdown does."""
     app = rb.health_app()
@@ -180,21 +229,12 @@ async def test_asking_listens_to_nothing():
 @pytest.mark.requirement("G9")
 async def test_a_real_server_shows_it_to_our_own_probe():
     """uvicorn serves it, and the probe of `Daemon` reads 200 as ready and 503 after it as stopping."""
-    import uvicorn
-
     app = rb.health_app()
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
-    serving = asyncio.create_task(server.serve())
-    async with asyncio.timeout(20):
-        while not server.started:
-            await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    daemon = rb.agent.Daemon("true", health=f"http://127.0.0.1:{port}/health")
-    assert await daemon.health() is rb.agent.DaemonHealth.READY
-    app.is_stopping = True
-    assert await daemon.health() is rb.agent.DaemonHealth.STOPPING
-    server.should_exit = True
-    await asyncio.wait_for(serving, 20)
+    async with serving_on_a_port(app) as url:
+        daemon = rb.agent.Daemon("true", health=url)
+        assert await daemon.health() is rb.agent.DaemonHealth.READY
+        app.is_stopping = True
+        assert await daemon.health() is rb.agent.DaemonHealth.STOPPING
 
 
 def test_budgets_may_be_made_while_somebody_asks():

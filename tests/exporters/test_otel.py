@@ -105,6 +105,23 @@ async def test_a_failed_call_is_an_error_by_its_code(telemetry):
     assert span.attributes["resilient_bridge.outcome"] == "failed"
 
 
+@pytest.mark.requirement("R18")
+async def test_a_failed_call_says_whose_session_and_which_version(telemetry):
+    """Both under the names of OpenTelemetry's conventions; a call that went well has neither."""
+
+    @rb.Policy(FAST)(idempotent=True, name="closed")
+    async def closed():
+        raise rb.errors.SessionError(rb.Failure.of("SESS_CLOSED", details={"session_id": "s1"}))
+
+    with pytest.raises(rb.errors.SessionError):
+        await closed()
+    await rb.Policy(FAST)(flaky(0), idempotent=True, name="good")()
+    (failed,), (good,) = telemetry.finished("closed"), telemetry.finished("good")
+    assert failed.attributes["session.id"] == "s1"
+    assert failed.attributes["user_agent.original"] == f"resilient-bridge/{rb.__version__}"
+    assert not {"session.id", "user_agent.original"} & set(good.attributes)
+
+
 async def test_a_call_that_is_rejected_is_a_span_too(telemetry):
     """Nothing was called; the span says by whom it was rejected."""
     policy = rb.Policy(rb.Breaker.consecutive(1, open_for=60))
@@ -283,6 +300,7 @@ def test_a_reconnect_is_a_span_of_its_own():
         assert span.parent is None
         assert span.attributes["resilient_bridge.bridge"] == "agent"
         assert span.attributes["resilient_bridge.verdict"] == "RECOVERED"
+        assert span.attributes["user_agent.original"] == f"resilient-bridge/{rb.__version__}"
         assert (span.end_time - span.start_time) / 1e9 >= 10
 
     simulate(main)

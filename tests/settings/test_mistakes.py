@@ -223,6 +223,36 @@ ANY = st.recursive(
 )
 
 
+@pytest.mark.requirement("V10")
+def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
+    """Also inside of its value, and beside a file, whose own mistakes have their lines; what may be a secret is not shown."""
+    path = tmp_path / "resilience.toml"
+    path.write_text("[reconnect]\ngrace = 'soon'\nattempts = 3\n")
+    variables = {
+        "RESILIENT_BRIDGE_RECONNECT__ATTEMPTS": "0",
+        "RESILIENT_BRIDGE_RETRY": '{on = ["transiant"]}',
+        "RESILIENT_BRIDGE_BRIDGE__TOKEN": "hunter2-hunter2",
+        "RESILIENT_BRIDGE_RETRYS": "hunter2-hunter2",
+    }
+    error = _problems(path, env=variables)
+    found = {problem.path: problem for problem in error.problems}
+    ends = {
+        "reconnect.attempts": "got 0 (from RESILIENT_BRIDGE_RECONNECT__ATTEMPTS)",
+        "retry.on[0]": "did you mean transient? (from RESILIENT_BRIDGE_RETRY)",
+        "bridge.token": "got '***' (from RESILIENT_BRIDGE_BRIDGE__TOKEN)",
+        "retrys": "unknown key, did you mean retry? (from RESILIENT_BRIDGE_RETRYS)",
+    }
+    for at, end in ends.items():
+        assert found[at].message.endswith(end), found[at]
+    assert found["reconnect.grace"].message.endswith("got 'soon'")
+    assert found["reconnect.grace"].line == 2
+    assert "hunter2" not in str(error) + repr(error) + repr(error.problems) + str(error.failure.to_dict())
+    alone = _problems(None, env={"RESILIENT_BRIDGE_RETRY__ATTEMPTS": "0"})
+    assert alone.problems[0].message.endswith("got 0 (from RESILIENT_BRIDGE_RETRY__ATTEMPTS)")
+    gasoline = _problems({"preset": "gasoline"}, env={"GASOLINE_PORT": "99999"})
+    assert gasoline.problems[0].message.endswith("got 99999 (from GASOLINE_PORT)")
+
+
 @pytest.mark.requirement("X8")
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(KEYS, ANY, max_size=5))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from resilient_bridge.protocol.dialects import End, Positions
+from resilient_bridge.settings.tables import AlertSettings
 from resilient_bridge.values.forms import form_of
 
 
@@ -56,7 +57,7 @@ def backoffs(draw, deep: int = 2):
         return rb.Backoff.steps(*draw(st.lists(seconds, min_size=1, max_size=4)), then=then, jitter=jitter)
     if shape == "constant":
         return rb.Backoff.constant(base, jitter=jitter)
-    cap, factor = draw(seconds), draw(st.floats(1, 9) | st.integers(1, 9))
+    cap, factor = draw(seconds.filter(bool)), draw(st.floats(1, 9) | st.integers(1, 9))
     return rb.Backoff(shape=shape, seconds=(base,), factor=factor, cap=cap, jitter=jitter)
 
 
@@ -101,6 +102,7 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
             "flag": st.booleans,
             "word": lambda: st.sampled_from(form.words or ("x",)),
             "text": lambda: words,
+            "pair": lambda: st.tuples(st.floats(0, 0.5), st.floats(0.5, 1) | st.just(1)),
             "texts": lambda: st.lists({"superseded": st.integers(1000, 4999), "reuse_address_on": st.integers(1, 9)}.get(name, words), max_size=3).map(tuple),
             "wait": backoffs,
             "whats": lambda: st.lists(whats, max_size=3, unique=True),
@@ -181,4 +183,4 @@ def policies(draw):
 
 
 KINDS = (*LAYERS, rb.Backoff, rb.Rule, rb.RetryBudget, rb.Policy, rb.BridgePolicy, rb.Reconnect, rb.Heartbeat,
-         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End, rb.Sidecar)  # fmt: skip
+         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End, rb.Sidecar, AlertSettings)  # fmt: skip

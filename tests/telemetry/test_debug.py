@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
@@ -13,6 +14,8 @@ import sys
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.cli import debugging
+from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate, virtual_time
 
 
@@ -139,6 +142,73 @@ async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp
 def test_the_environment_says_which(environment, kinds):
     """Its own variable, and the one of the specification, of which only its own words count."""
     assert rb.Debug.from_env(environment).kinds == kinds
+
+
+@pytest.mark.parametrize(
+    ("setting", "kinds"),
+    [
+        (None, ()),
+        (False, ()),
+        (0, ()),
+        ("", ()),
+        ("off", ()),
+        (True, KINDS),
+        (1, KINDS),
+        ("*", KINDS),
+        ("connection, circuit", ("connection", "circuit")),
+        (["polling"], ("polling",)),
+        ([], ()),
+    ],
+)
+def test_a_setting_says_the_same(setting, kinds):
+    """`debug` at the top of settings takes what the variable takes, and what a file says in its own ways; the variable wins."""
+    data = {} if setting is None else {"debug": setting}
+    config = rb.load(data)
+    assert config.debug.kinds == kinds
+    assert rb.load(rb.dump(config)).debug.kinds == kinds
+    env = {"RESILIENT_BRIDGE_DEBUG": "escalation"}
+    assert rb.load(data, env=env).debug.kinds == ("escalation",)
+
+
+def test_the_setting_writes_lines(caplog):
+    """`with config.debug:` is debug mode, and off where settings do not ask for it."""
+    with rb.load({}).debug:
+        emit(rb.events.CircuitClosed(key="prices", reason=""))
+    assert not kinds_of(caplog.records)
+    with rb.load({"debug": "circuit"}).debug:
+        emit(rb.events.CircuitClosed(key="prices", reason=""))
+    assert kinds_of(caplog.records) == {"circuit"}
+    assert rb.load({"preset": "gasoline"}, env={"DEBUG": "gasoline:*"}).debug.kinds == KINDS
+
+
+@pytest.mark.parametrize(
+    "setting", ["conection", ["circuit", "conection"], 5, {"circuit": True}, ["circuit", 2]]
+)
+def test_a_wrong_setting_is_refused_with_its_path(setting):
+    """As is every other one."""
+    with pytest.raises(rb.ConfigError, match=r"debug: wanted .*kinds out of connection, circuit"):
+        rb.load({"debug": setting})
+    with pytest.raises(rb.ConfigError, match=r"\(from RESILIENT_BRIDGE_DEBUG\)"):
+        rb.load(env={"RESILIENT_BRIDGE_DEBUG": "conection"})
+
+
+def test_the_command_line_follows_a_file(tmp_path):
+    """`mcp --config` of a file with `debug` writes its lines on stderr; the variable wins."""
+    path = tmp_path / "a.toml"
+    for text, environment, wanted in [
+        ("debug = true", {}, KINDS),
+        ("", {}, ()),
+        ("debug = true", {"RESILIENT_BRIDGE_DEBUG": "polling"}, ("polling",)),
+        ("debug = 'wrong'", {}, ()),  # the command says what is wrong
+    ]:
+        path.write_text(text)
+        arguments = argparse.Namespace(config=path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("RESILIENT_BRIDGE_DEBUG", raising=False)
+            patch.delenv("DEBUG", raising=False)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            assert getattr(debugging(arguments), "kinds", ()) == wanted
 
 
 def test_a_wrong_word_is_named():

@@ -56,12 +56,13 @@ EVERY_SHAPE = [
 ]
 
 seconds = st.floats(0, 1e6, allow_nan=False)
+caps = st.floats(0, 1e6, exclude_min=True)
 jitters = st.sampled_from(["none", "full", "equal"])
 plain = st.one_of(
     st.builds(Backoff.constant, seconds, jitter=jitters),
-    st.builds(Backoff.linear, seconds, cap=seconds, jitter=jitters),
-    st.builds(Backoff.exponential, seconds, factor=st.floats(1, 1e308), cap=seconds, jitter=jitters),
-    st.builds(Backoff.decorrelated, seconds, cap=seconds),
+    st.builds(Backoff.linear, seconds, cap=caps, jitter=jitters),
+    st.builds(Backoff.exponential, seconds, factor=st.floats(1, 1e308), cap=caps, jitter=jitters),
+    st.builds(Backoff.decorrelated, seconds, cap=caps),
 )
 schedules = plain | st.builds(
     lambda steps, then, jitter: Backoff.steps(*steps, then=then, jitter=jitter),
@@ -292,6 +293,8 @@ NAN = float("nan")
         (lambda: Backoff.exponential(1, cap=NAN), "Backoff.cap"),
         (lambda: Backoff.exponential(1, cap=float("inf")), "Backoff.cap"),
         (lambda: Backoff.exponential(1, cap=None), "Backoff.cap"),
+        (lambda: Backoff.exponential(1, cap=0), "Backoff.cap"),
+        (lambda: Backoff.parse("exponential(1, cap=0s)"), "Backoff.cap"),
         (lambda: Backoff.exponential(1, factor=0.5), "Backoff.factor"),
         (lambda: Backoff.exponential(1, factor=NAN), "Backoff.factor"),
         (lambda: Backoff.decorrelated(1e10), "Backoff.base"),
