@@ -13,6 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.calls.layer_order import harmful
 from resilient_bridge.errors import Stopped
+from tests.rows import each_row
 
 
 PAGES = Path(__file__).parents[1] / "docs/strategies"
@@ -94,7 +95,7 @@ def test_the_reasons_to_stop_are_all_there():
     assert known == {row[0].strip("`") for row in _cells(_section("retry", "Defaults")) if len(row) == 2}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_the_events_of_a_page_exist(name):
     """What a table of telemetry names is an event."""
     rows = _cells(_section(name, "Telemetry"))

@@ -11,6 +11,7 @@ from google.genai import errors, types
 
 import resilient_bridge as rb
 from resilient_bridge.errors import Category
+from tests.rows import each_row
 
 
 FAR = "http://user:c4n4ry@models.example:8000/v1"
@@ -56,8 +57,8 @@ def test_a_key_does_not_go_to_another_machine_in_clear_text(kind):
     assert isinstance(rb.wrap(own, allow_plaintext_credentials=True), type(own))
 
 
-@pytest.mark.parametrize("url", NEAR)
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("url", NEAR)
+@each_row("kind", KINDS)
 def test_this_machine_and_tls_are_welcome(kind, url):
     """Loopback by name or address, and https."""
     make, _ = KINDS[kind]

@@ -13,6 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import FeatureRefused
 from tests.bridges.foreign import Mini, Watch, only_reads, quick
+from tests.rows import each_row
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -127,8 +128,8 @@ class Refusing(Mini):
         await self.say(socket, self.kind, self.payload, f"e-{identity}")
 
 
-@pytest.mark.parametrize("refreshes", [False, True], ids=["value", "callable"])
-@pytest.mark.parametrize("form", REFUSALS)
+@each_row("refreshes", [False, True], ids=["value", "callable"])
+@each_row("form", REFUSALS)
 async def test_c02_refused_credentials_end_as_auth_error(form, refreshes):
     """FAILED with AuthError: at once for a value, after asking a callable once more."""
     asked = []

@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from resilient_bridge.classification import classify
 from resilient_bridge.errors import Category, Failure, Kind
+from tests.rows import each_row
 
 from .edges import row
 
@@ -50,7 +51,7 @@ async def _of_server(code: int, message: str = "m", data: dict | None = None) ->
 
 
 @pytest.mark.requirement("S2")
-@pytest.mark.parametrize(("code", "wanted"), ROWS.values(), ids=ROWS)
+@each_row(("code", "wanted"), ROWS.values(), ids=ROWS)
 async def test_every_number(code, wanted):
     """The row's verdict on mcp's error, on the decoded answer, and on the error object alone."""
     error = await _of_server(code)
@@ -73,7 +74,7 @@ async def test_what_data_overrides():
 
 
 @pytest.mark.requirement("S2")
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         None, 7, "x", [], {"type": "NOPE"}, {"type": 7}, {"retryable": "yes"}, {"sessionValid": 0}, {"code": "x"},
@@ -179,7 +180,7 @@ def test_execution_errors(code, ours, hint):
     assert classify(_result(structured={"code": "CSP_BLOCKED"})).executed == "maybe"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         {}, {"code": 200, "message": "ok"}, {"code": -32000}, {"jsonrpc": "2.0", "result": {}}, {"isError": False},

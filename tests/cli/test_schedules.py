@@ -6,6 +6,7 @@ import pytest
 
 from resilient_bridge import Backoff, presets
 from resilient_bridge.cli.schedules import read_schedule, schedule_of
+from tests.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_a_name_is_the_schedule_of_its_specification():
     assert read_schedule("stdiobus") == read_schedule("default")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "word"),
     [
         ("", "a Backoff as in code expected"),

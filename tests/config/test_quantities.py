@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.config.quantities import read_bytes, read_seconds, read_span, write_span
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("30", 30),
@@ -33,7 +34,7 @@ def test_a_duration_is_written_with_its_unit(text, seconds):
     assert read_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "s", "-3s", "30x", "1m30m", "30m1h", "1h30", "1:30", "1e3", "nan", "inf", "٣s", "9" * 200]
 )
 def test_anything_else_is_no_duration(text):

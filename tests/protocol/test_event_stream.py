@@ -13,6 +13,7 @@ from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.protocol.server_sent import ServerSentEvent
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
+from tests.rows import each_row
 
 
 CUT = Failure.of("CONN_RESET")
@@ -189,7 +190,7 @@ FINAL = [
 FINAL += ["SESS_NOT_FOUND/404", "SYS_UPSTREAM_REJECTED/501", "SYS_CONFIG_INVALID", "SYS_INTERNAL_ERROR"]
 
 
-@pytest.mark.parametrize("ending", AGAIN + FINAL)
+@each_row("ending", AGAIN + FINAL)
 def test_which_losses_are_worth_another_attempt(ending):
     """Losses are; an answer that means no, and a client that cannot, are not. A rule of the policy overrules it."""
     code, _, status = ending.partition("/")

@@ -18,6 +18,7 @@ from resilient_bridge.telemetry.events import (
     Verdict,
 )
 from tests.protocol.driving import Rig, closed, envelope
+from tests.rows import each_row
 
 
 def m(name, **payload):
@@ -142,7 +143,7 @@ def test_no_endless_loop_of_new_sessions():
 
 
 @pytest.mark.requirement("R17")
-@pytest.mark.parametrize(
+@each_row(
     ("delivered", "answers", "side", "read"),
     [
         ("A x", ["A x"], "", ""),

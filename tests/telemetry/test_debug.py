@@ -14,6 +14,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import simulate, virtual_time
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.requirement("G10")
@@ -120,7 +121,7 @@ async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp
         assert [line for line in lines if grep.search(line)], grep
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environment", "kinds"),
     [
         ({}, ()),

@@ -12,6 +12,7 @@ from websockets.asyncio.client import connect
 import resilient_bridge as rb
 from resilient_bridge.testing import Faults, Ledger, LogBridge, ScriptedFault, simulate
 from resilient_bridge.testing.simulation import Simulation
+from tests.rows import each_row
 
 
 d = rb.dialects
@@ -104,10 +105,8 @@ def test_what_is_held_is_recovered(case):
     assert seen == [*range(seen.index("RECOVERED")), "RECOVERED", *range(seen.index("RECOVERED"), LAST + 1)]
 
 
-@pytest.mark.parametrize(
-    "kind", ["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"]
-)
-@pytest.mark.parametrize("case", CASES)
+@each_row("kind", ["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"])
+@each_row("case", CASES)
 def test_it_has_every_fault_of_a_bridge(case, kind):
     """Each happens, and costs nothing that no gap names."""
     server, dialect = CASES[case]

@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
+from tests.rows import each_row
 from tests.threats.watching import Watch, simulated
 
 
@@ -257,7 +258,7 @@ async def test_row_45_from_on_gap(server, kind):
         assert len(calls) == 2
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 def test_row_45_in_classify(kind):
     """`classify` and every form of its verdict accept each of them, in bounded size."""
     failure = rb.classify(HOSTILE[kind]())

@@ -19,6 +19,7 @@ from resilient_bridge.errors import ConfigError, Severity
 from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
+from tests.rows import each_row
 
 
 NAN, INF = float("nan"), float("inf")
@@ -50,7 +51,7 @@ def _positional(make, path, values):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "field"),
     [
         *_by_keyword(Retry, "attempts", [*BAD_COUNTS, None, tenacity.wait_fixed(1)]),
@@ -119,7 +120,7 @@ def test_only_a_retry_takes_retry_objects_of_tenacity():
     assert _field(lambda: Retry(rules={on: Rule()})) == "Retry.rules"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make",
     [
         Retry,

@@ -9,6 +9,7 @@ import pytest
 
 from resilient_bridge.adapters.sidecar import message
 from resilient_bridge.adapters.sidecar.message import NotAMessage, parse, parse_line
+from tests.rows import each_row
 from tests.samples import IS_ALL
 
 
@@ -125,7 +126,7 @@ def test_ids_of_different_types_are_different():
     assert message.key_of(True) is message.key_of(None) is message.key_of([1]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("", "not a JSON object"),
