@@ -102,6 +102,7 @@ def each_row(
             wrong.told(len(cases))
 
         wrapper = looped_async if inspect.iscoroutinefunction(test) else looped
+        wrapper.rows = [*getattr(test, "rows", ()), *(values for _, values in cases)]  # type: ignore[attr-defined]
         wrapper.__signature__ = asked.replace(parameters=fixtures)  # type: ignore[attr-defined]
         return wrapper
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import attrs
-import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls.layer_order import harmful
@@ -56,7 +55,7 @@ def _cells(text: str) -> list[list[str]]:
     return [[cell.strip(" |") for cell in row] for row in rows if row[0].startswith("`")]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "composition"])
+@each_row("name", [name for name in NAMES if name != "composition"])
 def test_every_page_has_the_same_anatomy(name):
     """What it does first, then usage, defaults, telemetry, a diagram, patterns, anti-patterns."""
     text = (PAGES / f"{name}.md").read_text()
@@ -74,7 +73,7 @@ def test_every_layer_has_a_page():
     assert titles == layers | {"Composition"}
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@each_row("name", SUBJECTS)
 def test_the_table_of_defaults_is_complete_and_true(name):
     """One row a field, in their order; each default evaluates to the field's own."""
     make = SUBJECTS[name]

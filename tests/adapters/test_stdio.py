@@ -323,7 +323,7 @@ def test_a_bad_argument_is_refused_at_once(make, field):
     assert SECRET not in caught.value.failure.explain() + str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ask", "field"),
     [
         (lambda peer: peer.request(""), "request.method"),

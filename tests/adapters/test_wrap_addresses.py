@@ -43,7 +43,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_key_does_not_go_to_another_machine_in_clear_text(kind):
     """Refused where it is wrapped, as ours and the SDK's error, which shows the place and no user or password."""
     make, base = KINDS[kind]
@@ -65,8 +65,8 @@ def test_this_machine_and_tls_are_welcome(kind, url):
     rb.wrap(make(url))
 
 
-@pytest.mark.parametrize("kind", ["openai", "openai async", "anthropic", "anthropic async"])
-@pytest.mark.parametrize("derive", ["with_options", "copy"])
+@each_row("kind", ["openai", "openai async", "anthropic", "anthropic async"])
+@each_row("derive", ["with_options", "copy"])
 def test_a_derived_client_is_looked_at_like_the_first_one(kind, derive):
     """`with_options(base_url=…)` and `copy` leave the rule where it is, and so does a permission."""
     make, base = KINDS[kind]

@@ -184,10 +184,8 @@ async def test_it_is_made_once_from_its_first_round_on(form):
     assert len(requests) == 1
 
 
-@pytest.mark.parametrize(
-    "idempotent", [True, {"aio.models.generate_content"}, lambda call: call.kwargs["contents"] == "hi"]
-)
-@pytest.mark.parametrize("end", ENDS)
+@each_row("idempotent", [True, {"aio.models.generate_content"}, lambda call: call.kwargs["contents"] == "hi"])
+@each_row("end", ENDS)
 async def test_who_declares_it_idempotent_has_it_repeated(idempotent, end):
     """All of them, by name, or by a predicate; tools included."""
     runs = []

@@ -21,9 +21,9 @@ UNKNOWN = ["PROTO_INVALID_MESSAGE", "UNKNOWN_TYPE", "PROTO_UNKNOWN_TYPE"]
 
 
 # -- the join, the replay and the ping ----------------------------------------------------------------------------------
-@pytest.mark.parametrize("form", [{"error_ids": "fresh"}, {"error_ids": "same", "says_type": False}, {"says_type": False}],
+@each_row("form", [{"error_ids": "fresh"}, {"error_ids": "same", "says_type": False}, {"says_type": False}],
                          ids=["request_type", "our id", "only the text"])  # fmt: skip
-@pytest.mark.parametrize("code", UNKNOWN)
+@each_row("code", UNKNOWN)
 async def test_c01_a_join_refused_as_unknown_is_done_without(code, form):
     """READY; each later join ends UNKNOWN, is not asked for again, and all of it is told once."""
     bridge = Mini({"session_join": code, "request_replay": code}, **form)

@@ -65,7 +65,7 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
         assert verdict_of(failure, Breaker()) == expected, code
 
 
-@pytest.mark.parametrize(
+@each_row(
     "ignore",
     [
         ConnectionError,

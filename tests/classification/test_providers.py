@@ -155,7 +155,7 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize(("kind", "wanted"), STREAMED.items())
+@each_row(("kind", "wanted"), STREAMED.items())
 def test_an_error_inside_a_stream(kind, wanted):
     """The status is 200 or none: type and code decide; a started stream may have run."""
     openai_error = of_openai(streaming({"error": {"message": "m", "type": kind, "code": None}}), stream=True)

@@ -91,8 +91,8 @@ def test_data_that_is_not_as_agreed_says_nothing(data):
     assert failure.details == {"rpc_code": -32001}
 
 
-@pytest.mark.parametrize("code", [-32600, 32600, -32002])
-@pytest.mark.parametrize("message", ["Session terminated", "Session not found", "Session not found: s1"])
+@each_row("code", [-32600, 32600, -32002])
+@each_row("message", ["Session terminated", "Session not found", "Session not found: s1"])
 def test_a_session_that_is_gone(code, message):
     """-32600, or 32600 of mcp 1: SESS_NOT_FOUND, session_valid False."""
     failure = classify({"jsonrpc": "2.0", "error": {"code": code, "message": message}})

@@ -76,7 +76,7 @@ def test_f09_h08_an_object_that_says_failure(text):
             assert "isolated" in failure.suggestions[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         {},

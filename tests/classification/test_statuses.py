@@ -70,7 +70,7 @@ def test_a_proxy_is_read_the_same_way(status):
     assert _row(classify(InvalidProxyStatus(response))) == _row(classify(InvalidStatus(response)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "headers", "wait"),
     [
         (429, {"Retry_After": "12"}, 12.0),
@@ -149,7 +149,7 @@ def test_an_http_answer_is_read_without_being_raised():
     assert classify(None) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",

@@ -242,7 +242,7 @@ def test_all_addresses_failed_says_its_cause(cause, code):
     assert classify(_raised_from(cause)).code == code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "message"),
     [
         (

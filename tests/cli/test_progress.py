@@ -101,7 +101,7 @@ def test_it_fits_on_one_line(columns):
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("columns", [0, 1, 30, 38, 39, 40, 41, 80])
+@each_row("columns", [0, 1, 30, 38, 39, 40, 41, 80])
 def test_wide_characters_count_for_two(columns):
     """A name in Chinese takes twice the columns, and the line still fits."""
     line = _seen(lambda: _started("构建构建构建构建", 3), columns=columns)

@@ -9,7 +9,7 @@ from resilient_bridge.cli.schedules import read_schedule, schedule_of
 from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "wanted"),
     [
         ("decorrelated(1)", Backoff.decorrelated(1)),

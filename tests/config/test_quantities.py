@@ -59,7 +59,7 @@ def test_a_size_is_written_with_its_unit(text, size):
     assert read_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "8M", "8 mebi", "-1KB", "0.5b", "1.0001KB", "10s", f"5{' ' * 99}MiB"])
+@each_row("text", ["", "8M", "8 mebi", "-1KB", "0.5b", "1.0001KB", "10s", f"5{' ' * 99}MiB"])
 def test_anything_else_is_no_size(text):
     """A size is whole bytes."""
     with pytest.raises(ValueError, match="bytes, such as 65536"):

@@ -84,7 +84,7 @@ def test_no_form_of_a_failure_shows_a_secret(text):
         assert "CANARY" not in shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "[Errno 111] Connect call failed ('127.0.0.1', 7890)",
@@ -177,7 +177,7 @@ def test_an_error_without_a_text_has_one():
     assert text_of(TimeoutError()) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         [("Authorization", SECRET)],

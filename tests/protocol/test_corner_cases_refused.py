@@ -142,7 +142,7 @@ def test_ends_that_fit_nothing(fields, named):
         d.End(**{"means": "busy", **fields})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("family", "fields", "named"),
     [
         (d.sequence, {"field": "seq", "ask": ""}, "rb.dialects.sequence.ask"),

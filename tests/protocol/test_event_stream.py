@@ -56,7 +56,7 @@ LOSSES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "missing"), LOSSES)
+@each_row(("before", "missing"), LOSSES)
 def test_what_a_loss_may_have_cost(before, missing):
     """None only if the last event has an id of its own that fits a header and stands for it alone."""
     position = Position()
@@ -122,7 +122,7 @@ COUNTS = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "met"), COUNTS)
+@each_row(("before", "after", "met"), COUNTS)
 def test_ids_that_counted_show_a_hole(before, after, met):
     """Ids that went up by one and do not after a resume are evidence; ids that never counted are none."""
     assert read(resumed(*before), *after)[-1] == met

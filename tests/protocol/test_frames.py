@@ -125,7 +125,7 @@ def test_decode_raises_nothing_else(frame):
 
 
 @pytest.mark.requirement("R7")
-@pytest.mark.parametrize(
+@each_row(
     ("change", "found"),
     [
         ({}, []),

@@ -86,7 +86,7 @@ def test_every_operation_in_every_state(state, operation, cell):
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "operation", "text", "hint"),
     [
         ("closed", "pause", "wanted one that is active or paused, got one that is closed", None),

@@ -95,7 +95,7 @@ def test_each_event_arrives_once_and_in_order_or_under_a_gap(case):
     assert len(verdicts) > 1 or case in UNPROVEN
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in {*UNPROVEN, "sequence, a short log"}])
+@each_row("case", [case for case in CASES if case not in {*UNPROVEN, "sequence, a short log"}])
 def test_what_is_held_is_recovered(case):
     """A cut alone loses nothing: the verdict is RECOVERED, and nothing is under a gap."""
     server, dialect = CASES[case]

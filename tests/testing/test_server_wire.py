@@ -96,7 +96,7 @@ def test_an_instant_is_parsed_in_every_form_a_client_may_send_back(text, millise
     assert parse_instant(text) == milliseconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "printed"),
     [
         ({}, "2026-03-20T14:32:05.250Z"),

@@ -80,7 +80,7 @@ def test_a_redirect_within_the_origin_keeps_our_credentials(location, leads_to):
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.parametrize(
+@each_row(
     "location",
     [
         "ws://h:8/b",

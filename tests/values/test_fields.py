@@ -112,7 +112,7 @@ def test_a_default_policy_prints_as_its_bare_name():
     assert repr(Heartbeat(every=20, timeout=2.5)) == "Heartbeat(every=20, timeout=2.5)"
 
 
-@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind in SECONDS for field in SECONDS[kind]])
+@each_row(("kind", "field"), [(kind, field) for kind in SECONDS for field in SECONDS[kind]])
 def test_a_timedelta_is_stored_as_seconds(kind, field):
     """A minute given either way is one float."""
     value = getattr(kind(**{field: timedelta(minutes=1)}), field)

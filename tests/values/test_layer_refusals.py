@@ -102,7 +102,7 @@ def test_a_bad_value_is_refused_by_name(make, field):
     assert _field(make) == field
 
 
-@pytest.mark.parametrize("value", BAD_WHATS, ids=repr)
+@each_row("value", BAD_WHATS, ids=repr)
 def test_what_is_outside_the_vocabulary_is_refused(value):
     """In `on=` and `ignore=` alike; the path names the item that is wrong."""
     for make in (lambda: Retry(on=value), lambda: Breaker(ignore=value), lambda: Fallback(len, on=value)):

@@ -74,7 +74,7 @@ def test_the_most_specific_key_wins_in_any_order(index):
         assert most_specific(_numbered(order), FAILURE) == Rule(attempts=order.index(keys[0]) + 1)
 
 
-@pytest.mark.parametrize("what", OTHERS, ids=lambda what: getattr(what, "__name__", str(what)))
+@each_row("what", OTHERS, ids=lambda what: getattr(what, "__name__", str(what)))
 def test_a_key_that_does_not_fit_is_passed_over(what):
     """A key of each form that almost matches finds nothing."""
     assert most_specific({what: Rule()}, FAILURE) is None

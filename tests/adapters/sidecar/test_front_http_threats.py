@@ -133,7 +133,7 @@ async def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
 
 
 @real
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "status"),
     [
         ({"host": "evil.invalid"}, 403),

@@ -199,9 +199,7 @@ def test_a_batch_is_its_messages_byte_for_byte():
     ]
 
 
-@pytest.mark.parametrize(
-    "line", [b"[", b"[1]", b"[]", b"[{}]", b"[[]]", b"[" * 100_000, b'[{"a":' * 9_000, b"[\xff]"]
-)
+@each_row("line", [b"[", b"[1]", b"[]", b"[{}]", b"[[]]", b"[" * 100_000, b'[{"a":' * 9_000, b"[\xff]"])
 def test_a_batch_of_anything_else_is_refused(line):
     """A batch of anything else is refused."""
     with pytest.raises(NotAMessage):
