@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 
+_Case = tuple[str, dict[str, Any]]
 _Ids = Iterable[str | None] | Callable[[Any], Any] | None
 
 
@@ -61,22 +62,22 @@ def _name(
     return "-".join([*plain, str(number)])
 
 
+def _cases(keys: list[str], rows: Iterable[Any], ids: _Ids, *, is_one: bool) -> Iterator[_Case]:
+    called = ids if ids is None or callable(ids) else list(ids)
+    for number, row in enumerate(rows):
+        values, given = (row,) if is_one else row, None
+        if isinstance(row, type(pytest.param())):
+            assert not row.marks, f"a row with a mark is a test of its own: {row}"
+            values, given = row.values, row.id
+        yield _name(values, number, given, called), dict(zip(keys, values, strict=True))
+
+
 def each_row(
     names: str | Sequence[str], rows: Iterable[Any], ids: _Ids = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Run a test for every row, in one go; a failure lists each row that is wrong with its values and its error."""
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    is_one = len(keys) == 1 and isinstance(names, str) and "," not in names
-    called = ids if ids is None or callable(ids) else list(ids)
-    cases: list[tuple[str, dict[str, Any]]] = []
-    for number, row in enumerate(rows):
-        values, given = row, None
-        if isinstance(row, type(pytest.param())):
-            assert not row.marks, f"a row with a mark is a test of its own: {row}"
-            values, given = row.values, row.id
-        elif is_one:
-            values = (row,)
-        cases.append((_name(values, number, given, called), dict(zip(keys, values, strict=True))))
+    cases = list(_cases(keys, rows, ids, is_one=isinstance(names, str) and len(keys) == 1))
     assert cases, f"at least one row expected for {keys}"
 
     def over(test: Callable[..., Any]) -> Callable[..., Any]:
