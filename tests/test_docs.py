@@ -6,9 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
-
 from resilient_bridge import cli
+from tests.rows import each_row
 
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +29,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_named)
+@each_row("page", PAGES, ids=_named)
 def test_every_link_leads_somewhere(page):
     """Each link to a file of this repository names one that is there, and a heading of it."""
     for link in _links(page):
@@ -62,7 +61,7 @@ def _commands() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "call"), _commands())
+@each_row(("page", "call"), _commands())
 def test_every_command_shown_is_one_that_exists(page, call):
     """The command line of each shell block is one that the parser takes."""
     assert cli._parsed(shlex.split(call)).run

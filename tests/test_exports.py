@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +47,7 @@ def _listed(room: str) -> dict[str, str]:
 LAZY = ["", *(f".{room}" for room in ROOMS if "_NAMES = {" in (PACKAGE / room / "__init__.py").read_text())]
 
 
-@pytest.mark.parametrize("room", LAZY)
+@each_row("room", LAZY)
 def test_type_checkers_see_exactly_the_names_of_a_room(room):
     """The names imported under TYPE_CHECKING are those of the table: what an editor offers exists, from the place that it states."""
     tree = ast.parse((PACKAGE / room[1:] / "__init__.py").read_text())
@@ -65,7 +66,7 @@ def test_type_checkers_see_exactly_the_names_of_a_room(room):
     assert seen == listed
 
 
-@pytest.mark.parametrize("room", LAZY)
+@each_row("room", LAZY)
 def test_a_room_lists_its_public_names_in_order(room):
     """`__all__` is sorted, and `dir()` knows it before anything is loaded; what only other rooms use is not in it."""
     module = import_module(f"resilient_bridge{room}")
@@ -104,7 +105,7 @@ def test_every_public_name_is_documented_once():
     assert [name for name in others if not hasattr(_named(name), "__doc__")] == []
 
 
-@pytest.mark.parametrize("name", _documented())
+@each_row("name", _documented())
 def test_every_row_leads_to_the_source_of_its_name(name):
     """The link of a row is the file that defines the name."""
     value = _named(name)
@@ -121,7 +122,7 @@ def test_the_values_of_a_namespace_are_documented(space):
     assert [name for name in names if name != "BridgePolicy" and f"`{name}`" not in row] == []
 
 
-@pytest.mark.parametrize("name", rb.__all__)
+@each_row("name", rb.__all__)
 def test_every_public_name_loads(name):
     """Each name of `__all__` can be had, is kept after the first time, and what it names has a docstring."""
     value = getattr(rb, name)
@@ -147,13 +148,13 @@ def test_dir_lists_names_that_are_not_loaded_yet():
     assert set(rb.testing.__all__) <= set(dir(rb.testing))
 
 
-@pytest.mark.parametrize("name", rb.testing.__all__)
+@each_row("name", rb.testing.__all__)
 def test_every_name_for_tests_loads(name):
     """The same for `rb.testing`."""
     assert getattr(rb.testing, name).__doc__
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@each_row("room", ROOMS)
 def test_every_room_states_its_names(room):
     """Each room's `__init__` has an `__all__` of names that it really has."""
     module = import_module(f"resilient_bridge.{room}")

@@ -20,6 +20,8 @@ PACKAGE = ROOT / "resilient_bridge"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 ROWS = {row.id for row in REQUIREMENTS}
+# The head of a test and whether a docstring is behind it: the head ends with a colon at the end of its line.
+TEST = r'^ *(?:async )?def (test_\w+)\((?:[^:]|:(?! *(?:#.*)?\n))*: *(?:#.*)?\n\s*("""(?!\s*"""))?'
 BANNED = {"utils", "util", "helpers", "core", "manager", "types", "common", "misc"}
 
 
@@ -38,8 +40,19 @@ def _loads(statement: str, *names: str) -> set[str]:
 
 
 @cache
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
 def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    return ast.parse(_text(path))
+
+
+def _opening(path: Path) -> str:
+    """The docstring of a module, read without parsing what is behind it: there are two thousand files."""
+    opening = re.match(r'(?:\s|#[^\n]*\n)*"""(.*?)"""', _text(path), re.DOTALL)
+    return opening[1] if opening else ""
 
 
 def _against(paths: list[Path], rule: Callable[[Path], object]) -> list[str]:
@@ -57,7 +70,7 @@ def test_no_module_is_longer_than_two_jobs():
     """400 lines at most: more is two files."""
 
     def over(path: Path) -> int:
-        return max(len(path.read_text().splitlines()) - 400, 0)
+        return max(len(_text(path).splitlines()) - 400, 0)
 
     assert _against([*MODULES, *TESTS], over) == []
 
@@ -66,7 +79,7 @@ def test_every_module_states_its_job():
     """Each module opens with a docstring that is at least a sentence."""
 
     def silent(path: Path) -> bool:
-        return len((ast.get_docstring(_parsed(path)) or "").split()) < 5
+        return len(_opening(path).split()) < 5
 
     assert _against(MODULES, silent) == []
 
@@ -75,6 +88,8 @@ def test_what_help_shows_carries_no_row_ids():
     """A reader of `help()` has no table of rows: their ids stand in comments and in docs/reference."""
 
     def rows(path: Path) -> list[str]:
+        if not set(re.findall(r"\b[A-Z]\d+\b", _text(path))) & ROWS:
+            return []  # most files: need not be parsed
         stated = [
             ast.get_docstring(node) or ""
             for node in ast.walk(_parsed(path))
@@ -89,13 +104,9 @@ def test_every_test_states_its_fact():
     """Each test function has a docstring."""
 
     def silent(path: Path) -> list[str]:
-        return [
-            node.name
-            for node in ast.walk(_parsed(path))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.name.startswith("test_")
-            and not ast.get_docstring(node)
-        ]
+        read = re.findall(TEST, _text(path), re.MULTILINE)
+        unread = len(re.findall(r"^ *(?:async )?def test_", _text(path), re.MULTILINE)) - len(read)
+        return [name for name, states in read if not states] + ["a test that was not read"] * unread
 
     assert _against(TESTS, silent) == []
 
@@ -111,6 +122,7 @@ def test_only_a_world_makes_a_random_source_without_a_seed():
     found = [
         f"{_named(path)}:{node.lineno}"
         for path in outside
+        if "Random" in _text(path)
         for node in ast.walk(_parsed(path))
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) == "Random"

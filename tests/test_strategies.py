@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import attrs
-import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls.layer_order import harmful
 from resilient_bridge.errors import Stopped
+from tests.rows import each_row
 
 
 PAGES = Path(__file__).parents[1] / "docs/strategies"
@@ -55,7 +55,7 @@ def _cells(text: str) -> list[list[str]]:
     return [[cell.strip(" |") for cell in row] for row in rows if row[0].startswith("`")]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "composition"])
+@each_row("name", [name for name in NAMES if name != "composition"])
 def test_every_page_has_the_same_anatomy(name):
     """What it does first, then usage, defaults, telemetry, a diagram, patterns, anti-patterns."""
     text = (PAGES / f"{name}.md").read_text()
@@ -73,7 +73,7 @@ def test_every_layer_has_a_page():
     assert titles == layers | {"Composition"}
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@each_row("name", SUBJECTS)
 def test_the_table_of_defaults_is_complete_and_true(name):
     """One row a field, in their order; each default evaluates to the field's own."""
     make = SUBJECTS[name]
@@ -94,7 +94,7 @@ def test_the_reasons_to_stop_are_all_there():
     assert known == {row[0].strip("`") for row in _cells(_section("retry", "Defaults")) if len(row) == 2}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_the_events_of_a_page_exist(name):
     """What a table of telemetry names is an event."""
     rows = _cells(_section(name, "Telemetry"))

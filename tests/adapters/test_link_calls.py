@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import Client, World, now, quick, until, virtual
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError(111, "refused")
@@ -91,7 +92,7 @@ async def test_a_repeat_has_the_same_key():
 
 
 @virtual
-@pytest.mark.parametrize(
+@each_row(
     ("package", "name", "is_repeated"),
     [
         ("mcp", "list_tools", True),
@@ -102,7 +103,7 @@ async def test_a_repeat_has_the_same_key():
         ("mine", "list_tools", False),
     ],
 )
-@pytest.mark.parametrize("is_offline", [False, True])
+@each_row("is_offline", [False, True])
 async def test_reads_by_protocol_may_always_run_twice(package, name, is_repeated, is_offline):
     """Those of mcp and websockets, by name, also if the call was made before there was a first client; nobody else's."""
     world = World(client_of(package, **{name: Client.wait}))

@@ -15,6 +15,7 @@ from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import World, quick
+from tests.rows import each_row
 from tests.threats.certificates import serving, trusting
 from tests.threats.raw_bridges import Recorder, http
 
@@ -131,8 +132,8 @@ async def test_row_42_this_machine_and_permission(monkeypatch):
 
 
 # -- 41: to another origin -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("kind", HEADERS)
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@each_row("kind", HEADERS)
+@each_row("status", [301, 302, 303, 307, 308])
 async def test_row_41_redirect_to_another_origin(kind, status):
     """Another port is another origin: refused for good, and not a byte goes there."""
     async with Recorder().listening() as thief:

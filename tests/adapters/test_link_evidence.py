@@ -21,6 +21,7 @@ from tests.peers.faults import Fault
 from tests.peers.http_fault import HttpFault
 from tests.peers.ports import HOST, Port
 from tests.peers.running import mcp_server
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.timeout(60)
@@ -68,9 +69,9 @@ SECOND_STEPS = {
 
 
 @virtual
-@pytest.mark.parametrize("method", ["order", "order_at_once"])
-@pytest.mark.parametrize("error", SECOND_STEPS.values(), ids=SECOND_STEPS)
-@pytest.mark.parametrize(
+@each_row("method", ["order", "order_at_once"])
+@each_row("error", SECOND_STEPS.values(), ids=SECOND_STEPS)
+@each_row(
     "layer",
     [rb.Retry(attempts=4, on=(Exception,), backoff=rb.Backoff.constant(0), budget=None), rb.Breaker()],
     ids=["retry", "none"],

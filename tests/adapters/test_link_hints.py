@@ -17,6 +17,7 @@ from tests.adapters.link_peers import World, quick, until, virtual
 from tests.adapters.test_link_calls import client_of
 from tests.peers.ports import Port
 from tests.peers.running import Ledger, McpProcess
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.timeout(60)
@@ -195,9 +196,9 @@ IF_MARKED = ["sessions_create", "sessions_prompt", "sessions_cancel", "tasks_del
 
 
 @virtual
-@pytest.mark.parametrize("error", [MARKED, UNMARKED], ids=["marked", "unmarked"])
-@pytest.mark.parametrize("name", [*ALWAYS, *IF_MARKED, "another"])
-@pytest.mark.parametrize("preset", [rb.presets.stdiobus, rb.presets.default], ids=["stdiobus", "default"])
+@each_row("error", [MARKED, UNMARKED], ids=["marked", "unmarked"])
+@each_row("name", [*ALWAYS, *IF_MARKED, "another"])
+@each_row("preset", [rb.presets.stdiobus, rb.presets.default], ids=["stdiobus", "default"])
 async def test_h05_stdiobus_says_which_calls_may_be_repeated(preset, name, error):
     """Its reads always; those that do something only after an error that the bridge marks; under no other policy."""
     from mcp.shared.exceptions import MCPError

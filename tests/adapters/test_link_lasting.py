@@ -10,6 +10,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import Client, World, quick, served, until, virtual
+from tests.rows import each_row
 
 
 async def read_all(ws) -> None:
@@ -113,7 +114,7 @@ DEFECTS = {
 
 
 @virtual
-@pytest.mark.parametrize("kind", DEFECTS, ids=lambda kind: kind.__name__)
+@each_row("kind", DEFECTS, ids=lambda kind: kind.__name__)
 async def test_e11_a_defect_of_the_factory_ends_the_link_with_that_error(kind):
     """One attempt; what is raised says where the mistake is, is that class as well, and has the error itself as its cause."""
     asked = []
@@ -231,7 +232,7 @@ async def test_e11_garbage_of_a_peer_is_no_defect_of_the_factory():
         assert await client.work("b") == "b by 2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "is_final"),
     [
         (ValueError("x"), True), (TypeError("x"), True), (NameError("x"), True), (KeyError("x"), True),

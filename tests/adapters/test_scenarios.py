@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.real
@@ -82,7 +83,7 @@ async def test_the_in_process_scenarios(kind, message, retryable, session_valid)
 
 @pytest.mark.requirement("S4")
 @pytest.mark.requirement("S5")
-@pytest.mark.parametrize(("kind", "message", "retryable", "session_valid"), WORKERS, ids=str)
+@each_row(("kind", "message", "retryable", "session_valid"), WORKERS, ids=str)
 async def test_the_worker_scenarios(kind, message, retryable, session_valid):
     """Start failed, request failed, timed out, malformed, overloaded, too large: an answer, so the link goes on."""
     check(await reported(kind, message, retryable, session_valid), kind, message, retryable)

@@ -14,6 +14,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.adapters.processes.child_process import stdio
+from tests.rows import each_row
 
 
 CHILD = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")))
@@ -293,7 +294,7 @@ async def test_a_child_that_asks_and_does_not_read_costs_no_memory():
 SECRET = "s3cret-canary"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "field"),
     [
         (stdio, "stdio.command"),
@@ -322,7 +323,7 @@ def test_a_bad_argument_is_refused_at_once(make, field):
     assert SECRET not in caught.value.failure.explain() + str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ask", "field"),
     [
         (lambda peer: peer.request(""), "request.method"),

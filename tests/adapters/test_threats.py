@@ -22,6 +22,7 @@ import websockets
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
+from tests.rows import each_row
 from tests.threats.certificates import KINDS, serving, trusting
 
 
@@ -65,8 +66,8 @@ async def say_ok(reader, writer):
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.parametrize("library", [httpx, httpx2])
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("library", [httpx, httpx2])
+@each_row("kind", KINDS)
 async def test_row_43_a_bad_certificate_is_looked_at_once(kind, library):
     """HTTPTransport: no storm of handshakes; the library's own error, which says what is wrong with the certificate."""
     async with answering(say_ok, serving(kind)) as (port, _):

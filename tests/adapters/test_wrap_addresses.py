@@ -11,6 +11,7 @@ from google.genai import errors, types
 
 import resilient_bridge as rb
 from resilient_bridge.errors import Category
+from tests.rows import each_row
 
 
 FAR = "http://user:c4n4ry@models.example:8000/v1"
@@ -42,7 +43,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_key_does_not_go_to_another_machine_in_clear_text(kind):
     """Refused where it is wrapped, as ours and the SDK's error, which shows the place and no user or password."""
     make, base = KINDS[kind]
@@ -56,16 +57,16 @@ def test_a_key_does_not_go_to_another_machine_in_clear_text(kind):
     assert isinstance(rb.wrap(own, allow_plaintext_credentials=True), type(own))
 
 
-@pytest.mark.parametrize("url", NEAR)
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("url", NEAR)
+@each_row("kind", KINDS)
 def test_this_machine_and_tls_are_welcome(kind, url):
     """Loopback by name or address, and https."""
     make, _ = KINDS[kind]
     rb.wrap(make(url))
 
 
-@pytest.mark.parametrize("kind", ["openai", "openai async", "anthropic", "anthropic async"])
-@pytest.mark.parametrize("derive", ["with_options", "copy"])
+@each_row("kind", ["openai", "openai async", "anthropic", "anthropic async"])
+@each_row("derive", ["with_options", "copy"])
 def test_a_derived_client_is_looked_at_like_the_first_one(kind, derive):
     """`with_options(base_url=…)` and `copy` leave the rule where it is, and so does a permission."""
     make, base = KINDS[kind]

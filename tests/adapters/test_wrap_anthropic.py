@@ -15,6 +15,7 @@ from tests.adapters.wrapped_openai import answering, in_use
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
 from tests.peers.scripted_answers import Turn
+from tests.rows import each_row
 
 
 real = pytest.mark.real
@@ -145,7 +146,7 @@ async def test_every_form_of_a_call_is_protected(form):
 
 
 @real
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 async def test_an_open_circuit_refuses_every_form(form):
     """Nothing is sent, the rejection is anthropic's base error, too, and no coroutine is left behind."""
     async with Providers() as server, wrapped(server) as client:
@@ -282,8 +283,8 @@ BROKEN = [Turn.failed(), Turn.cut(), Turn.cut(reset=True)]
 
 
 @real
-@pytest.mark.parametrize("form", STREAMS)
-@pytest.mark.parametrize("turn", BROKEN, ids=["error", "cut", "reset"])
+@each_row("form", STREAMS)
+@each_row("turn", BROKEN, ids=["error", "cut", "reset"])
 async def test_a_stream_that_fails_at_its_first_item_is_repeated(turn, form):
     """An `overloaded_error` with status 200, or a connection that ends: one whole stream comes, also from the manager."""
     async with Providers() as server, wrapped(server) as client:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 FAST = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30))
@@ -221,7 +222,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("passed", REFUSED)
+@each_row("passed", REFUSED)
 def test_a_mistake_is_refused_at_once(passed):
     """ConfigError names the argument and what was wanted."""
     options, reported = REFUSED[passed]

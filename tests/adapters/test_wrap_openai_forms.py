@@ -14,6 +14,7 @@ from tests.adapters.wrapped_openai import ASK, FAST, in_use, scripted, wrapped
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
 from tests.peers.scripted_answers import Turn
+from tests.rows import each_row
 
 
 real = pytest.mark.real
@@ -65,7 +66,7 @@ FORMS = [_raw, _raw_of_all, _streaming, _streaming_of_all, _stream, _manager, _f
 
 
 @real
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 async def test_every_form_of_a_call_is_protected(form):
     """Raw and streamed answers, streams and their managers: a 503 is repeated once for each, and the answer is whole."""
     async with Providers() as server, wrapped(server) as client:
@@ -76,7 +77,7 @@ async def test_every_form_of_a_call_is_protected(form):
 
 
 @real
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 async def test_an_open_circuit_refuses_every_form(form):
     """Nothing is sent, and the rejection is openai's base error, too; no coroutine is left behind."""
     async with Providers() as server, wrapped(server) as client:
@@ -132,8 +133,8 @@ BROKEN = {
 
 
 @real
-@pytest.mark.parametrize("form", [_stream, _manager, _final])
-@pytest.mark.parametrize("ending", ["error", "reset", "cut"])
+@each_row("form", [_stream, _manager, _final])
+@each_row("ending", ["error", "reset", "cut"])
 async def test_a_stream_that_fails_at_its_first_item_is_repeated(ending, form):
     """The status was 200, and nothing had been handed out: the reader sees one whole stream, and no connection stays open."""
     async with Providers() as server, wrapped(server) as client:

@@ -13,6 +13,7 @@ from google import genai
 from google.genai import types
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 def _reported(request):
@@ -67,8 +68,8 @@ PROXIES = {
 VARIANTS = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
 
 
-@pytest.mark.parametrize("way", VARIANTS)
-@pytest.mark.parametrize("kind", PROXIES)
+@each_row("way", VARIANTS)
+@each_row("kind", PROXIES)
 def test_what_wrap_gives_stays_in_its_process(kind, way):
     """A typed error that says what to do instead, for the client and everything that comes out of it."""
     made = PROXIES[kind]()

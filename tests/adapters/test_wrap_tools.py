@@ -20,6 +20,7 @@ from resilient_bridge.adapters.sdk.sdk_tools import google_runs_tools, openai_ef
 from resilient_bridge.errors import Executed
 from tests.adapters import test_wrap_anthropic as claude
 from tests.adapters import wrapped_openai as gpt
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.requirement("S8")
@@ -142,8 +143,8 @@ ENDS = [429, 500, httpx2.ConnectError]
 # ---- tools that the SDK runs ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("form", FORMS)
+@each_row("end", ENDS)
+@each_row("form", FORMS)
 async def test_a_function_runs_once_whatever_a_later_round_ends_in(form, end):
     """A 429 in the second round does not say that the first one did not run: the call is over, and may have run."""
     runs = []
@@ -163,8 +164,8 @@ async def test_a_function_runs_once_whatever_a_later_round_ends_in(form, end):
         assert rb.classify(caught.value).executed is Executed.MAYBE
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("form", ASYNC)
+@each_row("end", ENDS)
+@each_row("form", ASYNC)
 async def test_a_tool_of_an_mcp_session_runs_once(form, end):
     """A session is no function, and google-genai calls its tools all the same."""
     runs = []
@@ -174,7 +175,7 @@ async def test_a_tool_of_an_mcp_session_runs_once(form, end):
     assert (len(requests), runs) == (2, ["order"])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 async def test_it_is_made_once_from_its_first_round_on(form):
     """Nobody counts rounds: a call with tools that is refused at once is not repeated either."""
     client, requests = scripted(429)
@@ -183,10 +184,8 @@ async def test_it_is_made_once_from_its_first_round_on(form):
     assert len(requests) == 1
 
 
-@pytest.mark.parametrize(
-    "idempotent", [True, {"aio.models.generate_content"}, lambda call: call.kwargs["contents"] == "hi"]
-)
-@pytest.mark.parametrize("end", ENDS)
+@each_row("idempotent", [True, {"aio.models.generate_content"}, lambda call: call.kwargs["contents"] == "hi"])
+@each_row("end", ENDS)
 async def test_who_declares_it_idempotent_has_it_repeated(idempotent, end):
     """All of them, by name, or by a predicate; tools included."""
     runs = []
@@ -233,9 +232,9 @@ OFF = [
 ]
 
 
-@pytest.mark.parametrize("end", [429, 500])
-@pytest.mark.parametrize("off", OFF)
-@pytest.mark.parametrize("form", FORMS)
+@each_row("end", [429, 500])
+@each_row("off", OFF)
+@each_row("form", FORMS)
 async def test_a_call_that_runs_no_tools_is_repeated(form, off, end):
     """Automatic function calling switched off: the model's wish is handed out, and nothing has run."""
     runs = []
@@ -298,9 +297,7 @@ NO_EFFECTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("stated", "is_repeated"), [*((e, False) for e in EFFECTS), *((e, True) for e in NO_EFFECTS)]
-)
+@each_row(("stated", "is_repeated"), [*((e, False) for e in EFFECTS), *((e, True) for e in NO_EFFECTS)])
 async def test_openai_runs_tools_of_mcp_servers_itself(stated, is_repeated):
     """Unless each of them asks first, a response may have ordered the book: it is repeated only if it did not run."""
     client, requests = gpt.scripted(500, 200, policy=FAST)

@@ -17,6 +17,7 @@ import resilient_bridge as rb
 from resilient_bridge.telemetry.events import LateReply, MessageRejected
 from tests.bridges.aiohttp_server import serving
 from tests.bridges.foreign import Mini, Watch, only_reads, quick
+from tests.rows import each_row
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -125,7 +126,7 @@ async def test_c04_fields_beside_the_payload_reach_the_user():
 MOMENT = datetime(2026, 1, 1, 12, 30, 15, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stamp", "wanted"),
     [(1767270615000, MOMENT), (1767270615, MOMENT), (1767270615.25, MOMENT.replace(microsecond=250_000)),
      (1767270615000000, MOMENT), ("1767270615000", MOMENT), (-5, None), (1e300, None), (7, None)],

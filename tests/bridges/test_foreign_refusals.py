@@ -13,6 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import FeatureRefused
 from tests.bridges.foreign import Mini, Watch, only_reads, quick
+from tests.rows import each_row
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -20,9 +21,9 @@ UNKNOWN = ["PROTO_INVALID_MESSAGE", "UNKNOWN_TYPE", "PROTO_UNKNOWN_TYPE"]
 
 
 # -- the join, the replay and the ping ----------------------------------------------------------------------------------
-@pytest.mark.parametrize("form", [{"error_ids": "fresh"}, {"error_ids": "same", "says_type": False}, {"says_type": False}],
+@each_row("form", [{"error_ids": "fresh"}, {"error_ids": "same", "says_type": False}, {"says_type": False}],
                          ids=["request_type", "our id", "only the text"])  # fmt: skip
-@pytest.mark.parametrize("code", UNKNOWN)
+@each_row("code", UNKNOWN)
 async def test_c01_a_join_refused_as_unknown_is_done_without(code, form):
     """READY; each later join ends UNKNOWN, is not asked for again, and all of it is told once."""
     bridge = Mini({"session_join": code, "request_replay": code}, **form)
@@ -127,8 +128,8 @@ class Refusing(Mini):
         await self.say(socket, self.kind, self.payload, f"e-{identity}")
 
 
-@pytest.mark.parametrize("refreshes", [False, True], ids=["value", "callable"])
-@pytest.mark.parametrize("form", REFUSALS)
+@each_row("refreshes", [False, True], ids=["value", "callable"])
+@each_row("form", REFUSALS)
 async def test_c02_refused_credentials_end_as_auth_error(form, refreshes):
     """FAILED with AuthError: at once for a value, after asking a callable once more."""
     asked = []

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 class Form:
@@ -58,11 +59,21 @@ class Form:
 
 
 SYNC, ASYNC = Form(is_async=False), Form(is_async=True)
-both = pytest.mark.parametrize("form", [SYNC, ASYNC], ids=str)
-everywhere = pytest.mark.parametrize(
-    "form",
-    [SYNC, ASYNC, Form(is_async=False, is_virtual=True), Form(is_async=True, is_virtual=True)],
-    ids=str,
+
+
+def _in_forms(*forms: Form) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a test in each form: in one go, or, where it has fixtures, each by itself with fixtures of its own."""
+
+    def over(test: Callable[..., Any]) -> Callable[..., Any]:
+        is_alone = list(inspect.signature(test).parameters) == ["form"]
+        return (each_row if is_alone else pytest.mark.parametrize)("form", forms, ids=str)(test)
+
+    return over
+
+
+both = _in_forms(SYNC, ASYNC)
+everywhere = _in_forms(
+    SYNC, ASYNC, Form(is_async=False, is_virtual=True), Form(is_async=True, is_virtual=True)
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import ASYNC, SYNC, Server, at_once, both, everywhere
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -28,7 +29,7 @@ def policies():
     }
 
 
-each_way = pytest.mark.parametrize("way", list(policies()))
+each_way = each_row("way", list(policies()))
 
 
 @everywhere
@@ -130,9 +131,7 @@ class AsyncCallable(Callable):
 
 
 @everywhere
-@pytest.mark.parametrize(
-    "kind", ["object", "partial", "partial of a partial", "bound method", "partial of an object"]
-)
+@each_row("kind", ["object", "partial", "partial of a partial", "bound method", "partial of an object"])
 def test_whatever_can_be_called_is_protected(form, kind):
     """Callable objects, partials and bound methods, sync and async."""
     flaky = Callable(form)
@@ -159,7 +158,7 @@ def test_builtins_are_functions():
     assert rb.Policy(rb.Retry())(idempotent=True).call("a,b".split, ",") == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "no_function", [Client, int, rb.Policy, 3, None, "get", staticmethod(len), classmethod(len)], ids=repr
 )
 def test_what_is_no_function_is_refused(no_function):
@@ -280,7 +279,7 @@ def broken(*_):
 
 
 @everywhere
-@pytest.mark.parametrize(
+@each_row(
     "layers",
     [
         [at_once(on_result=broken), rb.Bulkhead(1), rb.Breaker.consecutive(9, open_for=0)],

@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, http_error, settle
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -163,7 +164,7 @@ def test_what_is_refused_for_another_reason_spends_nothing(form, key):
 
 
 @both
-@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
+@each_row("wait", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
 def test_a_schedule_that_says_nonsense_does_not_break_the_loop(form, wait):
     """asyncio.sleep(nan) would stop other timers: an invalid wait counts as none."""
     assert waits(form, rb.Retry(backoff=lambda _: wait), REFUSED) in ([], [0])

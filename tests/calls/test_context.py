@@ -9,6 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -60,7 +61,7 @@ def test_the_current_attempt(form):
 
 
 @everywhere
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, REFUSED])
+@each_row("error", [ValueError, KeyboardInterrupt, REFUSED])
 def test_it_is_none_again_after_an_error(form, error):
     """However a call ends, the caller's current attempt is restored."""
     with form.world():

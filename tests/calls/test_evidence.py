@@ -11,6 +11,7 @@ import tenacity
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, http_error
+from tests.rows import each_row
 
 
 SECOND_STEPS = {
@@ -30,7 +31,7 @@ SECOND_STEPS = {
 
 @pytest.mark.requirement("S8")
 @everywhere
-@pytest.mark.parametrize("second", SECOND_STEPS.values(), ids=SECOND_STEPS)
+@each_row("second", SECOND_STEPS.values(), ids=SECOND_STEPS)
 def test_a01_a_function_with_two_steps_is_called_once(form, second):
     """A charge, then a refusal by the mail server: whatever the second step proves, the first one ran."""
     charged = []
@@ -108,9 +109,7 @@ def test_a_repeat_that_cannot_help_is_not_made_though_it_would_be_safe(form):
 
 
 @everywhere
-@pytest.mark.parametrize(
-    "inner", [(), (rb.Breaker(),), (at_once(attempts=1),)], ids=["bare", "no retry", "retry"]
-)
+@each_row("inner", [(), (rb.Breaker(),), (at_once(attempts=1),)], ids=["bare", "no retry", "retry"])
 def test_the_word_counts_for_the_innermost_function_alone(form, inner):
     """The outer function acted before it called the inner one; NotExecutedError of the inner one proves nothing about that."""
     steps = []
@@ -260,7 +259,7 @@ WORTHS = {
 
 
 @both
-@pytest.mark.parametrize("worth", WORTHS.values(), ids=WORTHS)
+@each_row("worth", WORTHS.values(), ids=WORTHS)
 def test_a06_a08_what_is_worth_repeating_is_not_allowed_by_that(form, worth):
     """A class in `on=`, a predicate, a tenacity object and a rule say what to retry, but not that a retry is safe."""
     for idempotent, calls in ((False, 1), (True, 3)):

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 def test_it_reads_from_the_outside_in():
@@ -27,7 +28,7 @@ def test_it_reads_from_the_outside_in():
 EXACT = rb.Backoff.steps(1, 2, 5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("layers", "calls", "seconds"),
     [
         ([rb.Retry(attempts=4)], 4, math.inf),

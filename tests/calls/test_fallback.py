@@ -8,6 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -79,7 +80,7 @@ def test_the_last_rungs_error_is_raised(form):
 
 
 @everywhere
-@pytest.mark.parametrize(
+@each_row(
     ("error", "falls"),
     [(REFUSED("x"), True), (ValueError("x"), False), (ConnectionResetError("x"), True)],
     ids=repr,
@@ -98,7 +99,7 @@ def test_on_says_for_which_failures(form, error, falls):
 
 
 @everywhere
-@pytest.mark.parametrize("yes", [True, False])
+@each_row("yes", [True, False])
 def test_the_switch_is_asked_for(form, yes):
     """`acknowledge` gets the failure once, before the first rung; if it returns False the call's own error is raised (V4)."""
     asked = []

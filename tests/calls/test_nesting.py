@@ -8,6 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -30,7 +31,7 @@ def test_the_outermost_repeats(form):
 
 
 @everywhere
-@pytest.mark.parametrize(
+@each_row(
     ("outer", "idempotent"),
     [
         (rb.Policy(at_once(attempts=2)), False),

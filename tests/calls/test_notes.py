@@ -7,6 +7,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, http_error, steady
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -139,7 +140,7 @@ class SlottedError(Exception):
 
 
 @everywhere
-@pytest.mark.parametrize("error", [FrozenError(), SlottedError()], ids=["frozen", "refuses notes"])
+@each_row("error", [FrozenError(), SlottedError()], ids=["frozen", "refuses notes"])
 def test_an_exception_that_takes_nothing_comes_out_all_the_same(form, error):
     """It is raised unchanged, without note and record."""
     with form.world():

@@ -16,6 +16,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.calls.outcome_text import LIMIT
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -236,7 +237,7 @@ class Level(IntEnum):
     HIGH = 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "shown"),
     [
         (None, None),
@@ -274,7 +275,7 @@ def recursive():
     return some
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "x" * 50_000_000,

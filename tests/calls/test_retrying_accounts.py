@@ -12,6 +12,7 @@ import resilient_bridge as rb
 from resilient_bridge.calls.frame import CURRENT
 from resilient_bridge.world import current_world
 from tests.calls.forms import Server, at_once, both, everywhere, http_error, settle, steady
+from tests.rows import each_row
 
 
 REFUSED, RESET = ConnectionRefusedError, ConnectionResetError
@@ -50,7 +51,7 @@ def test_every_event_has_the_time_of_the_wall_clock(form):
 
 
 @everywhere
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "idempotent", "why"),
     [
         (httpx.Response(503), True, "attempts"),
@@ -196,7 +197,7 @@ NOT_ALLOWED = "not repeated: it may have run; @policy(idempotent=True) allows it
 
 
 @everywhere
-@pytest.mark.parametrize(
+@each_row(
     ("script", "why", "notes"),
     [
         ([REFUSED], "not_retryable", []),
@@ -245,7 +246,7 @@ def test_a_repeat_is_as_deep_inside_as_the_first_attempt(form):
 
 
 @everywhere
-@pytest.mark.parametrize("on", [RESET, rb.Kind.TRANSIENT], ids=["class", "kind"])
+@each_row("on", [RESET, rb.Kind.TRANSIENT], ids=["class", "kind"])
 def test_an_outer_retry_that_names_the_class_has_no_permission_by_that(form, on):
     """The inner one repeats, and the outer one, whatever it names, adds nothing to it."""
     server = Server(always=RESET)

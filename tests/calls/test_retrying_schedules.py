@@ -11,6 +11,7 @@ import tenacity
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, http_error
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -68,14 +69,14 @@ def test_a_decorrelated_schedule_grows_from_what_was_waited(form, rule, general)
 
 
 @both
-@pytest.mark.parametrize("named", [3, 2.5, 0.25, 0])
+@each_row("named", [3, 2.5, 0.25, 0])
 def test_a_function_says_the_seconds(form, named):
     """Whole numbers and fractions, a part of a second, and none at all."""
     assert waits(form, rb.Retry(backoff=lambda _: named), REFUSED) == [named]
 
 
 @both
-@pytest.mark.parametrize("named", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
+@each_row("named", [float("nan"), float("inf"), -1, timedelta(seconds=-1)], ids=str)
 def test_a_function_that_says_nonsense_does_not_end_the_call(form, named):
     """It is repeated without a wait."""
     assert waits(form, rb.Retry(backoff=lambda _: named), REFUSED) == [0]
@@ -141,7 +142,7 @@ def test_a_stop_of_tenacity_ends_the_call(form, stop, calls):
 
 
 @everywhere
-@pytest.mark.parametrize(("rule", "calls"), [(rb.Rule(attempts=5), 5), (rb.Rule(), 2)], ids=["own", "none"])
+@each_row(("rule", "calls"), [(rb.Rule(attempts=5), 5), (rb.Rule(), 2)], ids=["own", "none"])
 def test_a_rule_that_counts_for_itself_does_not_ask_the_stop(form, rule, calls):
     """Its own number holds; one that gives none is under the stop like everything else."""
     server = Server(*[BusyError] * 9)

@@ -9,6 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Form, Server, at_once, everywhere, settle
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
@@ -81,7 +82,7 @@ def test_after_the_first_item_nothing_is_repeated(form):
 
 
 @everywhere
-@pytest.mark.parametrize("slow_after", [None, 5])
+@each_row("slow_after", [None, 5])
 def test_a_mistake_in_the_middle_is_no_failure_of_the_other_side(form, slow_after):
     """A ValueError after the first item counts neither way, also for a breaker with `slow_after`."""
 

@@ -12,6 +12,7 @@ from resilient_bridge.calls.breaker.verdict import verdict_of
 from resilient_bridge.calls.policy import Policy
 from resilient_bridge.calls.retry.value import Retry
 from resilient_bridge.errors import CODES, Category, Failure, Kind, RejectedError, Severity, error_for
+from tests.rows import each_row
 
 
 class BusyError(Exception):
@@ -22,7 +23,7 @@ NOT_FOUND = Failure.of("SYS_UPSTREAM_REJECTED", details={"http_status": 404})
 BUSY = Failure.of("SYS_INTERNAL_ERROR", cause=BusyError())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "verdict"),
     [
         (Failure.of("CONN_REFUSED"), "failure"),
@@ -64,7 +65,7 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
         assert verdict_of(failure, Breaker()) == expected, code
 
 
-@pytest.mark.parametrize(
+@each_row(
     "ignore",
     [
         ConnectionError,

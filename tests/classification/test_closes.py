@@ -9,6 +9,7 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Conne
 from websockets.frames import Close
 
 from resilient_bridge.classification import classify, classify_close
+from tests.rows import each_row
 
 
 RECEIVED = {
@@ -51,7 +52,7 @@ def _row(failure) -> str:
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize(("code", "row"), [(code, row) for row, codes in RECEIVED.items() for code in codes])
+@each_row(("code", "row"), [(code, row) for row, codes in RECEIVED.items() for code in codes])
 def test_every_code_that_is_received(code, row):
     """The whole range: listed, registered, by analogy with HTTP, and anybody's own."""
     failure = classify_close(code, "why", "peer")
@@ -75,7 +76,7 @@ def test_a_loss_without_a_close_frame():
     assert str(failure) == "connection lost (TRANSPORT)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("frames", "code", "by"),
     [
         ((Close(1012, "restart"), None, None), 1012, "peer"),
@@ -85,7 +86,7 @@ def test_a_loss_without_a_close_frame():
         ((None, None, None), None, None),
     ],
 )
-@pytest.mark.parametrize("cls", [ConnectionClosed, ConnectionClosedError, ConnectionClosedOK])
+@each_row("cls", [ConnectionClosed, ConnectionClosedError, ConnectionClosedOK])
 def test_the_first_close_frame_counts(cls, frames, code, by):
     """The one who closed first said why; the deprecated `.code`, which warns, is never read."""
     with warnings.catch_warnings():

@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.classification import classify
+from tests.rows import each_row
 
 
 BUSY = {"error": {"code": "E_BUSY", "wait": 3, "text": "come back"}}
@@ -116,7 +117,7 @@ def test_f02_an_error_is_read_too():
             assert classify(Busy(None)).code == "SYS_TIMEOUT"
 
 
-@pytest.mark.parametrize(("value", "wait"), [(5, 5.0), (0.5, 0.5), (timedelta(seconds=7), 7.0), (None, None), ("5", None), (-1, None), (float("nan"), None), (True, None)])  # fmt: skip
+@each_row(("value", "wait"), [(5, 5.0), (0.5, 0.5), (timedelta(seconds=7), 7.0), (None, None), ("5", None), (-1, None), (float("nan"), None), (True, None)])  # fmt: skip
 def test_f02_the_retry_after_of_an_exception_is_read(value, wait):
     """A number of seconds or a timedelta is read; a policy that names the class waits that long."""
     assert classify(Busy(value)).retry_after == wait
@@ -135,7 +136,7 @@ def test_f02_the_retry_after_of_an_exception_is_read(value, wait):
     assert time.slept == [max(1.0, wait or 0)]
 
 
-@pytest.mark.parametrize("value", [{"code": 7}, {"code": "no prefix"}, {"kind": "sometimes"}, {"retry_after": "soon"}, 3, "x", {"executed": 1}, {}, [("code", 1)]])  # fmt: skip
+@each_row("value", [{"code": 7}, {"code": "no prefix"}, {"kind": "sometimes"}, {"retry_after": "soon"}, 3, "x", {"executed": 1}, {}, [("code", 1)]])  # fmt: skip
 def test_f02_an_invalid_answer_of_a_function_is_ignored(value):
     """`classify` never raises."""
     with rb.classify.register(Busy, answer=lambda _: value):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from resilient_bridge.classification import classify, exit_finding
+from tests.rows import each_row
 
 
 ROWS = {
@@ -37,7 +38,7 @@ def _row(failure) -> str:
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize(("codes", "wanted"), ROWS.values(), ids=ROWS)
+@each_row(("codes", "wanted"), ROWS.values(), ids=ROWS)
 def test_every_exit_code(codes, wanted):
     """Category, repeat, ran, how often at most: from the code alone, and below 0 from the signal."""
     for code in codes:

@@ -10,6 +10,7 @@ from websockets import exceptions as ws
 from websockets.asyncio.client import connect
 
 from resilient_bridge.classification import classify
+from tests.rows import each_row
 
 
 def _row(failure) -> str:
@@ -24,7 +25,7 @@ def _undecodable() -> Exception:
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize(
+@each_row(
     ("error", "row"),
     [
         (ws.InvalidURI("x", "no"), "SYS_CONFIG_INVALID CONFIG no"),

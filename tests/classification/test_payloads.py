@@ -8,6 +8,7 @@ import pytest
 
 from resilient_bridge.classification import classify_error_payload
 from resilient_bridge.errors import CODES, Failure
+from tests.rows import each_row
 
 
 CERTIFICATE = {
@@ -78,7 +79,7 @@ def test_what_real_servers_call_it(wire, ours):
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize("code", [*CODES, "SESS_FROZEN", "AUTH_CLOCK_SKEW", "SYS_QUOTA"])
+@each_row("code", [*CODES, "SESS_FROZEN", "AUTH_CLOCK_SKEW", "SYS_QUOTA"])
 def test_codes_of_the_seven_prefixes_keep_their_name(code):
     """Listed or not; an unlisted one is treated like its prefix."""
     failure = classify_error_payload({"code": code})

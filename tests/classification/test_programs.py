@@ -17,6 +17,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.classification import classify, exit_finding, text_finding
 from resilient_bridge.errors import model_type
+from tests.rows import each_row
 
 
 PRINTED = """
@@ -93,7 +94,7 @@ permanent|unknown|write ENOSPC
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize("row", PRINTED.strip().splitlines())
+@each_row("row", PRINTED.strip().splitlines())
 def test_f03_what_a_program_printed_before_it_failed(row):
     """Network errors, time limits and rate limits are transient; a certificate, a login and a missing repository are not (R11)."""
     code, kind, word, text = row.split("|", 3)
@@ -105,7 +106,7 @@ def test_f03_what_a_program_printed_before_it_failed(row):
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize("row", TEXTS.strip().splitlines())
+@each_row("row", TEXTS.strip().splitlines())
 def test_f03_f16_the_same_words_raised_as_an_error(row):
     """The text alone, in an exception as tools raise it, has the same verdict."""
     kind, word, text = row.split("|", 2)
@@ -113,7 +114,7 @@ def test_f03_f16_the_same_words_raised_as_an_error(row):
     assert (failure.kind, model_type(failure), failure.executed) == (kind, word, "maybe")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("program", "code", "kind", "word"),
     [
         *(("curl", code, "transient", "unknown") for code in (5, 6, 7, 18, 35, 52, 55, 56, 92)),

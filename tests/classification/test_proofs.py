@@ -11,6 +11,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.classification.proofs import OF_THE_CALL, PROOFS
 from resilient_bridge.errors import CODES, OWN_LAYER, OWN_WORDS
+from tests.rows import each_row
 
 
 MODULES = (
@@ -70,7 +71,7 @@ def test_no_class_outside_the_table_proves_anything():
     assert seen > 250
 
 
-@pytest.mark.parametrize("status", range(400, 600))
+@each_row("status", range(400, 600))
 def test_a_status_proves_what_its_specification_says(status):
     """401, 407, 421, 425 and 426 are proofs; any other 4xx is a refusal, except those of a server that may have started."""
     failure = rb.classify(httpx.Response(status))
@@ -106,7 +107,7 @@ def test_a05_a_mark_of_the_peer_is_no_statement_about_the_call():
     assert "it did not run" not in failure.explain()
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_row("code", CODES)
 def test_a_code_of_a_peer_is_no_proof(code):
     """No code in an error message or an HTTP body proves that the call did not run."""
     from resilient_bridge.classification import classify_error_payload

@@ -11,6 +11,7 @@ import pytest
 from google import genai
 
 from resilient_bridge.classification import classify
+from tests.rows import each_row
 
 from .edges import answering, garbled, of_anthropic, of_google, of_openai, raised, raising, row, streaming
 
@@ -37,8 +38,8 @@ STATUSES = {
 SDKS = {"openai": of_openai, "anthropic": of_anthropic}
 
 
-@pytest.mark.parametrize("sdk", SDKS)
-@pytest.mark.parametrize(("wanted", "statuses"), STATUSES.values(), ids=STATUSES)
+@each_row("sdk", SDKS)
+@each_row(("wanted", "statuses"), STATUSES.values(), ids=STATUSES)
 def test_every_status_of_an_sdk(wanted, statuses, sdk):
     """Each status has the row's verdict, with the provider's id and the status in the details."""
     for status in statuses:
@@ -49,8 +50,8 @@ def test_every_status_of_an_sdk(wanted, statuses, sdk):
         assert (details["http_status"], details["provider_id"]) == (status, sdk)
 
 
-@pytest.mark.parametrize("sdk", SDKS)
-@pytest.mark.parametrize(
+@each_row("sdk", SDKS)
+@each_row(
     ("status", "headers", "wait", "again"),
     [
         (429, {"retry_after": "12"}, 12.0, True),
@@ -93,7 +94,7 @@ def test_429_with_a_quota_code(code):
     assert failure.suggestions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "body", "again", "reason"),
     [
         (429, _anthropic_body("rate_limit_error", code="contract_spend_limit_reached"), False, "quota_exhausted"),
@@ -154,7 +155,7 @@ STREAMED = {
 }
 
 
-@pytest.mark.parametrize(("kind", "wanted"), STREAMED.items())
+@each_row(("kind", "wanted"), STREAMED.items())
 def test_an_error_inside_a_stream(kind, wanted):
     """The status is 200 or none: type and code decide; a started stream may have run."""
     openai_error = of_openai(streaming({"error": {"message": "m", "type": kind, "code": None}}), stream=True)
@@ -165,8 +166,8 @@ def test_an_error_inside_a_stream(kind, wanted):
     assert row(anthropic_error) == wanted
 
 
-@pytest.mark.parametrize("sdk", SDKS)
-@pytest.mark.parametrize(
+@each_row("sdk", SDKS)
+@each_row(
     ("below", "code", "wanted"),
     [
         (httpx2.ReadTimeout(""), "CONN_TIMEOUT", "TIMEOUT yes maybe"),

@@ -13,6 +13,7 @@ from websockets.datastructures import Headers
 
 from resilient_bridge.classification import parse_retry_after
 from resilient_bridge.classification.retry_after import parse_http_date, wait_from_headers
+from tests.rows import each_row
 
 
 NOW = 1559559600.0  # 2019-06-03 11:00:00 UTC
@@ -68,7 +69,7 @@ def test_f07_dates_as_python_writes_them(value):
     assert parse_retry_after(value, NOW) == wait
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "-1", "+1", "1.", ".5", "1.2.3", "1,5", "²", "١٢", "1_000", "1e309", "nan", "inf", "-inf", "Infinity", "", " ", "soon", "0x10", "1 2",
@@ -102,7 +103,7 @@ def test_no_value_breaks_it(value, now):
     assert wait is None or (math.isfinite(wait) and wait >= 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "expected"),
     [
         ([], (None, None)),

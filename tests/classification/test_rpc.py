@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from resilient_bridge.classification import classify
 from resilient_bridge.errors import Category, Failure, Kind
+from tests.rows import each_row
 
 from .edges import row
 
@@ -50,7 +51,7 @@ async def _of_server(code: int, message: str = "m", data: dict | None = None) ->
 
 
 @pytest.mark.requirement("S2")
-@pytest.mark.parametrize(("code", "wanted"), ROWS.values(), ids=ROWS)
+@each_row(("code", "wanted"), ROWS.values(), ids=ROWS)
 async def test_every_number(code, wanted):
     """The row's verdict on mcp's error, on the decoded answer, and on the error object alone."""
     error = await _of_server(code)
@@ -73,7 +74,7 @@ async def test_what_data_overrides():
 
 
 @pytest.mark.requirement("S2")
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         None, 7, "x", [], {"type": "NOPE"}, {"type": 7}, {"retryable": "yes"}, {"sessionValid": 0}, {"code": "x"},
@@ -90,8 +91,8 @@ def test_data_that_is_not_as_agreed_says_nothing(data):
     assert failure.details == {"rpc_code": -32001}
 
 
-@pytest.mark.parametrize("code", [-32600, 32600, -32002])
-@pytest.mark.parametrize("message", ["Session terminated", "Session not found", "Session not found: s1"])
+@each_row("code", [-32600, 32600, -32002])
+@each_row("message", ["Session terminated", "Session not found", "Session not found: s1"])
 def test_a_session_that_is_gone(code, message):
     """-32600, or 32600 of mcp 1: SESS_NOT_FOUND, session_valid False."""
     failure = classify({"jsonrpc": "2.0", "error": {"code": code, "message": message}})
@@ -179,7 +180,7 @@ def test_execution_errors(code, ours, hint):
     assert classify(_result(structured={"code": "CSP_BLOCKED"})).executed == "maybe"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         {}, {"code": 200, "message": "ok"}, {"code": -32000}, {"jsonrpc": "2.0", "result": {}}, {"isError": False},

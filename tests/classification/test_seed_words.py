@@ -10,6 +10,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.classification import classify
 from resilient_bridge.cli.classify import read
+from tests.rows import each_row
 
 
 def _typed(what: str) -> rb.Failure | None:
@@ -21,8 +22,8 @@ CODES = ["SESS_NOT_FOUND", "SESS_NOT_RESUMABLE", "PROTO_SEQUENCE_ERROR", "CONN_W
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("rest", ["", ": session 'sess-abc123'"])
+@each_row("code", CODES)
+@each_row("rest", ["", ": session 'sess-abc123'"])
 def test_f09_a_code_that_is_thrown_as_a_text(code, rest):
     """`throw new Error('SESS_NOT_FOUND')`: the code, its category and advice; the command line reads the same."""
     failure, typed = classify(RuntimeError(code + rest)), _typed(code + rest)
@@ -64,7 +65,7 @@ OBJECTS = {
 
 @pytest.mark.requirement("G8")
 @pytest.mark.requirement("R9")
-@pytest.mark.parametrize("text", OBJECTS)
+@each_row("text", OBJECTS)
 def test_f09_h08_an_object_that_says_failure(text):
     """Decoded, it is one for `classify`; as a text, for the command line."""
     for failure in (classify(json.loads(text)), _typed(text)):
@@ -75,7 +76,7 @@ def test_f09_h08_an_object_that_says_failure(text):
             assert "isolated" in failure.suggestions[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         {},

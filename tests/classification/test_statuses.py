@@ -13,6 +13,7 @@ from websockets.exceptions import InvalidProxyStatus, InvalidStatus
 from websockets.http11 import Response
 
 from resilient_bridge.classification import classify
+from tests.rows import each_row
 
 
 ROWS = {
@@ -52,9 +53,7 @@ def _row(failure) -> str:
 
 @pytest.mark.requirement("R1")
 @pytest.mark.requirement("S1")
-@pytest.mark.parametrize(
-    ("status", "row"), [(status, row) for row, statuses in ROWS.items() for status in statuses]
-)
+@each_row(("status", "row"), [(status, row) for row, statuses in ROWS.items() for status in statuses])
 def test_every_status(status, row):
     """Each status has its category, is retryable or not, and has `executed=NO`."""
     failure = classify(_refused(status))
@@ -71,7 +70,7 @@ def test_a_proxy_is_read_the_same_way(status):
     assert _row(classify(InvalidProxyStatus(response))) == _row(classify(InvalidStatus(response)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "headers", "wait"),
     [
         (429, {"Retry_After": "12"}, 12.0),
@@ -150,7 +149,7 @@ def test_an_http_answer_is_read_without_being_raised():
     assert classify(None) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",

@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from resilient_bridge.classification import classify
+from tests.rows import each_row
 
 
 ROWS = {
@@ -32,9 +33,7 @@ def _row(failure) -> str:
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize(
-    ("name", "row"), [(name, row) for row, names in ROWS.items() for name in names.split()]
-)
+@each_row(("name", "row"), [(name, row) for row, names in ROWS.items() for name in names.split()])
 def test_every_errno(name, row):
     """Dispatch is on the number, whichever class Python picked for it; the details keep it."""
     number = getattr(errno, name)
@@ -44,7 +43,7 @@ def test_every_errno(name, row):
         assert failure.details["errno"] == number
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "row"),
     [
         (ConnectionRefusedError(), "CONN_REFUSED TRANSPORT yes"),
@@ -69,7 +68,7 @@ def test_a_class_decides_where_there_is_no_errno(error, row):
     assert _row(classify(error)) == row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "row"),
     [
         *((number, "CONN_DNS_FAILED TRANSPORT yes") for number in (-2, -3, -4, -5, 2, 8, 11001, 11002)),
@@ -243,7 +242,7 @@ def test_all_addresses_failed_says_its_cause(cause, code):
     assert classify(_raised_from(cause)).code == code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "message"),
     [
         (

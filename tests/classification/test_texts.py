@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.classification import classify, text_finding
+from tests.rows import each_row
 
 
 TRANSIENT = """connect ECONNREFUSED 127.0.0.1:80|connect ETIMEDOUT 10.0.0.1:443|getaddrinfo ENOTFOUND host.test
@@ -26,7 +27,7 @@ def _each(texts: str) -> list[str]:
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind"),
     [
         *((text, "transient") for text in _each(TRANSIENT)),
@@ -50,7 +51,7 @@ def test_every_pattern(text, kind):
 
 
 @pytest.mark.requirement("C1")
-@pytest.mark.parametrize("text", _each(NOTHING))
+@each_row("text", _each(NOTHING))
 def test_where_a_number_or_a_word_means_nothing(text):
     """ "processed 429 rows" stays permanent: anchored to whole words, capitals of errnos, and a status that says so."""
     assert text_finding(text) is None

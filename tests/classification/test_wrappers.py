@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from resilient_bridge.classification import classify
+from tests.rows import each_row
 
 from .conftest import server_context
 
@@ -76,7 +77,7 @@ def _chain(*errors: BaseException) -> BaseException:
     return errors[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "code"),
     [
         (_chain(httpx.ConnectError("x")), "CONN_UNREACHABLE"),

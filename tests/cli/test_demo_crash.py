@@ -18,6 +18,7 @@ import pytest
 from resilient_bridge.cli import demo, main
 from resilient_bridge.cli.options import KILLS
 from resilient_bridge.testing import BridgeServer, FaultProxy
+from tests.rows import each_row
 
 
 COMMAND = (sys.executable, "-m", "resilient_bridge", "demo", "--crash")
@@ -100,7 +101,7 @@ def printed(n, **flags):
     return json.dumps({"type": "tool_call", "id": "i", "payload": {"n": n}} | flags).encode() + b"\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "broken"),
     [
         ([printed(1), printed(2), printed(3)], []),

@@ -12,6 +12,7 @@ from resilient_bridge.cli.doctor_findings import conclude
 from resilient_bridge.cli.doctor_journal import Entry, Probe, connections_of
 from resilient_bridge.cli.doctor_promise import notes_of, promise_of
 from resilient_bridge.cli.doctor_rows import Row, data_of, rows_of, table_of
+from tests.rows import each_row
 
 
 d = rb.dialects
@@ -262,7 +263,7 @@ def test_the_answers_to_a_probe(frames, repetition):
     assert story.found(d.recursor).repetition == repetition
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dialect", "words"),
     [
         (d.plain, "UNKNOWN, always"),

@@ -9,6 +9,7 @@ import pytest
 from resilient_bridge import Message
 from resilient_bridge.cli.pipe_lines import Outgoing, parse_line, print_message
 from resilient_bridge.errors import ProtocolError
+from tests.rows import each_row
 
 
 def _violations(line):
@@ -29,7 +30,7 @@ def test_a_good_line_is_a_message():
     assert parse_line(line, 1) == Outgoing("a", {}, "k", 2.5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "found"),
     [
         (b"nonsense", [("$", "text that is not JSON at character 1")]),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import xml.etree.ElementTree as ET
 
-import pytest
-
 from resilient_bridge import Backoff
 from resilient_bridge.cli.plot import bars, svg
 from resilient_bridge.values.backoff import spread
+from tests.rows import each_row
 
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -40,9 +39,9 @@ def test_a_bar_says_at_least_by_chance_and_mean():
     assert "= at least" in legend
 
 
-@pytest.mark.parametrize("width", [0, 40, 80, 200])
-@pytest.mark.parametrize("count", [1, 10, 120])
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@each_row("width", [0, 40, 80, 200])
+@each_row("count", [1, 10, 120])
+@each_row("schedule", SCHEDULES, ids=repr)
 def test_bars_are_ascii_and_fit(schedule, count, width):
     """No line is wider than asked, and nothing but plain characters is used."""
     picture = bars(spread_of(schedule, count), width)
@@ -52,8 +51,8 @@ def test_bars_are_ascii_and_fit(schedule, count, width):
     assert picture.count("o") >= count
 
 
-@pytest.mark.parametrize("count", [1, 2, 10, 41, 120])
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@each_row("count", [1, 2, 10, 41, 120])
+@each_row("schedule", SCHEDULES, ids=repr)
 def test_an_svg_is_well_formed_and_within_its_frame(schedule, count):
     """A parser reads it, it has a title, and every point lies in the picture."""
     root = ET.fromstring(svg(spread_of(schedule, count), repr(schedule)))

@@ -18,6 +18,7 @@ import pytest
 from resilient_bridge.cli.progress import Progress
 from resilient_bridge.telemetry import emit, events
 from resilient_bridge.telemetry.hub import has_listeners
+from tests.rows import each_row
 
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +93,7 @@ def test_the_line_has_bar_count_phase_and_seconds(steps, line):
     assert _seen(*steps) == line
 
 
-@pytest.mark.parametrize("columns", range(60))
+@each_row("columns", range(60))
 def test_it_fits_on_one_line(columns):
     """However narrow the terminal: a line that wraps could not be cleared. The last column stays free."""
     line = _seen(lambda: _started("a-phase-with-a-long-name", 3), columns=columns)
@@ -100,7 +101,7 @@ def test_it_fits_on_one_line(columns):
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("columns", [0, 1, 30, 38, 39, 40, 41, 80])
+@each_row("columns", [0, 1, 30, 38, 39, 40, 41, 80])
 def test_wide_characters_count_for_two(columns):
     """A name in Chinese takes twice the columns, and the line still fits."""
     line = _seen(lambda: _started("构建构建构建构建", 3), columns=columns)

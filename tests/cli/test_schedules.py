@@ -6,9 +6,10 @@ import pytest
 
 from resilient_bridge import Backoff, presets
 from resilient_bridge.cli.schedules import read_schedule, schedule_of
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "wanted"),
     [
         ("decorrelated(1)", Backoff.decorrelated(1)),
@@ -55,7 +56,7 @@ def test_a_name_is_the_schedule_of_its_specification():
     assert read_schedule("stdiobus") == read_schedule("default")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "word"),
     [
         ("", "a Backoff as in code expected"),

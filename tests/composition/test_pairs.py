@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 
 import httpx
-import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 LAYERS = {
@@ -21,8 +21,8 @@ LAYERS = {
 ENDS = {"works": None, "raises": ConnectionResetError, "returns 503": 503}
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("pair", list(combinations(LAYERS, 2)), ids=" x ".join)
+@each_row("end", ENDS)
+@each_row("pair", list(combinations(LAYERS, 2)), ids=" x ".join)
 def test_every_pair_sees_one_end(pair, end):
     """A failure that is raised and one that is returned are the same to every layer and every reader."""
     ended, seen = ENDS[end], []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from resilient_bridge.config.documents import read_document
 from resilient_bridge.config.paths import DocumentError, joined
+from tests.rows import each_row
 
 
 TOML = """\
@@ -97,7 +98,7 @@ BAD = [
 
 
 @pytest.mark.requirement("X8")
-@pytest.mark.parametrize(("form", "raw", "message", "line"), BAD)
+@each_row(("form", "raw", "message", "line"), BAD)
 def test_what_is_no_document_is_an_error_with_its_line(form, raw, message, line):
     """Bad syntax, bytes that are no text, keys that stand twice, tags, loops of aliases, and what is too large."""
     with pytest.raises(DocumentError) as caught:

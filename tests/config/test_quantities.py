@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.config.quantities import read_bytes, read_seconds, read_span, write_span
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("30", 30),
@@ -33,7 +34,7 @@ def test_a_duration_is_written_with_its_unit(text, seconds):
     assert read_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "s", "-3s", "30x", "1m30m", "30m1h", "1h30", "1:30", "1e3", "nan", "inf", "٣s", "9" * 200]
 )
 def test_anything_else_is_no_duration(text):
@@ -58,7 +59,7 @@ def test_a_size_is_written_with_its_unit(text, size):
     assert read_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "8M", "8 mebi", "-1KB", "0.5b", "1.0001KB", "10s", f"5{' ' * 99}MiB"])
+@each_row("text", ["", "8M", "8 mebi", "-1KB", "0.5b", "1.0001KB", "10s", f"5{' ' * 99}MiB"])
 def test_anything_else_is_no_size(text):
     """A size is whole bytes."""
     with pytest.raises(ValueError, match="bytes, such as 65536"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.errors import CODES, MCP_CODES, PREFIXES, Category, Executed, Kind, Severity, code_info
+from tests.rows import each_row
 
 
 SEED = """CONN_WEBSOCKET_CLOSED CONN_TLS_HANDSHAKE_FAILED CONN_TIMEOUT AUTH_TOKEN_EXPIRED PROTO_INVALID_MESSAGE
@@ -29,14 +30,14 @@ def test_every_code_has_one_of_the_seven_prefixes():
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize("code", SEED.split())
+@each_row("code", SEED.split())
 def test_the_codes_of_the_seed_are_there(code):
     """Each code of the specification is in the table under the same name."""
     assert code in CODES
 
 
 @pytest.mark.requirement("S1")
-@pytest.mark.parametrize("code", CODES)
+@each_row("code", CODES)
 def test_categories_have_their_default_retryability(code):
     """CONFIG AUTH PROTOCOL INTERNAL: no; TIMEOUT and TRANSPORT: yes but for the listed final losses; UPSTREAM varies."""
     row = CODES[code]
@@ -48,13 +49,13 @@ def test_categories_have_their_default_retryability(code):
         assert row.retryable is (code not in FINAL_LOSSES)
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_row("code", CODES)
 def test_kind_agrees_with_retryable(code):
     """A code is transient exactly when it is retryable."""
     assert (CODES[code].kind is Kind.TRANSIENT) is CODES[code].retryable
 
 
-@pytest.mark.parametrize("code", CODES)
+@each_row("code", CODES)
 def test_every_code_says_what_and_what_to_do(code):
     """Each has a summary and a hint, in lower case, without a full stop."""
     for text in (CODES[code].summary, CODES[code].hint):

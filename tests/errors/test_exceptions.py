@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 
-import pytest
-
 from resilient_bridge import errors
 from resilient_bridge.errors import (
     CODES,
@@ -17,6 +15,7 @@ from resilient_bridge.errors import (
     config_error,
     error_for,
 )
+from tests.rows import each_row
 
 
 CLASSES = [
@@ -38,13 +37,13 @@ BASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "base"), BASES.items())
+@each_row(("name", "base"), BASES.items())
 def test_the_tree_of_the_design(name, base):
     """Each class can also be caught as what it is to a program that has never heard of us."""
     assert issubclass(getattr(errors, name), base)
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@each_row("cls", CLASSES)
 def test_every_class_survives_pickling_and_copying(cls):
     """Class, failure, text and notes arrive; OSError's own constructor does not get in the way."""
     error = cls(Failure.of("CONN_RESET", "lost", retry_after=2.5))
@@ -63,7 +62,7 @@ def test_the_text_is_the_failure_and_the_first_thing_to_do():
     assert repr(error) == "<BridgeError CONN_REFUSED connection refused (TRANSPORT)>"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "name"),
     [
         ("AUTH_TOKEN_EXPIRED", "AuthError"),

@@ -15,6 +15,7 @@ import pytest
 
 from resilient_bridge.classification import classify
 from resilient_bridge.errors import Category, Executed, Failure, Kind
+from tests.rows import each_row
 
 
 REQUEST = httpx.Request("POST", "https://api.example/")
@@ -112,7 +113,7 @@ def test_the_line_for_a_model_is_json():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "details", "word"),
     [
         ("CONN_TIMEOUT", {}, "timeout"),
@@ -149,7 +150,7 @@ def test_a_model_gets_a_type_it_can_act_on(code, details, word):
 
 
 @pytest.mark.requirement("V6")
-@pytest.mark.parametrize(
+@each_row(
     ("error", "word"),
     [
         (FileNotFoundError(errno.ENOENT, "no such file", "a.txt"), "not_found"),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from resilient_bridge.errors import Failure
+from tests.rows import each_row
 
 
 def _error(number: int, message: str, **data: object) -> dict[str, object]:
@@ -15,7 +16,7 @@ def _error(number: int, message: str, **data: object) -> dict[str, object]:
 
 @pytest.mark.requirement("S7")
 @pytest.mark.requirement("S3")
-@pytest.mark.parametrize(
+@each_row(
     ("error", "code", "retryable", "advice"),
     [
         (_error(-32002, "Rate limit exceeded", type="UPSTREAM", retryable=True), "SYS_RATE_LIMITED", True, "wait, then repeat"),
@@ -60,10 +61,8 @@ def test_h04_the_session_id_is_preserved():
     assert own.to_mcp()["data"]["sessionId"] == "abc"
 
 
-@pytest.mark.parametrize(
-    "stopped", [None, "attempts", "not_idempotent", "deadline", "budget", "not_retryable"]
-)
-@pytest.mark.parametrize("code", ["CONN_RESET", "SYS_TIMEOUT", "AUTH_FORBIDDEN", "PROTO_INVALID_MESSAGE"])
+@each_row("stopped", [None, "attempts", "not_idempotent", "deadline", "budget", "not_retryable"])
+@each_row("code", ["CONN_RESET", "SYS_TIMEOUT", "AUTH_FORBIDDEN", "PROTO_INVALID_MESSAGE"])
 def test_f13_all_forms_give_one_answer(code, stopped):
     """Kind, retryable and recoverable agree in every form; a call that may have run is not reported as recoverable."""
     import attrs

@@ -20,6 +20,7 @@ from resilient_bridge.errors import (
     redact_value,
     text_of,
 )
+from tests.rows import each_row
 
 
 SECRET = "CANARY-s3cr3t"
@@ -57,7 +58,7 @@ DISGUISES = [
 ]
 
 
-@pytest.mark.parametrize("text", DISGUISES)
+@each_row("text", DISGUISES)
 def test_a_secret_is_masked_in_every_disguise(text):
     """The canary is gone, and masking twice changes nothing (threat 40)."""
     shown = redact(text, limit=100_000)
@@ -65,7 +66,7 @@ def test_a_secret_is_masked_in_every_disguise(text):
     assert redact(shown, limit=100_000) == shown
 
 
-@pytest.mark.parametrize("text", DISGUISES)
+@each_row("text", DISGUISES)
 def test_no_form_of_a_failure_shows_a_secret(text):
     """Wherever it came in: message, details (also as a key's value), suggestions, cause, history (threat 40)."""
     inner = Failure.of("CONN_RESET", text)
@@ -83,7 +84,7 @@ def test_no_form_of_a_failure_shows_a_secret(text):
         assert "CANARY" not in shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "[Errno 111] Connect call failed ('127.0.0.1', 7890)",
@@ -134,9 +135,7 @@ def test_any_text_comes_out_printable_bounded_and_stable(text):
     assert redact(shown) == shown
 
 
-@pytest.mark.parametrize(
-    "piece", "a a- token '\" :// token: Bearer key= ://@ token', \\ eyJ sk- ?token= u:p Basic".split()
-)
+@each_row("piece", "a a- token '\" :// token: Bearer key= ://@ token', \\ eyJ sk- ?token= u:p Basic".split())
 def test_a_hostile_text_costs_time_linear_in_it(piece):
     """Eight times the almost-matches cost at most some eight times as much, where squares would cost sixty-four."""
 
@@ -178,7 +177,7 @@ def test_an_error_without_a_text_has_one():
     assert text_of(TimeoutError()) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         [("Authorization", SECRET)],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import redaction, secret_shapes
+from tests.rows import each_row
 
 
 PIECES = """token= api_key: "x" api key is Bearer Basic QWxhZGRpbjpvcGVu sk-live123 eyJhbGciOi.eyJzdWIi ghp_0123456789abcdef0 xoxb-12345678
@@ -36,7 +36,7 @@ ALONE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ALONE)
+@each_row("text", ALONE)
 def test_every_secret_is_searched_for(text):
     """Each form of a secret, alone, is masked as if it had been searched without the clues."""
     assert secret_shapes.masked(text) == _searched(text)

@@ -9,6 +9,7 @@ import pytest
 
 from resilient_bridge.classification import classify_error_payload
 from resilient_bridge.errors import redact, redact_lines, redact_value, redaction, secret_shapes
+from tests.rows import each_row
 
 
 # fmt: off
@@ -283,7 +284,7 @@ set password first
 # fmt: on
 
 
-@pytest.mark.parametrize("text", SHAPES)
+@each_row("text", SHAPES)
 def test_g01_every_shape_is_masked(text):
     """Headers of any scheme, quoted values whole, elements, options, queries, prefixes, hooks; twice changes nothing."""
     text = text.replace("\\n", "\n")
@@ -294,7 +295,7 @@ def test_g01_every_shape_is_masked(text):
         assert "CANARY" not in redact_lines(whole, limit=1_000)
 
 
-@pytest.mark.parametrize("text", INNOCENT)
+@each_row("text", INNOCENT)
 def test_g01_what_is_no_secret_stays(text):
     """Prose, statuses, counts, ids, ports, hashes, paths: what a reader needs."""
     assert redact(text) == text

@@ -11,6 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry.instruments import INSTRUMENTS
+from tests.rows import each_row
 
 
 SHIPPED = files("resilient_bridge.exporters")
@@ -27,7 +28,7 @@ LABELS = {one.scraped_name: set(one.labels) for one in INSTRUMENTS}
 
 
 @pytest.mark.requirement("R19", "X9")
-@pytest.mark.parametrize("text", [RULES, *QUERIES])
+@each_row("text", [RULES, *QUERIES])
 def test_every_query_names_metrics_and_labels_that_there_are(text):
     """A renamed metric would leave a rule that never fires."""
     named = set(re.findall(r"resilient_bridge_\w+", text))

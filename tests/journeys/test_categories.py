@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 from .journey import Journey, simulated
 
@@ -38,7 +39,7 @@ def test_config_is_refused_where_it_is_written():
 
 
 @pytest.mark.requirement("S1")
-@pytest.mark.parametrize(
+@each_row(
     ("behaviour", "code", "category", "retryable"),
     [
         ({"auth_error": "AUTH_FORBIDDEN"}, "AUTH_FORBIDDEN", "AUTH", False),

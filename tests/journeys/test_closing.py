@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 from .journey import simulated
 
@@ -108,8 +109,8 @@ def others_of(client: rb.BridgeClient, receipts: list[rb.Receipt]) -> list[async
     return [asyncio.ensure_future(wait) for wait in waits]
 
 
-@pytest.mark.parametrize("drain", [0, 3])
-@pytest.mark.parametrize("state", STATES)
+@each_row("drain", [0, 3])
+@each_row("state", STATES)
 @simulated
 async def test_a_close_is_bounded_in_every_state(server, state, drain):
     """Within `drain` and a goodbye of a second: CLOSED, no link, no task, no network error, and what was not settled is returned."""

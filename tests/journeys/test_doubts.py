@@ -15,6 +15,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import Faults, simulate
+from tests.rows import each_row
 
 from .journey import Journey, simulated
 
@@ -101,7 +102,7 @@ async def test_many_doubts_are_one_probe_at_a_time(server):
         assert journey.losses() == []
 
 
-@pytest.mark.parametrize("after", [x / 4 for x in range(9)])
+@each_row("after", [x / 4 for x in range(9)])
 @simulated
 async def test_a_doubt_is_legal_at_any_moment_of_a_connection(server, after):
     """Before, while and after a slow resume: a healthy bridge is never left, and the verdict is the one it would have been."""
@@ -143,8 +144,8 @@ async def test_a_link_that_dies_while_it_joins_can_be_doubted_too(server):
     journey.check()
 
 
-@pytest.mark.parametrize("stall", [1.0, 1.6, 5.0, 600.0])
-@pytest.mark.parametrize("stalls", [1, 4])
+@each_row("stall", [1.0, 1.6, 5.0, 600.0])
+@each_row("stalls", [1, 4])
 @simulated
 async def test_a_stalled_loop_is_no_reason_to_leave_a_doubted_link(server, stall, stalls):
     """The pong has arrived while the loop stood still: it is read before the verdict."""

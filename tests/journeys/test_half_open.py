@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 from .journey import Journey, simulated
 
@@ -27,9 +28,9 @@ async def noticed(journey: Journey, within: float, reason: str = "heartbeat_time
 
 
 @pytest.mark.requirement("V13")
-@pytest.mark.parametrize("way", ["both", "up", "down"])
-@pytest.mark.parametrize("phase", range(0, 16, 3))
-@pytest.mark.parametrize("load", ["idle", "sending", "receiving"])
+@each_row("way", ["both", "up", "down"])
+@each_row("phase", range(0, 16, 3))
+@each_row("load", ["idle", "sending", "receiving"])
 @simulated
 async def test_a_half_open_link_is_noticed_within_25_5_seconds(server, way, phase, load):
     """Heartbeat 15 + 10 s: whatever the moment, the direction that died, and what still flows in the other one."""
@@ -71,8 +72,8 @@ async def test_the_seed_of_30_seconds_holds(server):
         assert await noticed(journey, 45.5) >= 30
 
 
-@pytest.mark.parametrize("phase", [x / 4 for x in range(8)])
-@pytest.mark.parametrize("slept", [60.0, 3_600.0, 8 * 3_600.0])
+@each_row("phase", [x / 4 for x in range(8)])
+@each_row("slept", [60.0, 3_600.0, 8 * 3_600.0])
 @simulated
 async def test_a_link_that_died_while_the_machine_slept_is_noticed_within_3_seconds(server, phase, slept):
     """After a wake-up the clocks disagree: the client asks at once, and waits two seconds for the answer."""
@@ -87,8 +88,8 @@ async def test_a_link_that_died_while_the_machine_slept_is_noticed_within_3_seco
         assert jump.seconds == pytest.approx(slept)
 
 
-@pytest.mark.parametrize("phase", [0.0, 0.3, 5.0, 14.9, 15.0])
-@pytest.mark.parametrize(("stalls", "seconds"), [(1, 10.0), (1, 40.0), (1, 600.0), (5, 10.0), (3, 26.0)])
+@each_row("phase", [0.0, 0.3, 5.0, 14.9, 15.0])
+@each_row(("stalls", "seconds"), [(1, 10.0), (1, 40.0), (1, 600.0), (5, 10.0), (3, 26.0)])
 @simulated
 async def test_a_stalled_loop_kills_no_link(server, phase, stalls, seconds):
     """The loop is blocked for 10 s or longer, once or again and again: what has arrived is read before any verdict."""
@@ -137,8 +138,8 @@ async def test_a_healthy_link_survives_the_sleep_of_its_machine(server, slept):
         assert journey.losses() == []
 
 
-@pytest.mark.parametrize("jump", [10 * YEAR, -10 * YEAR, -60 * YEAR, 8_000 * YEAR])
-@pytest.mark.parametrize("down", [False, True])
+@each_row("jump", [10 * YEAR, -10 * YEAR, -60 * YEAR, 8_000 * YEAR])
+@each_row("down", [False, True])
 @simulated
 async def test_a_wall_clock_that_jumps_by_years_drives_nothing(server, jump, down):
     """Only monotonic time drives delays: no false verdict, no wait that lasts years, nothing lost."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 from .journey import Journey, simulated
 
@@ -70,7 +71,7 @@ async def lose_three(journey: Journey, types: str = "tool_call") -> None:
     await asyncio.sleep(15)
 
 
-@pytest.mark.parametrize("bridge", BRIDGES)
+@each_row("bridge", BRIDGES)
 @simulated
 async def test_the_verdict_is_right(server, bridge):
     """Whatever the bridge does with its buffer: RECOVERED where it held everything, else a gap in its place; never silence."""
@@ -141,9 +142,9 @@ async def lose_three_more(journey: Journey) -> None:
     await asyncio.sleep(1)
 
 
-@pytest.mark.parametrize("bridge", ["inclusive, asked only", "exclusive, asked only", "verbatim seed"])
-@pytest.mark.parametrize("step", [-299.0, -120.0, 120.0, 299.0])
-@pytest.mark.parametrize("moment", ["before", "while down", "after"])
+@each_row("bridge", ["inclusive, asked only", "exclusive, asked only", "verbatim seed"])
+@each_row("step", [-299.0, -120.0, 120.0, 299.0])
+@each_row("moment", ["before", "while down", "after"])
 @simulated
 async def test_a_server_clock_that_steps_within_the_overlap_loses_nothing(server, bridge, step, moment):
     """The bridge's clock steps by up to 300 s, before, during or after the outage: RECOVERED, all there, in order."""

@@ -17,6 +17,7 @@ from tests.peers.http_fault import HttpFault
 from tests.peers.http_wire import Answer, BreakError
 from tests.peers.ports import Port
 from tests.peers.running import until
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.real
@@ -46,9 +47,7 @@ STRUCK = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fault", "error", "executed"), [row[1:] for row in STRUCK], ids=[row[0] for row in STRUCK]
-)
+@each_row(("fault", "error", "executed"), [row[1:] for row in STRUCK], ids=[row[0] for row in STRUCK])
 async def test_a_fault_is_felt_and_what_ran_is_known(fault, error, executed):
     """The client gets its error; the front knows whether the request reached the server behind."""
     async with proxied() as (front, back, client):

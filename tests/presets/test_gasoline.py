@@ -11,6 +11,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.presets import gasoline
 from resilient_bridge.testing import inject, record, virtual_time
+from tests.rows import each_row
 
 from .driving import drive, limits
 
@@ -47,7 +48,7 @@ def test_polling_waits_one_to_two_seconds():
 
 
 @pytest.mark.requirement("G2")
-@pytest.mark.parametrize(("failure", "seconds"), FAILURES)
+@each_row(("failure", "seconds"), FAILURES)
 def test_the_backoff_schedule(failure, seconds):
     """0 ms, 1, 2, 4, 8 s, then 30 s, for calls and for the link."""
     (retry,) = (layer for layer in gasoline.calls.layers if isinstance(layer, rb.Retry))

@@ -8,12 +8,13 @@ import pytest
 
 import resilient_bridge as rb
 from tests.protocol.frames_rig import ask, d, decode, dialect, encode
+from tests.rows import each_row
 
 
 P = d.Positions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "named"),
     [
         ({"order": "time", "contiguous": True}, "Positions.contiguous"),
@@ -68,14 +69,14 @@ FUNCTIONS_ONLY = {
 }
 
 
-@pytest.mark.parametrize("field", FUNCTIONS_ONLY)
+@each_row("field", FUNCTIONS_ONLY)
 def test_what_goes_only_with_functions(field):
     """Without encode and decode the session speaks its own protocol, and these would say nothing."""
     with pytest.raises(rb.ConfigError, match=f"Dialect.{field}: wanted only beside encode and decode"):
         rb.Dialect.plain(**{field: FUNCTIONS_ONLY[field]})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "named"),
     [
         ({"decode": decode}, "Dialect.encode"),
@@ -120,7 +121,7 @@ def test_fields_that_have_no_effect_alone(fields):
         dialect(None, **fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "named"),
     [
         ({}, "End"),
@@ -141,7 +142,7 @@ def test_ends_that_fit_nothing(fields, named):
         d.End(**{"means": "busy", **fields})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("family", "fields", "named"),
     [
         (d.sequence, {"field": "seq", "ask": ""}, "rb.dialects.sequence.ask"),

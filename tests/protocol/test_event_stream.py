@@ -13,6 +13,7 @@ from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.protocol.server_sent import ServerSentEvent
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
+from tests.rows import each_row
 
 
 CUT = Failure.of("CONN_RESET")
@@ -55,7 +56,7 @@ LOSSES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "missing"), LOSSES)
+@each_row(("before", "missing"), LOSSES)
 def test_what_a_loss_may_have_cost(before, missing):
     """None only if the last event has an id of its own that fits a header and stands for it alone."""
     position = Position()
@@ -121,7 +122,7 @@ COUNTS = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "met"), COUNTS)
+@each_row(("before", "after", "met"), COUNTS)
 def test_ids_that_counted_show_a_hole(before, after, met):
     """Ids that went up by one and do not after a resume are evidence; ids that never counted are none."""
     assert read(resumed(*before), *after)[-1] == met
@@ -189,7 +190,7 @@ FINAL = [
 FINAL += ["SESS_NOT_FOUND/404", "SYS_UPSTREAM_REJECTED/501", "SYS_CONFIG_INVALID", "SYS_INTERNAL_ERROR"]
 
 
-@pytest.mark.parametrize("ending", AGAIN + FINAL)
+@each_row("ending", AGAIN + FINAL)
 def test_which_losses_are_worth_another_attempt(ending):
     """Losses are; an answer that means no, and a client that cannot, are not. A rule of the policy overrules it."""
     code, _, status = ending.partition("/")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from resilient_bridge.errors import ProtocolError
 from resilient_bridge.protocol.frames import Encoder, InvalidFrameError, canonical, decode, violations
 from tests.protocol.driving import Rig
+from tests.rows import each_row
 
 
 GOOD = {
@@ -53,7 +54,7 @@ NO_MESSAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("frame", UNREADABLE)
+@each_row("frame", UNREADABLE)
 def test_an_unreadable_frame_is_a_typed_error(frame):
     """Threats 1 to 4: whatever json would accept or die of is PROTO_INVALID_FRAME, with a short reason."""
     with pytest.raises(InvalidFrameError) as caught:
@@ -62,7 +63,7 @@ def test_an_unreadable_frame_is_a_typed_error(frame):
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize(("frame", "fields"), NO_MESSAGE)
+@each_row(("frame", "fields"), NO_MESSAGE)
 def test_a_frame_that_is_no_message_names_every_field(frame, fields):
     """Threat 4: wrong types are PROTO_INVALID_MESSAGE with all violations at once."""
     with pytest.raises(InvalidFrameError) as caught:
@@ -84,7 +85,7 @@ def test_reading_is_lenient(frame):
     assert decode(frame)["type"] in {"a", "Any-Type.9"}
 
 
-@pytest.mark.parametrize("frame", [*UNREADABLE, *(pytest.param(frame, id=frame) for frame, _ in NO_MESSAGE)])
+@each_row("frame", [*UNREADABLE, *(pytest.param(frame, id=frame) for frame, _ in NO_MESSAGE)])
 def test_the_session_survives_what_is_no_message(frame):
     """Threats 1 to 4: the frame is counted and told, the link goes on, the next message is delivered."""
     rig = Rig().up()
@@ -95,8 +96,8 @@ def test_the_session_survives_what_is_no_message(frame):
     assert [message.id for message in rig.take()] == ["1"]
 
 
-@pytest.mark.parametrize("field", ["live", "replay"])
-@pytest.mark.parametrize("margin", range(0, 60, 3))
+@each_row("field", ["live", "replay"])
+@each_row("margin", range(0, 60, 3))
 def test_no_depth_of_nesting_escapes(field, margin):
     """Threat 2: a depth that is just readable where a frame arrives is survived where it is compared, too."""
     rig = Rig().up()
@@ -124,7 +125,7 @@ def test_decode_raises_nothing_else(frame):
 
 
 @pytest.mark.requirement("R7")
-@pytest.mark.parametrize(
+@each_row(
     ("change", "found"),
     [
         ({}, []),
@@ -158,8 +159,8 @@ CODECS = ["json", "orjson", "auto"]
 
 
 @pytest.mark.requirement("R7")
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(
+@each_row("codec", CODECS)
+@each_row(
     ("type_", "payload", "fields"),
     [
         ("Bad Type", {}, ["type"]),
@@ -209,12 +210,12 @@ def test_a_payload_that_holds_itself_is_refused():
             Encoder(codec).payload("a", payload)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(
+@each_row("codec", CODECS)
+@each_row(
     "payload",
     [{}, {"x": 'ü\u2028😀\\"\n\x00'}, {"x": [1, 1.5, None, True, 2**53]}, {"x": 2**80}, {1: 2}, OrderedDict(a=1), {"x": (1, 2)}],
 )  # fmt: skip
-@pytest.mark.parametrize("key", [None, 'a "key"'])
+@each_row("key", [None, 'a "key"'])
 def test_frames_are_json_with_the_key_inside(codec, payload, key):
     """V9: what goes out is one JSON envelope; the idempotency key is in its payload, everything else unchanged."""
     encoder = Encoder(codec)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from resilient_bridge.protocol import Gap, Message
 from resilient_bridge.protocol.inbox import Inbox
 from resilient_bridge.protocol.policies.inbox import Inbox as InboxPolicy
 from resilient_bridge.telemetry.events import Verdict
+from tests.rows import each_row
 
 
 def _filled(count, size=10, **policy):
@@ -17,7 +16,7 @@ def _filled(count, size=10, **policy):
     return inbox
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "size", "full", "overfull", "room"),
     [
         (5, 1, False, False, True), (6, 1, False, False, True), (7, 1, False, False, False), (8, 1, True, False, False),

@@ -10,6 +10,7 @@ import pytest
 
 from resilient_bridge.protocol import Message, Watermark
 from resilient_bridge.protocol.merge import Item, cut, join_live, without_repeats
+from tests.rows import each_row
 
 
 def item(name, n=0):
@@ -30,7 +31,7 @@ def tail(names):
     return watermark
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("delivered", "answer", "found", "news"),
     [
         ("A x y", "A x y z", "anchor", "z"),
@@ -102,7 +103,7 @@ def _merged(replay, live, before, *, proven=True):
     ], join.doubtful
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "side", "before", "whole"),
     [
         ("A B", "", 0, "A B"),
@@ -119,7 +120,7 @@ def _merged(replay, live, before, *, proven=True):
         ("", "", 0, ""),
     ],
 )
-@pytest.mark.parametrize("proven", [True, False])
+@each_row("proven", [True, False])
 def test_answer_and_side_buffer_meet_without_a_seam(answer, side, before, whole, proven):
     """What reached us before an in-order answer is at its end: each message once, none lost, none flagged."""
     assert _merged(items(answer), items(side), before, proven=proven) == (
@@ -128,8 +129,8 @@ def test_answer_and_side_buffer_meet_without_a_seam(answer, side, before, whole,
     )
 
 
-@pytest.mark.parametrize("length", range(1, 5))
-@pytest.mark.parametrize("buffer", [1, 2, 4])
+@each_row("length", range(1, 5))
+@each_row("buffer", [1, 2, 4])
 def test_an_answer_in_order_is_never_guessed_about(length, buffer):
     """All logs over {x, y}, all windows of an honest server: the whole log is delivered, each message once."""
     for log in itertools.product("xy", repeat=length):

@@ -8,9 +8,10 @@ import pytest
 
 from resilient_bridge.protocol.messages import Gap, Message, parse_timestamp, print_like
 from resilient_bridge.telemetry.events import Verdict
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "wanted"),
     [
         ("2026-03-20T14:32:05Z", "2026-03-20T14:32:05+00:00"),
@@ -32,7 +33,7 @@ def test_timestamps_of_real_servers_are_read(raw, wanted):
     assert Message("a", None, raw, {}).timestamp == datetime.fromisoformat(wanted)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [None, "", "yesterday", "1774", "999999999999999999999", "2026-03-20", "2026-02-30T00:00:00Z", "2026-03-20T25:00:00Z",
      "2026-03-20T14:32:61Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:60Z", "٢٠٢٦-03-20T14:32:05Z",

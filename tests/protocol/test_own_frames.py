@@ -8,6 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.protocol.frames import canonical, decode_json, own_frame
+from tests.rows import each_row
 
 
 def read(frame):
@@ -45,7 +46,7 @@ def test_the_dialects_are_values():
     assert rb.dialects.plain != rb.dialects.recursor == rb.Dialect()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("frame", "raw", "type_"),
     [
         ('{"type": "news", "id": 7}', {"type": "news", "id": 7}, "news"),

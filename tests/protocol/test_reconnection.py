@@ -15,6 +15,7 @@ from resilient_bridge.protocol.reconnection import Reconnection
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
 from tests.protocol.driving import CUT, REFUSED, START, closed
+from tests.rows import each_row
 
 
 TIMEOUT = Failure.of("CONN_TIMEOUT")
@@ -127,8 +128,8 @@ def test_a_pong_of_an_older_connection_proves_nothing():
     assert life.lost(CUT).attempt == 2
 
 
-@pytest.mark.parametrize("code", [1000, 1001, 1011, 1012])
-@pytest.mark.parametrize("seed", range(5))
+@each_row("code", [1000, 1001, 1011, 1012])
+@each_row("seed", range(5))
 def test_accept_then_close_is_no_storm(code, seed):
     """At most 7 connects in the first minute and 4 a minute after, for a server that accepts and closes at once."""
     life = Life(Reconnect(backoff=Backoff.constant(0)), seed=seed)

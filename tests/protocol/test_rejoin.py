@@ -18,6 +18,7 @@ from resilient_bridge.telemetry.events import (
     Verdict,
 )
 from tests.protocol.driving import Rig, closed, envelope
+from tests.rows import each_row
 
 
 def m(name, **payload):
@@ -142,7 +143,7 @@ def test_no_endless_loop_of_new_sessions():
 
 
 @pytest.mark.requirement("R17")
-@pytest.mark.parametrize(
+@each_row(
     ("delivered", "answers", "side", "read"),
     [
         ("A x", ["A x"], "", ""),
@@ -393,8 +394,5 @@ def test_the_flag_belongs_to_the_message_that_was_in_hand():
     rig.replay(*ms("x B C"))
     rig.replay(*ms("x B C"))
     assert verdict_of(rig) == "GAP(truncated)"
-    assert [(item.payload["name"], item.redelivered) for item in rig.take()[1:]] == [
-        ("x", False),
-        ("B", True),
-        ("C", False),
-    ]
+    taken = [(item.payload["name"], item.redelivered) for item in rig.take()[1:]]
+    assert taken == [("x", False), ("B", True), ("C", False)]

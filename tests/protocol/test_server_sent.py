@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from resilient_bridge.errors import Failure, ProtocolError
 from resilient_bridge.protocol.server_sent import EventStreamParser, ServerSentEvent
+from tests.rows import each_row
 
 
 CUT = Failure.of("CONN_RESET")
@@ -64,7 +65,7 @@ SPEC = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SPEC)
+@each_row("name", SPEC)
 def test_the_stream_is_read_as_the_standard_says(name):
     """Each example of the standard, and each rule of its text, gives the events it says, in one piece and byte by byte."""
     stream, wanted = SPEC[name]

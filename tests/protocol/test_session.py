@@ -24,6 +24,7 @@ from resilient_bridge.telemetry.events import (
 )
 from resilient_bridge.values.backoff import Backoff
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
+from tests.rows import each_row
 
 
 def _suspended(rig):
@@ -102,8 +103,8 @@ LOSSES = [
 FATAL = {"superseded", "tls", "auth_rejected", "auth_expired"}
 
 
-@pytest.mark.parametrize("state", LOST_IN)
-@pytest.mark.parametrize(("failure", "reason"), LOSSES, ids=[reason for _, reason in LOSSES])
+@each_row("state", LOST_IN)
+@each_row(("failure", "reason"), LOSSES, ids=[reason for _, reason in LOSSES])
 def test_every_loss_in_every_state_is_an_edge_with_a_reason(state, failure, reason):
     """delivery.md §2: BACKOFF or FAILED, whatever the phase, and the reason says why."""
     rig = to(state)
@@ -236,7 +237,7 @@ def test_a_clock_that_is_wildly_wrong_stops_nothing(wall):
 # ---- the end ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", list(S))
+@each_row("state", list(S))
 def test_closing_is_legal_in_every_state(state):
     """It raises nothing, settles everything, and a second time it does nothing."""
     rig = to(state)
@@ -258,7 +259,7 @@ def test_closing_is_legal_in_every_state(state):
     )
 
 
-@pytest.mark.parametrize("state", list(S))
+@each_row("state", list(S))
 def test_what_arrives_while_closing_changes_nothing(state):
     """Frames in flight, timers and the loss itself, in any order: no error, and CLOSING stays CLOSING until it is over."""
     rig = to(state)

@@ -20,6 +20,7 @@ from resilient_bridge.protocol.session_records import (
     SessionRecord,
     SessionState,
 )
+from tests.rows import each_row
 
 
 THEN, LATER = Now(100.0, 1_774_000_000.0), Now(160.0, 1_774_000_060.0)
@@ -69,7 +70,7 @@ def test_the_table_has_every_cell():
 
 
 @pytest.mark.requirement("R10")
-@pytest.mark.parametrize(("state", "operation", "cell"), TABLE)
+@each_row(("state", "operation", "cell"), TABLE)
 def test_every_operation_in_every_state(state, operation, cell):
     """It moves the record as the table says, its checkpoint stays, and the activity is noted; or it is refused by that code."""
     before = in_state(state)
@@ -85,7 +86,7 @@ def test_every_operation_in_every_state(state, operation, cell):
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "operation", "text", "hint"),
     [
         ("closed", "pause", "wanted one that is active or paused, got one that is closed", None),
@@ -140,7 +141,7 @@ def test_an_error_without_a_failure_is_refused():
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "wanted"),
     [
         ({"id": ""}, "id: wanted text that is not empty, got ''"),
@@ -170,7 +171,7 @@ def test_times_are_in_utc():
     assert record(created_at=moment).created_at.isoformat() == "2026-03-20T10:00:00+00:00"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("snapshot", "wanted"),
     [
         ({"a": float("nan")}, "a JSON value, got"),
@@ -372,7 +373,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "field"), BAD, ids=[f"{n}-{field}" for n, (_, field) in enumerate(BAD)])
+@each_row(("text", "field"), BAD, ids=[f"{n}-{field}" for n, (_, field) in enumerate(BAD)])
 def test_a_bad_text_names_the_field(text, field):
     """Whatever is wrong with a text, it is SYS_STATE_DAMAGED and the field by the name that the text has for it."""
     with pytest.raises(StoreError) as caught:

@@ -15,6 +15,7 @@ from resilient_bridge.settings.document import new_reading
 from resilient_bridge.settings.fields import read_value
 from resilient_bridge.testing import virtual_time
 from resilient_bridge.values.fields import Value, as_seconds, count, one_of, short_seconds
+from tests.rows import each_row
 
 
 FILE = """\
@@ -200,7 +201,7 @@ def test_the_environment_is_read_when_asked_for(monkeypatch):
     assert rb.load(env=True).bridge.calls.layers[0].attempts == 9
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [("6", 6), ("6.5", 6.5), ("true", True), ("30s", "30s"), ('"6"', "6"), ("[1, 'a']", [1, "a"]), ('{"a": 1}', {"a": 1}),
      ("{a = 1}", {"a": 1}), ("nan", "nan"), ("1979-05-27", "1979-05-27"), ("", ""), ("[1", "[1"), ("1\nx = 2", "1\nx = 2")],

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 TWELVE = """\
@@ -95,7 +96,7 @@ def test_the_same_mistakes_from_yaml_have_their_lines(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "path", "words"),
     [
         ({"retry": 3}, "retry", "wanted a table of settings, got 3"),

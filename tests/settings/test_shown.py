@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 TOOLS = """\
@@ -107,7 +108,7 @@ def test_the_address_of_the_bridge_is_shown_without_its_query():
     assert "rotated" not in shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "path", "words"),
     [
         ({"bridge": {"url": "wss://hunter2@host/ws"}}, "bridge.url", "env:NAME or file:PATH, as it holds a user name"),

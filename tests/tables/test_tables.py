@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from email.utils import format_datetime
 from itertools import pairwise
@@ -27,6 +28,7 @@ from resilient_bridge.errors import error_for
 from resilient_bridge.protocol.clock import Now
 from resilient_bridge.protocol.reconnection import Reconnection
 from tests.calls.forms import Server, at_once, both, http_error
+from tests.rows import each_row
 
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -50,9 +52,9 @@ SIZES = {
 }
 
 
-def rows(table: str, *parts: str) -> pytest.MarkDecorator:
+def rows(table: str, *parts: str) -> Callable[[Callable[..., Any]], Any]:
     """Run a test for every row of the parts, as `row`."""
-    return pytest.mark.parametrize(
+    return each_row(
         "row",
         [
             pytest.param(row, id=f"{table}-{part}-{number}")
@@ -258,7 +260,7 @@ def test_a_delay_of_polly(row, form):
     holds_a_delay("polly_delays", row, form)
 
 
-@pytest.mark.parametrize("name", TABLES["polly_delays"]["schedules"])
+@each_row("name", TABLES["polly_delays"]["schedules"])
 @rows("polly_delays", "attempts")
 def test_an_attempt_of_polly_waits_a_positive_time_under_the_cap(row, name):
     """At 2.0 ** 1024 a float overflows; the wait, whatever the draw, and the bound are positive and at most the cap."""
@@ -322,7 +324,7 @@ def test_every_table_names_its_source():
 
 
 def test_every_row_runs():
-    """Each row of each file is a parameter of a test that is neither skipped nor expected to fail, and none went missing.
+    """Each row of each file is a row of a test that is neither skipped nor expected to fail, and none went missing.
 
     Tests are read here, not counted, so that it holds for a partial run too.
     """
@@ -330,7 +332,7 @@ def test_every_row_runs():
     for name, test in vars(sys.modules[__name__]).items():
         marks = getattr(test, "pytestmark", []) if name.startswith("test_") else []
         assert {mark.name for mark in marks} <= {"parametrize"}
-        run.update(id(case.values[0]) for mark in marks if mark.args[0] == "row" for case in mark.args[1])
+        run.update(id(values["row"]) for values in getattr(test, "rows", ()) if "row" in values)
     sizes = {name: {part: len(of) for part, of in table["rows"].items()} for name, table in TABLES.items()}
     assert sizes == SIZES
     every = [row for table in TABLES.values() for part in table["rows"].values() for row in part]

@@ -10,6 +10,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import record, simulate, virtual_time
+from tests.rows import each_row
 
 
 RESET = rb.Failure.of("CONN_RESET")
@@ -263,7 +264,7 @@ def test_a_notice_that_raises_is_contained(caplog):
     assert "raised RuntimeError" in caplog.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "field"),
     [
         ({"error_rate": (0.15, 0.05)}, "error_rate"),

@@ -17,6 +17,7 @@ import resilient_bridge as rb
 from resilient_bridge.cli import debugging
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate, virtual_time
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.requirement("G10")
@@ -123,7 +124,7 @@ async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp
         assert [line for line in lines if grep.search(line)], grep
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environment", "kinds"),
     [
         ({}, ()),

@@ -11,12 +11,13 @@ import pytest
 from resilient_bridge.errors import Failure
 from resilient_bridge.telemetry import events
 from tests.reference import records
+from tests.rows import each_row
 
 
 AT = datetime(2026, 3, 20, 14, 32, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("kind", records())
+@each_row("kind", records())
 def test_every_event_is_a_frozen_record_with_its_time(kind):
     """Each event has `at`, takes keywords only, cannot be changed, is listed, and has no room for a payload."""
     fields = [field.name for field in attrs.fields(kind)]

@@ -13,6 +13,7 @@ import resilient_bridge as rb
 from resilient_bridge.telemetry import emit
 from resilient_bridge.telemetry.log_fields import log_fields
 from tests.reference import records
+from tests.rows import each_row
 from tests.stores.test_session_lines import example_of
 
 
@@ -60,7 +61,7 @@ def test_a_give_up_has_its_fields(lines):
     }
 
 
-@pytest.mark.parametrize("kind", records())
+@each_row("kind", records())
 def test_no_event_has_a_field_that_logging_or_structlog_has_itself(kind):
     """Such a name would raise inside logging, and the line would be lost."""
     assert not set(log_fields(example_of(kind))) & TAKEN

@@ -14,6 +14,7 @@ from websockets.exceptions import WebSocketException
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.testing.faults import FaultRun, Faults, ScriptedFault
 from resilient_bridge.testing.loop import SimulatedLoop
+from tests.rows import each_row
 
 
 SEEDS = range(300)
@@ -149,7 +150,7 @@ def test_what_makes_no_plan_is_refused(make, field):
         make()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "seen"),
     [
         (ScriptedFault("abort", at=10), "ConnectionClosedError"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import attrs
-import pytest
 
 from resilient_bridge.testing.ledger import Judgement, Ledger
+from tests.rows import each_row
 
 
 @attrs.define
@@ -91,7 +91,7 @@ def broken(ledger):
 
 
 # ---- inbound
-@pytest.mark.parametrize(
+@each_row(
     ("stream", "found"),
     [
         ([1, 2, 3, 4, 5], {}),
@@ -149,7 +149,7 @@ def test_a_gap_covers_as_brute_force_says():
 
 
 # ---- outbound
-@pytest.mark.parametrize(
+@each_row(
     ("states", "applied", "found"),
     [
         (["confirmed", "confirmed"], [1, 2], {}),

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import resilient_bridge as rb
 from resilient_bridge.testing import FaultProxy, LogBridge
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.real
@@ -84,7 +85,7 @@ async def test_the_parts_of_an_event_stand_where_the_paths_say():
         assert await client.heard(1) == [{"data": {"body": payload}, "type": "event", "seq": 1}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "asked", "answer"),
     [
         ({}, 2, [3, 4]),
@@ -347,7 +348,7 @@ async def test_without_positions_any_frame_goes_out_as_it_is_and_nothing_comes_a
         assert len(server.pushed) == 7
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "field"),
     [
         ({"position": "page"}, "position"),

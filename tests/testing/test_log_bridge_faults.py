@@ -12,6 +12,7 @@ from websockets.asyncio.client import connect
 import resilient_bridge as rb
 from resilient_bridge.testing import Faults, Ledger, LogBridge, ScriptedFault, simulate
 from resilient_bridge.testing.simulation import Simulation
+from tests.rows import each_row
 
 
 d = rb.dialects
@@ -94,7 +95,7 @@ def test_each_event_arrives_once_and_in_order_or_under_a_gap(case):
     assert len(verdicts) > 1 or case in UNPROVEN
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in {*UNPROVEN, "sequence, a short log"}])
+@each_row("case", [case for case in CASES if case not in {*UNPROVEN, "sequence, a short log"}])
 def test_what_is_held_is_recovered(case):
     """A cut alone loses nothing: the verdict is RECOVERED, and nothing is under a gap."""
     server, dialect = CASES[case]
@@ -104,10 +105,8 @@ def test_what_is_held_is_recovered(case):
     assert seen == [*range(seen.index("RECOVERED")), "RECOVERED", *range(seen.index("RECOVERED"), LAST + 1)]
 
 
-@pytest.mark.parametrize(
-    "kind", ["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"]
-)
-@pytest.mark.parametrize("case", CASES)
+@each_row("kind", ["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"])
+@each_row("case", CASES)
 def test_it_has_every_fault_of_a_bridge(case, kind):
     """Each happens, and costs nothing that no gap names."""
     server, dialect = CASES[case]

@@ -12,6 +12,7 @@ import trustme
 from websockets.exceptions import ConnectionClosedError, InvalidMessage
 
 from resilient_bridge.testing.server import BridgeServer
+from tests.rows import each_row
 from tests.testing.server_peer import peer
 
 
@@ -239,9 +240,7 @@ async def test_the_same_seed_gives_the_same_ids():
     assert await run() == await run()
 
 
-@pytest.mark.parametrize(
-    "how", ["open", "joined", "blackhole", "slow", "abort", "idle TCP", "closing", "busy"]
-)
+@each_row("how", ["open", "joined", "blackhole", "slow", "abort", "idle TCP", "closing", "busy"])
 async def test_nothing_remains(how):
     """After aclose() no task is left and the port refuses, whatever state the links were in."""
     before = asyncio.all_tasks()

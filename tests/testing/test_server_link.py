@@ -13,6 +13,7 @@ from resilient_bridge.testing.server import BridgeServer
 from resilient_bridge.testing.server_faults import GARBAGE, Behaviour
 from resilient_bridge.testing.server_link import Link, Tasks
 from resilient_bridge.testing.server_session import BridgeMemory
+from tests.rows import each_row
 from tests.testing.server_peer import in_virtual_time, peer
 
 
@@ -129,7 +130,7 @@ async def test_a_late_replay_lets_live_frames_pass():
         assert (await client.hear())["payload"]["messages"] == [first]
 
 
-@pytest.mark.parametrize("name", list(GARBAGE))
+@each_row("name", list(GARBAGE))
 async def test_garbage_is_sent_as_it_is(name):
     """push_raw changes nothing, text or binary, and leaves no trace in the replay."""
     async with BridgeServer() as server, peer(server.url) as client:

@@ -11,6 +11,7 @@ import pytest
 
 from resilient_bridge.testing.server_faults import GARBAGE, Behaviour
 from resilient_bridge.testing.server_wire import FrameError, Stamps, decode, new_id, parse_instant, violations
+from tests.rows import each_row
 from tests.testing.server_peer import frame
 
 
@@ -52,7 +53,7 @@ def test_only_a_heartbeat_may_go_without_an_id():
     assert [wrong["field"] for wrong in violations({**bare, "type": "tool_result"})] == ["id"]
 
 
-@pytest.mark.parametrize("name", [name for name in GARBAGE if name not in {"overflow", "duplicate_keys"}])
+@each_row("name", [name for name in GARBAGE if name not in {"overflow", "duplicate_keys"}])
 def test_garbage_is_refused(name):
     """None of the garbage frames passes as a message; all raise FrameError or violate the envelope."""
     try:
@@ -72,7 +73,7 @@ def test_a_number_that_is_none_is_no_json(number):
     assert caught.value.violation["constraint"] == "json"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "milliseconds"),
     [
         ("1970-01-01T00:00:01Z", 1_000),
@@ -95,7 +96,7 @@ def test_an_instant_is_parsed_in_every_form_a_client_may_send_back(text, millise
     assert parse_instant(text) == milliseconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "printed"),
     [
         ({}, "2026-03-20T14:32:05.250Z"),

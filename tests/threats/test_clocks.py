@@ -11,6 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import ClockJumped
+from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 
 
@@ -21,8 +22,8 @@ DECADES = [10 * YEAR, -10 * YEAR, 1e12, -1e12]
 # ---- row 30: nothing ran for a while ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seconds", [10, 26, 60, 280])
-@pytest.mark.parametrize("after", [0.0, 7.0, 14.9, 15.02, 15.5])
+@each_row("seconds", [10, 26, 60, 280])
+@each_row("after", [0.0, 7.0, 14.9, 15.02, 15.5])
 @simulated
 async def test_row_30_a_stalled_loop(server, seconds, after):
     """After a block of any length, at any point of the heartbeat, received data is read first and the link is not declared dead."""

@@ -14,6 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import ReconnectScheduled, Suspended
 from resilient_bridge.testing.network import HANG, NXDOMAIN
+from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 
 
@@ -262,7 +263,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@each_row("schedule", SCHEDULES, ids=repr)
 def test_row_27_attempt_1025(schedule):
     """Attempts 1,023 to 1,025, 10,000 and 10^9 wait a finite time within the cap, and never less than nothing."""
     rng = random.Random(1)

@@ -14,6 +14,7 @@ import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
 from resilient_bridge.telemetry.events import MessageRejected
 from resilient_bridge.testing.server_faults import GARBAGE
+from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated, until
 
 
@@ -241,7 +242,7 @@ def hostile_frame(rng, ids):
     return json.dumps(body)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each_row("seed", range(8))
 @simulated
 async def test_row_04_fields_of_the_wrong_type(server, seed):
     """400 control frames with fields of every type: the client lives, tells only typed errors, and is READY in the end."""

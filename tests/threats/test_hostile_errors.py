@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
+from tests.rows import each_row
 from tests.threats.watching import Watch, simulated
 
 
@@ -139,7 +140,7 @@ def read_all(watch):
             rb.errors.error_for(failure)  # what a user would get raised
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 @simulated
 async def test_row_45_from_a_factory(server, kind):
     """Raised three times by a user's factory: each attempt has a typed, readable failure, and the fourth connects."""
@@ -184,8 +185,8 @@ async def test_row_45_e11_a_programming_error_of_a_factory_ends_the_bridge(serve
         assert (client.state, caught.value.failure.code) == ("FAILED", "SYS_INTERNAL_ERROR")
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("option", ["url", "token", "headers"])
+@each_row("kind", HOSTILE)
+@each_row("option", ["url", "token", "headers"])
 @simulated
 async def test_row_45_from_a_credential_helper(server, kind, option):
     """Raised by the function for the URL, the token or the headers: AUTH_REFRESH_FAILED, a retry, and then READY."""
@@ -228,7 +229,7 @@ async def test_row_45_from_a_listener(server, kind, caplog):
     assert len(ours[0]) < 500
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 @simulated
 async def test_row_45_from_on_gap(server, kind):
     """Raised by `on_gap`: the reader gets the same error, the gap is reported again, and the stream goes on after it."""
@@ -257,7 +258,7 @@ async def test_row_45_from_on_gap(server, kind):
         assert len(calls) == 2
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 def test_row_45_in_classify(kind):
     """`classify` and every form of its verdict accept each of them, in bounded size."""
     failure = rb.classify(HOSTILE[kind]())

@@ -15,6 +15,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import ReconnectScheduled
 from resilient_bridge.testing.server import BridgeServer
+from tests.rows import each_row
 from tests.threats.raw_bridges import Recorder, http
 from tests.threats.watching import Watch, port_of, push, quick
 
@@ -52,7 +53,7 @@ async def test_row_22_a_refused_upgrade_that_lasts(status):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         http("502 Bad Gateway", "Server: nginx", body=b"<html>502</html>"),

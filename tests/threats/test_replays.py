@@ -12,6 +12,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import MessageRejected, ReplayIgnored, Suspended
+from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 
 
@@ -239,7 +240,7 @@ async def test_row_13_a_bridge_without_replay(server, replay):
         assert numbers(watch) == [1, "UNKNOWN", 3]
 
 
-@pytest.mark.parametrize("messages", [None, 7, "x", {}, [None], [[]], {"messages": []}, True])
+@each_row("messages", [None, 7, "x", {}, [None], [[]], {"messages": []}, True])
 @simulated
 async def test_row_13_a_replay_that_is_none(server, messages):
     """A replay answer whose messages are no list, or hold no message: typed, and the resume is never called RECOVERED."""

@@ -14,6 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import ReconnectScheduled
 from resilient_bridge.testing.timeline import EPOCH
+from tests.rows import each_row
 from tests.threats.watching import Watch, simulated
 
 
@@ -24,8 +25,8 @@ GARBAGE = [
 TEN_YEARS = "315360000"
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("header", ["20", "0", "1.0", "20.5", "120", "\t42 "])
+@each_row("status", [429, 503])
+@each_row("header", ["20", "0", "1.0", "20.5", "120", "\t42 "])
 @simulated
 async def test_row_26_retry_after_is_a_lower_bound(server, status, header):
     """The wait is at least the seconds in Retry-After, with or without a fraction, whatever the schedule says."""
@@ -66,8 +67,8 @@ async def test_row_26_retry_after_as_a_date(server, form):
         assert 60 <= watch.waits[1] <= 90
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("header", GARBAGE, ids=lambda text: repr(text)[:24])
+@each_row("status", [429, 503])
+@each_row("header", GARBAGE, ids=lambda text: repr(text)[:24])
 @simulated
 async def test_row_26_garbage_is_no_number(server, status, header):
     """Any other value is ignored: the schedule decides, and every wait is a finite number."""

@@ -11,6 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry.events import DuplicateConflict
+from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 
 
@@ -190,9 +191,9 @@ async def test_row_10_stamps_that_are_none(server, raw):
         assert watch.verdicts == [("RECOVERED", "anchor")]
 
 
-@pytest.mark.parametrize("replay", ["correct", "exclusive"])
-@pytest.mark.parametrize("step", [-1, -120, -299, 3_600])
-@pytest.mark.parametrize("when", ["before", "down", "between"])
+@each_row("replay", ["correct", "exclusive"])
+@each_row("step", [-1, -120, -299, 3_600])
+@each_row("when", ["before", "down", "between"])
 @simulated
 async def test_row_11_the_servers_clock_steps(server, step, when, replay):
     """A server clock that steps back by up to the overlap, or far forward, loses nothing and is not even noticed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.transports.loopback import is_loopback
+from tests.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ def test_loopback_is_this_machine(host):
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "host",
     [
         "localhost.example",

@@ -15,6 +15,7 @@ from resilient_bridge.transports.origin import (
     redirect_within,
     refuse_credentials,
 )
+from tests.rows import each_row
 
 
 @pytest.mark.requirement("R5")
@@ -38,7 +39,7 @@ def test_no_credential_needs_none():
     assert refuse_credentials(parse_url("ws://h/"), [("X-Trace", "1")], has_credentials=False) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "ws://user:canary/1@host",
@@ -79,7 +80,7 @@ def test_a_redirect_within_the_origin_keeps_our_credentials(location, leads_to):
 
 
 @pytest.mark.requirement("R5")
-@pytest.mark.parametrize(
+@each_row(
     "location",
     [
         "ws://h:8/b",

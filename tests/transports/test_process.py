@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.transports.process import GRACE_SECONDS, STDERR_BYTES, ChildProcess
+from tests.rows import each_row
 
 
 ROOT = Path(__file__).parents[2]
@@ -181,7 +182,7 @@ async def test_a_cancellation_waits_until_the_child_is_gone(times):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("steps", range(9))
+@each_row("steps", range(9))
 async def test_a_cancelled_start_leaves_nothing_behind(steps):
     """Whatever step of the start the cancellation meets, the child is gone when it is raised."""
     async with leaving_nothing():

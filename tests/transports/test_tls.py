@@ -17,6 +17,7 @@ from websockets.asyncio.server import serve
 from resilient_bridge.testing.proxy import Fault, FaultProxy
 from resilient_bridge.transports import tls
 from resilient_bridge.transports.websocket import open_websocket
+from tests.rows import each_row
 
 
 DIGEST = bytes(range(32))
@@ -37,7 +38,7 @@ def test_a_pin_is_hex_or_base64(text):
     assert tls.parse_pin(text) == DIGEST
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

@@ -18,6 +18,7 @@ from resilient_bridge.errors import redact_value
 from resilient_bridge.stores.session_lines import record_line
 from resilient_bridge.testing import virtual_time
 from tests.calls.forms import at_once
+from tests.rows import each_row
 
 
 class OwnError(Exception):
@@ -105,7 +106,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 def test_d04_classify_takes_any_exception(kind):
     """`classify` returns a failure, and all its forms can be made."""
     failure = rb.classify(HOSTILE[kind]())
@@ -122,8 +123,8 @@ def test_d04_classify_takes_any_exception(kind):
     rb.agent.suggest(failure)
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize(
+@each_row("kind", HOSTILE)
+@each_row(
     "layers",
     [
         (
@@ -155,7 +156,7 @@ def test_d04_the_callers_own_error_comes_out(kind, layers):
                 pytest.fail("nothing was raised")
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@each_row("kind", HOSTILE)
 def test_d04_a_toolbox_and_capture_give_it_as_data(kind):
     """`Toolbox.call` never raises a failure, `capture` stores the error itself, and listeners and the session log get text."""
     error = HOSTILE[kind]()
@@ -243,7 +244,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("kind", VALUES)
+@each_row("kind", VALUES)
 def test_d04_any_value_becomes_plain_data(kind):
     """Mocks, lying, endless and failing objects, in details, answers, arguments and records."""
     value = VALUES[kind]()

@@ -12,6 +12,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, everywhere
+from tests.rows import each_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +53,8 @@ def test_redress_a_frozen_exception_passes_through_our_context_managers(around):
         raise FrozenError
 
 
-@pytest.mark.parametrize(
-    "made_by", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy], ids=["pickle", "copy"]
-)
-@pytest.mark.parametrize("name", ["open", "full", "throttled", "timeout", "deadline", "config"])
+@each_row("made_by", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy], ids=["pickle", "copy"])
+@each_row("name", ["open", "full", "throttled", "timeout", "deadline", "config"])
 def test_redress_our_errors_survive_pickle_and_copy(name, made_by):
     """Each is the same public class with the same failure on the other side; kw_only attrs exceptions raise TypeError there."""
     error = RAISED[name]()

@@ -9,6 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, everywhere, http_error, settle
+from tests.rows import each_row
 
 
 class Abandoned(BaseException):
@@ -151,7 +152,7 @@ class NotFoundHereError(Exception):
 
 
 @everywhere
-@pytest.mark.parametrize("ignored", [NotFoundHereError("no such thing"), 404], ids=["listed", "a 404"])
+@each_row("ignored", [NotFoundHereError("no such thing"), 404], ids=["listed", "a 404"])
 def test_smallrye_320_an_ignored_failure_does_not_reopen_half_open(form, ignored):
     """A probe with an ignored failure leaves it half-open and returns its permit; redress reopens on a 404."""
     error = http_error(404) if ignored == 404 else ignored

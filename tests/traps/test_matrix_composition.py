@@ -10,13 +10,14 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.rows import each_row
 
 
 REFUSED = ConnectionRefusedError
 
 
 @everywhere
-@pytest.mark.parametrize(("outside", "calls"), [(False, 1), (True, 3)])
+@each_row(("outside", "calls"), [(False, 1), (True, 3)])
 def test_c1_layers_are_taken_in_the_order_they_are_written(form, outside, calls):
     """A limit of one call inside the Retry admits one attempt, outside it all three attempts of the call."""
     server = Server(always=REFUSED)

@@ -11,6 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.rows import each_row
 
 
 async def test_r7_a_deadline_interrupts_the_attempt_in_flight():
@@ -106,8 +107,8 @@ def test_r11_three_layers_of_three_make_three_calls(form):
 
 
 @everywhere
-@pytest.mark.parametrize("idempotent", [False, True])
-@pytest.mark.parametrize("error", [ConnectionRefusedError, ConnectionResetError])
+@each_row("idempotent", [False, True])
+@each_row("error", [ConnectionRefusedError, ConnectionResetError])
 def test_r12_what_may_have_run_is_repeated_only_with_permission(form, error, idempotent):
     """An error of a function proves nothing about the whole: retried only if idempotent, with one key for all attempts."""
     keys = []

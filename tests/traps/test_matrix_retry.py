@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, http_error
+from tests.rows import each_row
 
 
 class ThrottlingError(Exception):
@@ -145,7 +146,7 @@ def test_r13_no_delay_overflows():
 
 
 @everywhere
-@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "nested"])
+@each_row("wrapped", [False, True], ids=["alone", "nested"])
 def test_r14_a_group_is_matched_by_its_members(form, wrapped):
     """A TaskGroup's ExceptionGroup of ThrottlingErrors is what `on=ThrottlingError` names; tenacity PR#501, open since 2024."""
     group = ExceptionGroup("unhandled errors in a TaskGroup", [ThrottlingError(), ThrottlingError()])

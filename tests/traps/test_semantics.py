@@ -7,6 +7,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere
+from tests.rows import each_row
 
 
 # ---- functions that only look protected ------------------------------------------------------------------------------
@@ -139,9 +140,7 @@ def test_hyx_attempts_counts_calls_and_the_error_is_shown(form):
 
 
 @everywhere
-@pytest.mark.parametrize(
-    "error", [ValueError("x"), RuntimeError("x"), KeyError("x"), AssertionError()], ids=repr
-)
+@each_row("error", [ValueError("x"), RuntimeError("x"), KeyError("x"), AssertionError()], ids=repr)
 def test_redress_an_unknown_error_is_not_repeated(form, error):
     """An unknown error is permanent, so there is one call; redress retries it twice, bare tenacity for ever."""
     server = Server(always=error)

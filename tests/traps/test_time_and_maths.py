@@ -9,6 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, both, everywhere, http_error
+from tests.rows import each_row
 
 
 WALL_CLOCK_JUMPS = """
@@ -116,7 +117,7 @@ def test_httpx_retries_never_comes_back_before_retry_after(form):
 
 
 @both
-@pytest.mark.parametrize(
+@each_row(
     ("header", "value", "waits"),
     [
         ("retry_after", "0", 0.25),

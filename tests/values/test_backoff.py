@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.values.backoff import Backoff
+from tests.rows import each_row
 
 
 # Wait n of each schedule, and where the numbers come from.
@@ -72,14 +73,14 @@ schedules = plain | st.builds(
 )
 
 
-@pytest.mark.parametrize("source", DELAYS)
+@each_row("source", DELAYS)
 def test_delays_are_the_published_ones(source):
     """Each schedule, row by row, is what its source prints."""
     backoff, expected = DELAYS[source]
     assert backoff.delays(len(expected)) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("source", [name for name, (backoff, _) in DELAYS.items() if name != "R17"])
+@each_row("source", [name for name, (backoff, _) in DELAYS.items() if name != "R17"])
 def test_a_schedule_without_jitter_waits_exactly_its_delays(source):
     """Without jitter every run is the schedule."""
     backoff, expected = DELAYS[source]
@@ -109,8 +110,8 @@ def test_h15_the_schedule_of_a_presets_link_is_what_its_specification_prints(pre
     assert _link(preset, code).sample(len(delays), seed=7) == delays
 
 
-@pytest.mark.parametrize("backoff", EVERY_SHAPE, ids=repr)
-@pytest.mark.parametrize("attempt", [1, 2, 3, 4, 10, 100, 1000, 1024, 1025, 1100, 10**400])
+@each_row("backoff", EVERY_SHAPE, ids=repr)
+@each_row("attempt", [1, 2, 3, 4, 10, 100, 1000, 1024, 1025, 1100, 10**400])
 def test_a_wait_is_finite_and_under_its_cap_at_any_attempt(backoff, attempt):
     """Polly's row of attempts, 1,100 and an absurd one: no OverflowError, nothing above 30 s."""
     wait = backoff.next(attempt, 30.0, random.Random(attempt))
@@ -280,7 +281,7 @@ def test_tenacity_carries_the_wait_before():
 NAN = float("nan")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "field"),
     [
         (lambda: Backoff.constant(-1), "Backoff.seconds"),

@@ -6,6 +6,7 @@ import pytest
 
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.protocol.policies.dialect import Dialect
+from tests.rows import each_row
 
 
 WORDS = "auth auth_ack auth_error join joined request_replay replay ping pong ack error epoch".split()
@@ -39,14 +40,14 @@ def test_the_defaults_are_recursors_names():
     assert (Dialect().codec, Dialect().max_frame_bytes) == ("auto", 16 * 1024 * 1024)
 
 
-@pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("value", ["", "two words", "line\nbreak", 5, True])
+@each_row("word", WORDS)
+@each_row("value", ["", "two words", "line\nbreak", 5, True])
 def test_what_is_no_name_is_refused(word, value):
     """Empty, with spaces or line breaks, no text: the ConfigError names the field."""
     assert _field(**{word: value}) == f"Dialect.{word}"
 
 
-@pytest.mark.parametrize("word", [word for word in WORDS if word not in ("pong", "replay")])
+@each_row("word", [word for word in WORDS if word not in ("pong", "replay")])
 def test_none_switches_a_name_off(word):
     """A server that lacks something is described by None; other spellings are fine."""
     assert getattr(Dialect(**{word: None}), word) is None

@@ -18,6 +18,7 @@ from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.protocol.policies.replay import Replay
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
+from tests.rows import each_row
 
 
 NAMES = {
@@ -111,7 +112,7 @@ def test_a_default_policy_prints_as_its_bare_name():
     assert repr(Heartbeat(every=20, timeout=2.5)) == "Heartbeat(every=20, timeout=2.5)"
 
 
-@pytest.mark.parametrize(("kind", "field"), [(kind, field) for kind in SECONDS for field in SECONDS[kind]])
+@each_row(("kind", "field"), [(kind, field) for kind in SECONDS for field in SECONDS[kind]])
 def test_a_timedelta_is_stored_as_seconds(kind, field):
     """A minute given either way is one float."""
     value = getattr(kind(**{field: timedelta(minutes=1)}), field)
@@ -125,25 +126,25 @@ def _refused(kind, field, value):
     assert caught.value.failure.details["violations"][0]["field"] == f"{kind.__name__}.{field}"
 
 
-@pytest.mark.parametrize(("kind", "field", "value"), _cases(SECONDS, BAD_SECONDS))
+@each_row(("kind", "field", "value"), _cases(SECONDS, BAD_SECONDS))
 def test_bad_seconds_are_refused_by_name(kind, field, value):
     """Negative, NaN, infinite, absurd, bool, text, None: a ConfigError that names the field."""
     _refused(kind, field, value)
 
 
-@pytest.mark.parametrize(("kind", "field", "value"), _cases(COUNTS, BAD_COUNTS))
+@each_row(("kind", "field", "value"), _cases(COUNTS, BAD_COUNTS))
 def test_bad_counts_are_refused_by_name(kind, field, value):
     """Zero, negative, a float, a bool, text, None: a ConfigError that names the field."""
     _refused(kind, field, value)
 
 
-@pytest.mark.parametrize(("kind", "field", "value"), _cases(WORDS, ["", "none", None, 1, ["raise"]]))
+@each_row(("kind", "field", "value"), _cases(WORDS, ["", "none", None, 1, ["raise"]]))
 def test_unknown_words_are_refused_by_name(kind, field, value):
     """A word that is no option: a ConfigError that names the field."""
     _refused(kind, field, value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "field"),
     [
         (Heartbeat, "every"),
@@ -153,13 +154,13 @@ def test_unknown_words_are_refused_by_name(kind, field, value):
         (Replay, "timeout"),
     ],
 )
-@pytest.mark.parametrize("value", [0, 3601, 15_000])
+@each_row("value", [0, 3601, 15_000])
 def test_a_timeout_in_milliseconds_is_refused(kind, field, value):
     """No peer is left unwatched for over an hour, nor given no time at all."""
     _refused(kind, field, value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "field", "value"),
     [
         *_cases({Reconnect: ["attempts"]}, [0, -1, 5.0, True, "5"]),

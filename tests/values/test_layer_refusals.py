@@ -19,6 +19,7 @@ from resilient_bridge.errors import ConfigError, Severity
 from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
+from tests.rows import each_row
 
 
 NAN, INF = float("nan"), float("inf")
@@ -50,7 +51,7 @@ def _positional(make, path, values):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "field"),
     [
         *_by_keyword(Retry, "attempts", [*BAD_COUNTS, None, tenacity.wait_fixed(1)]),
@@ -101,7 +102,7 @@ def test_a_bad_value_is_refused_by_name(make, field):
     assert _field(make) == field
 
 
-@pytest.mark.parametrize("value", BAD_WHATS, ids=repr)
+@each_row("value", BAD_WHATS, ids=repr)
 def test_what_is_outside_the_vocabulary_is_refused(value):
     """In `on=` and `ignore=` alike; the path names the item that is wrong."""
     for make in (lambda: Retry(on=value), lambda: Breaker(ignore=value), lambda: Fallback(len, on=value)):
@@ -119,7 +120,7 @@ def test_only_a_retry_takes_retry_objects_of_tenacity():
     assert _field(lambda: Retry(rules={on: Rule()})) == "Retry.rules"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make",
     [
         Retry,

@@ -23,6 +23,7 @@ from resilient_bridge.calls.timeout.value import Timeout
 from resilient_bridge.errors import Category, Failure, Kind
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule
+from tests.rows import each_row
 
 
 class BusyError(Exception):
@@ -137,7 +138,7 @@ PRINTED = [
 VALUES = [value for value, _ in PRINTED]
 
 
-@pytest.mark.parametrize(("value", "text"), PRINTED, ids=[text for _, text in PRINTED])
+@each_row(("value", "text"), PRINTED, ids=[text for _, text in PRINTED])
 def test_a_layer_prints_as_the_call_that_makes_it(value, text):
     """The repr is what a person would type, and it evaluates to an equal layer."""
     assert repr(value) == text
@@ -146,7 +147,7 @@ def test_a_layer_prints_as_the_call_that_makes_it(value, text):
     assert hash(copy) == hash(value)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@each_row("value", VALUES, ids=repr)
 def test_a_layer_is_a_value(value):
     """A pickle is equal and hashes alike; no field can be set and no attribute added."""
     copy = pickle.loads(pickle.dumps(value))
@@ -164,7 +165,7 @@ def test_different_layers_are_not_equal():
     assert len(set(VALUES)) == len(VALUES)
 
 
-@pytest.mark.parametrize("value", [value for value in VALUES if not isinstance(value, Fallback)], ids=repr)
+@each_row("value", [value for value in VALUES if not isinstance(value, Fallback)], ids=repr)
 def test_a_layer_can_be_evolved(value):
     """attrs.evolve makes a checked copy."""
     assert attrs.evolve(value) == value

@@ -11,6 +11,7 @@ from resilient_bridge.classification import classify, classify_close, classify_e
 from resilient_bridge.errors import CODES, Failure
 from resilient_bridge.protocol.policies.losses import LossAction, meaning, reason_of, wants_slow_start
 from resilient_bridge.protocol.transitions import REASONS
+from tests.rows import each_row
 
 
 RECONNECT, REFRESH, NEW_SESSION, FAIL = LossAction
@@ -53,13 +54,13 @@ def _rows(table):
 
 
 @pytest.mark.requirement("R3")
-@pytest.mark.parametrize(("code", "action"), _rows(CLOSES))
+@each_row(("code", "action"), _rows(CLOSES))
 def test_what_a_close_code_means(code, action):
     """delivery.md §2: each listed close code, and an unlisted one, of the peer."""
     assert meaning(classify_close(code, "bye", "peer"), SUPERSEDED) is action
 
 
-@pytest.mark.parametrize(("status", "action"), _rows(STATUSES))
+@each_row(("status", "action"), _rows(STATUSES))
 def test_what_an_upgrade_status_means(status, action):
     """408 425 429 and 5xx but the permanent six try again, 401 refreshes, every other status is final."""
 
@@ -87,7 +88,7 @@ def test_a_loss_without_a_close_frame_of_the_peer_is_tried_again(by):
             assert meaning(failure, SUPERSEDED) is RECONNECT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "action"),
     [
         ("CONN_WEBSOCKET_CLOSED", RECONNECT), ("CONN_TIMEOUT", RECONNECT), ("CONN_REFUSED", RECONNECT),
@@ -148,7 +149,7 @@ def test_who_asks_for_patience():
     assert not wants_slow_start(Failure.of("SYS_UNAVAILABLE", details={"http_status": 503}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "reason"),
     [
         (Failure.of("CONN_HEARTBEAT_TIMEOUT"), "heartbeat_timeout"),

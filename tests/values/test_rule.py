@@ -12,6 +12,7 @@ from resilient_bridge.errors import AuthError, BridgeError, Category, ConfigErro
 from resilient_bridge.protocol.policies.reconnect import Reconnect
 from resilient_bridge.values.backoff import Backoff
 from resilient_bridge.values.rule import Rule, most_specific
+from tests.rows import each_row
 
 
 class BusyError(ConnectionResetError):
@@ -65,7 +66,7 @@ def _numbered(keys: list) -> dict:
     return {what: Rule(attempts=index + 1) for index, what in enumerate(keys)}
 
 
-@pytest.mark.parametrize("index", range(len(LADDER)))
+@each_row("index", range(len(LADDER)))
 def test_the_most_specific_key_wins_in_any_order(index):
     """Of the keys that match, the most specific wins, at any position."""
     keys = LADDER[index:]
@@ -73,7 +74,7 @@ def test_the_most_specific_key_wins_in_any_order(index):
         assert most_specific(_numbered(order), FAILURE) == Rule(attempts=order.index(keys[0]) + 1)
 
 
-@pytest.mark.parametrize("what", OTHERS, ids=lambda what: getattr(what, "__name__", str(what)))
+@each_row("what", OTHERS, ids=lambda what: getattr(what, "__name__", str(what)))
 def test_a_key_that_does_not_fit_is_passed_over(what):
     """A key of each form that almost matches finds nothing."""
     assert most_specific({what: Rule()}, FAILURE) is None
@@ -153,7 +154,7 @@ def test_a_table_prints_as_it_is_written():
     assert eval(repr(policy), names) == policy
 
 
-@pytest.mark.parametrize(
+@each_row(
     "what",
     [
         True,

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 SEED = ["rate_limit", "timeout", "server_error", "connection_error"]
@@ -22,7 +23,7 @@ def test_h09_the_words_of_the_seed_name_failures(on):
 
 
 @pytest.mark.requirement("V1")
-@pytest.mark.parametrize(
+@each_row(
     ("error", "calls"),
     [
         (httpx.ReadTimeout("x"), 3),

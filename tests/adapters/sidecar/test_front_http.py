@@ -21,6 +21,7 @@ from tests.adapters.sidecar.scripted_relay import (
     running,
 )
 from tests.peers.running import until
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.real
@@ -80,7 +81,7 @@ async def test_each_session_has_a_relay_of_its_own_or_all_have_one():
     assert front.relays[0].is_closed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "headers", "status", "code"),
     [
         (call(1, "echo"), {}, 400, -32600),  # no session

@@ -23,6 +23,7 @@ from tests.adapters.sidecar.scripted_relay import (
     running,
 )
 from tests.peers.running import until
+from tests.rows import each_row
 
 
 pytestmark = pytest.mark.real
@@ -60,7 +61,7 @@ def _base64(text):
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "status", "code"),
     [
         ({"mcp-method": "tools/list"}, 400, -32020),

@@ -18,6 +18,7 @@ from resilient_bridge.adapters.sidecar.front_http_guard import guard_of, new_htt
 from resilient_bridge.adapters.sidecar.front_http_limits import HttpLimits
 from tests.adapters.sidecar.scripted_relay import TOKEN, call, modern, request, running
 from tests.peers.running import until
+from tests.rows import each_row
 
 
 real = pytest.mark.real
@@ -65,14 +66,14 @@ async def raw(front, method, headers, body=""):
         writer.close()
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@each_row("host", HOSTS)
 def test_only_this_machine_is_a_host(host):
     """By name or address; a page that had its name resolve to this machine is refused."""
     refusal = guard_of("127.0.0.1", token=None).refusal({"host": host})
     assert (refusal is None or refusal.status) == (HOSTS[host] or 403)
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
+@each_row("origin", ORIGINS)
 def test_only_this_machine_is_an_origin(origin):
     """What a browser says of a page elsewhere is refused."""
     refusal = guard_of("127.0.0.1", token=None).refusal({"host": "127.0.0.1", "origin": origin})
@@ -132,7 +133,7 @@ async def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
 
 
 @real
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "status"),
     [
         ({"host": "evil.invalid"}, 403),

@@ -9,6 +9,7 @@ import pytest
 
 from resilient_bridge.adapters.sidecar import message
 from resilient_bridge.adapters.sidecar.message import NotAMessage, parse, parse_line
+from tests.rows import each_row
 from tests.samples import IS_ALL
 
 
@@ -125,7 +126,7 @@ def test_ids_of_different_types_are_different():
     assert message.key_of(True) is message.key_of(None) is message.key_of([1]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("", "not a JSON object"),
@@ -198,9 +199,7 @@ def test_a_batch_is_its_messages_byte_for_byte():
     ]
 
 
-@pytest.mark.parametrize(
-    "line", [b"[", b"[1]", b"[]", b"[{}]", b"[[]]", b"[" * 100_000, b'[{"a":' * 9_000, b"[\xff]"]
-)
+@each_row("line", [b"[", b"[1]", b"[]", b"[{}]", b"[[]]", b"[" * 100_000, b'[{"a":' * 9_000, b"[\xff]"])
 def test_a_batch_of_anything_else_is_refused(line):
     """A batch of anything else is refused."""
     with pytest.raises(NotAMessage):

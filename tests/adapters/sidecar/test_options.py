@@ -8,6 +8,7 @@ import pytest
 
 from resilient_bridge import Backoff, Breaker, ConfigError, RateLimit
 from resilient_bridge.adapters.sidecar.options import Sidecar
+from tests.rows import each_row
 
 
 def test_a_command_alone_is_enough():
@@ -22,7 +23,7 @@ def test_a_command_alone_is_enough():
     assert not Sidecar(url="https://h/mcp").is_command
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "names"),
     [
         ({}, "a command or a url"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from resilient_bridge.adapters.sidecar import outcomes
 from resilient_bridge.adapters.sidecar.outcomes import PREFIX
 from resilient_bridge.adapters.sidecar.upstream import Loss
+from tests.rows import each_row
 
 
 LOSS = Loss(reason="exit code 137")
@@ -94,7 +93,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("ending", "text", "code"), STATEMENTS)
+@each_row(("ending", "text", "code"), STATEMENTS)
 def test_the_words_are_fixed(ending, text, code):
     """The words are fixed."""
     assert ending.text == text
@@ -102,8 +101,8 @@ def test_the_words_are_fixed(ending, text, code):
     assert (ending.outcome == "unknown") is text.startswith("OUTCOME UNKNOWN: ")
 
 
-@pytest.mark.parametrize(("ending", "text", "code"), STATEMENTS)
-@pytest.mark.parametrize("is_modern", [False, True])
+@each_row(("ending", "text", "code"), STATEMENTS)
+@each_row("is_modern", [False, True])
 def test_of_a_tool_it_is_a_result(ending, text, code, is_modern):
     """Of a tool it is a result."""
     answer = outcomes.answer("x", "tools/call", ending, is_modern=is_modern)
@@ -116,7 +115,7 @@ def test_of_a_tool_it_is_a_result(ending, text, code, is_modern):
     assert "structuredContent" not in answer.result
 
 
-@pytest.mark.parametrize(("ending", "text", "code"), STATEMENTS)
+@each_row(("ending", "text", "code"), STATEMENTS)
 def test_of_anything_else_it_is_an_error_with_a_code_that_is_free(ending, text, code):
     """Of anything else it is an error with a code that is free."""
     error = outcomes.answer(1, "resources/read", ending, is_modern=False).error

@@ -7,11 +7,12 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.adapters.sidecar.upstream import Loss
 from tests.adapters.sidecar.harness import FORGOTTEN, REFUSED, Harness, ready, result_text
+from tests.rows import each_row
 
 
 @pytest.mark.requirement("X5")
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("away", [3, 9, 16.5, 20, 24])
+@each_row("seed", range(5))
+@each_row("away", [3, 9, 16.5, 20, 24])
 def test_a_call_that_waits_is_made_soon_after_the_server_is_back(away, seed):
     """Waits between attempts grow, but not beyond a sixth of the patience of a call: it would be over before the next attempt."""
     harness, client = ready(url=True, seed=seed)

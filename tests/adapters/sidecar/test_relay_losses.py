@@ -20,6 +20,7 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
+from tests.rows import each_row
 
 
 LIMITED = Loss(reason="HTTP 429", executed=Executed.NO, retry_after=2.0)
@@ -41,7 +42,7 @@ def hinted(**options):
 # ---- what may be repeated -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     "method",
     [
         "tools/list",

@@ -25,6 +25,7 @@ from tests.adapters.sidecar.http_servers import (
     opened,
 )
 from tests.peers.running import until
+from tests.rows import each_row
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -85,7 +86,7 @@ STATUSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", STATUSES)
+@each_row("row", STATUSES)
 async def test_each_status_says_what_it_proves(row):
     """The answer where there is one, else a loss; where it says NO, the server has not carried it out."""
     has_session, status, headers, body, expected = STATUSES[row]

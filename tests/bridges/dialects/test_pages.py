@@ -25,6 +25,7 @@ from tests.bridges.doubles.openhands import LegacySocket, SessionSocket
 from tests.bridges.doubles.recursor_live import RecursorLive
 from tests.bridges.doubles.slack_socket_mode import SlackSocketMode
 from tests.bridges.doubles.socketio import SocketIO
+from tests.rows import each_row
 
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _constants(case: Served, url: str) -> dict[str, Any]:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("case", PROGRAMS, ids=lambda case: case.name or case.page)
+@each_row("case", PROGRAMS, ids=lambda case: case.name or case.page)
 async def test_the_program_of_a_page_prints_what_its_server_says(case):
     """Each program connects, subscribes and authenticates as its page says, and prints a message."""
     double = case.double(random.Random(1))

@@ -16,6 +16,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
+from tests.rows import each_row
 
 
 d = rb.dialects
@@ -41,7 +42,7 @@ def frames_of_ours(socket):
     return [line["frame"] for line in LINES if line["socket"] == socket and line["way"] == "up"]
 
 
-@pytest.mark.parametrize("line", LINES, ids=[f"{at}" for at in range(len(LINES))])
+@each_row("line", LINES, ids=[f"{at}" for at in range(len(LINES))])
 def test_every_frame_is_read(line):
     """Each frame of the server says something; an event has its type and, where it is stored, its id and its time."""
     if line["way"] == "up":
