@@ -109,6 +109,13 @@ class TappedTransport:
         self.journal.add("came", frame)
         return frame
 
+    def receive_now(self) -> str | bytes | None:
+        """Return a frame that has come already, noted."""
+        frame = self.inner.receive_now()
+        if frame is not None:
+            self.journal.add("came", frame)
+        return frame
+
     async def ping(self) -> Awaitable[Any] | None:
         """Send a ping of the WebSocket; when the answer has come, note how long it took."""
         ping = getattr(self.inner, "ping", None)

@@ -142,7 +142,7 @@ class _Entered:
         self._transport = transport
         self._entered: AbstractAsyncContextManager[Any] | None = entered
         self.send = transport.send
-        self.receive = transport.receive
+        self.receive, self.receive_now = transport.receive, transport.receive_now
         self.abort = transport.abort
 
     @property

@@ -36,6 +36,10 @@ class Transport(Protocol):
         """
         ...
 
+    def receive_now(self) -> str | bytes | None:
+        """Return what `receive` would return without waiting; None where it would wait, or raise, or where nobody can tell."""
+        ...
+
     def abort(self) -> None:
         """Drop the link now, without a polite close; pending and later calls end at once with the native exception.
 

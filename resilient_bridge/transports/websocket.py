@@ -16,11 +16,13 @@ from typing import Any, Final, Protocol, cast
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosedError, InvalidProxy, InvalidStatus
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from . import tls
+from .arrivals import Arrivals
 from .loopback import is_ip, is_loopback
 from .origin import (
     RedirectRefusedError,
@@ -75,6 +77,7 @@ class WebSocketTransport:
         self._ws = ws
         self._aborted = False
         self._is_websockets = isinstance(ws, Connection)
+        self._arrivals = ws.arrivals if isinstance(ws, _BoundedConnection) else None
         self._pending: set[asyncio.Future[Any]] = set()
 
     @classmethod
@@ -123,6 +126,25 @@ class WebSocketTransport:
             return frame.decode()
         except UnicodeDecodeError:
             return frame
+
+    def receive_now(self) -> str | bytes | None:
+        """Return the next frame if it has come whole; see `Transport.receive_now`. None of a connection that we did not open."""
+        arrivals = self._arrivals
+        if arrivals is None or self._aborted:
+            return None
+        frame = arrivals.take()
+        if frame is None:
+            return None
+        data: Any = frame.data
+        if self.keeps_bytes and frame.opcode is Opcode.BINARY:
+            return bytes(data)
+        try:
+            return data.decode()  # type: ignore[no-any-return]
+        except UnicodeDecodeError:
+            if not self.keeps_bytes:
+                return bytes(data)
+            arrivals.put_back(frame)  # `receive` has websockets end the connection of it
+            return None
 
     async def ping(self) -> Awaitable[Any] | None:
         """Send a WebSocket ping; what it returns is done when the pong has come. None where the connection has no such thing."""
@@ -260,7 +282,20 @@ def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes 
 class _BoundedConnection(ClientConnection):
     """A connection that does not wait for ever for a peer that should end it."""
 
+    arrivals: Arrivals
     _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        frames = self.recv_messages
+        self.arrivals = Arrivals(frames.high or 0, frames.pause, frames.resume)
+        self.recv_messages = cast("Any", self.arrivals)
+
+    def process_event(self, event: Any) -> None:
+        if type(event) is Frame and event.opcode in DATA_OPCODES:
+            self.arrivals.put(event)
+        else:
+            super().process_event(event)
 
     async def send_texts(self, frames: Iterable[str]) -> None:
         """Send text frames in one write: a system call costs more than all else that a small frame needs."""
