@@ -103,6 +103,13 @@ class TappedTransport:
             self.journal.add("went", frame)
         await self.inner.send(*frames)
 
+    def send_now(self, *frames: str) -> bool:
+        """Send frames where that needs no waiting, and note them."""
+        is_sent = self.inner.send_now(*frames)
+        for frame in frames if is_sent else ():
+            self.journal.add("went", frame)
+        return is_sent
+
     async def receive(self) -> str | bytes:
         """Return the next frame, noted."""
         frame = await self.inner.receive()

@@ -29,6 +29,10 @@ class Transport(Protocol):
         """
         ...
 
+    def send_now(self, *frames: str) -> bool:
+        """Hand frames to the network as `send` does, if that needs no waiting. False: nothing was sent, `send` waits or says why."""
+        ...
+
     async def receive(self) -> str | bytes:
         """Return the next whole frame: text, or the raw bytes of a frame that is not UTF-8. Cancelling it loses nothing.
 

@@ -105,6 +105,12 @@ class WebSocketTransport:
         if self._aborted:
             raise ConnectionClosedError(None, None)
 
+    def send_now(self, *frames: str) -> bool:
+        """Send text frames if that needs no waiting; see `Transport.send_now`. False of a connection that we did not open."""
+        return (
+            isinstance(self._ws, _BoundedConnection) and not self._aborted and self._ws.send_texts_now(frames)
+        )
+
     async def _send_one(self, frame: str) -> None:
         if self._is_websockets and not self._aborted:
             await self._ws.send(frame)
@@ -298,11 +304,25 @@ class _BoundedConnection(ClientConnection):
             super().process_event(event)
 
     async def send_texts(self, frames: Iterable[str]) -> None:
-        """Send text frames in one write: a system call costs more than all else that a small frame needs."""
-        async with self.send_context():
-            for frame in frames:
-                self.protocol.send_text(frame.encode())
-            self.transport.write(b"".join(self.protocol.data_to_send()))
+        """Send text frames, waiting while the write buffer is full."""
+        if not self.send_texts_now(frames):
+            async with self.send_context():  # it waits, or raises what ended the connection
+                self._write(frames)
+        elif self.paused:
+            await self.drain()
+
+    def send_texts_now(self, frames: Iterable[str]) -> bool:
+        """Send text frames if nothing has to be waited for. False: nothing was sent."""
+        if self.paused or self.protocol.state is not State.OPEN or self.transport.is_closing():
+            return False
+        self._write(frames)
+        return True
+
+    def _write(self, frames: Iterable[str]) -> None:
+        """In one write: a system call costs more than all else that a small frame needs."""
+        for frame in frames:
+            self.protocol.send_text(frame.encode())
+        self.transport.write(b"".join(self.protocol.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

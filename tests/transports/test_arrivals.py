@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from websockets.exceptions import ConcurrencyError, ConnectionClosedError
+from websockets.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK
 from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
 from resilient_bridge.transports.arrivals import Arrivals
 
@@ -127,4 +128,25 @@ async def test_after_an_abort_nothing_is_received_at_once(bridge, dial, until):
     await until(lambda: len(link._ws.recv_messages))
     link.abort()
     assert link.receive_now() is None
+    await link.close()
+
+
+@pytest.mark.real
+async def test_what_needs_no_waiting_is_sent_at_once(bridge, dial, until):
+    """Several frames, in order; with a full write buffer, after the end and after an abort nothing is sent, and `send` decides."""
+    link = await dial(bridge.url)
+    await until(lambda: bridge.sockets)
+    assert link.send_now("one", "two")
+    await until(lambda: len(bridge.received) == 2)
+    link._ws.pause_writing()
+    assert not link.send_now("never")
+    link._ws.resume_writing()
+    await bridge.sockets[0].close()
+    await until(lambda: link._ws.state is State.CLOSED)
+    assert not link.send_now("never")
+    with pytest.raises(ConnectionClosedOK):
+        await link.send("never")
+    link.abort()
+    assert not link.send_now("never")
+    assert bridge.received == ["one", "two"]
     await link.close()
