@@ -103,10 +103,24 @@ class TappedTransport:
             self.journal.add("went", frame)
         await self.inner.send(*frames)
 
+    def send_now(self, *frames: str) -> bool:
+        """Send frames where that needs no waiting, and note them."""
+        is_sent = self.inner.send_now(*frames)
+        for frame in frames if is_sent else ():
+            self.journal.add("went", frame)
+        return is_sent
+
     async def receive(self) -> str | bytes:
         """Return the next frame, noted."""
         frame = await self.inner.receive()
         self.journal.add("came", frame)
+        return frame
+
+    def receive_now(self) -> str | bytes | None:
+        """Return a frame that has come already, noted."""
+        frame = self.inner.receive_now()
+        if frame is not None:
+            self.journal.add("came", frame)
         return frame
 
     async def ping(self) -> Awaitable[Any] | None:

@@ -141,8 +141,8 @@ class _Entered:
     def __init__(self, transport: WebSocketTransport, entered: AbstractAsyncContextManager[Any]) -> None:
         self._transport = transport
         self._entered: AbstractAsyncContextManager[Any] | None = entered
-        self.send = transport.send
-        self.receive = transport.receive
+        self.send, self.send_now = transport.send, transport.send_now
+        self.receive, self.receive_now = transport.receive, transport.receive_now
         self.abort = transport.abort
 
     @property

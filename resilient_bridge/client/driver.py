@@ -30,6 +30,7 @@ class Connection(Protocol):
     """What the driver needs from the pump of the current connection."""
 
     def wake_writer(self) -> None: ...
+    def write_now(self, now: Now) -> None: ...
     def wake_reader(self) -> None: ...
     def end(self, cause: Failure) -> None: ...
     def greet(self) -> None: ...
@@ -47,9 +48,8 @@ class Driver:
         store.on_failure = self._on_store
         self.has_failed_store = False
         self.is_stored = self.is_durable  # has the store to know what is about to move?
-        self._recorded: tuple[Watermark, str] | None = (
-            None  # the session whose record is active, and its name there
-        )
+        # The session whose record is active, and its name there.
+        self._recorded: tuple[Watermark, str] | None = None
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
@@ -89,7 +89,7 @@ class Driver:
         if session.events:
             has_news = True
             self._tell()
-            self._arm(now)
+            self.arm(now)
         if self.is_durable:
             self.store.touch()
         if self._reader is not None and (len(session.inbound.inbox) or session.state in _ENDED):
@@ -112,18 +112,20 @@ class Driver:
             self._reader = None
 
     def _move_pump(self, pump: Connection) -> None:
-        death, link = self.session.death, self.session.link
+        session = self.session
+        link, death = session.link, session.death
         if death is not None:
             pump.end(death)
+        if link is None or death is not None:
             return
-        if link is not None:
+        if session.state is not BridgeState.READY:  # both are over before that
             if link.awaits_greeting:
                 pump.greet()
             elif link.awaits_backfill:
                 pump.fetch()
-            if link.closing:
-                self.on_closing()
-        if self.session.wants_to_send:
+        if link.closing:
+            self.on_closing()
+        if session.wants_to_send:
             pump.wake_writer()
 
     def _tell(self) -> None:
@@ -131,22 +133,22 @@ class Driver:
         for event in events:
             tell(self, event, self.session)
 
-    def _arm(self, now: Now) -> None:
+    def arm(self, now: Now) -> None:
+        """Set the timer for what is due next."""
         due = self.session.next_timer()
         look = self.session.look_every
         if look is not None:
             due = now.mono + look if due is None else min(due, now.mono + look)
-        if due is None:
-            return
+        if due is not None:
+            self.arm_by(due)
+
+    def arm_by(self, due: float) -> None:
+        """Something became due then (monotonic), perhaps sooner than what the one timer was set for."""
         if self._timer is not None:
             if self._timer_due <= due:
                 return
             self._timer.cancel()
         self._timer, self._timer_due = self.loop.call_at(due, self._on_timer), due
-
-    def arm(self, now: Now) -> None:
-        """Something became due sooner than what the timer was set for."""
-        self._arm(now)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -161,7 +163,7 @@ class Driver:
             return
         if self.pump is not None:
             self.pump.wake_reader()
-        self._arm(now)
+        self.arm(now)
 
     def defect(self, error: Exception) -> None:
         """Something of ours is broken: fail the client in words, so that whoever waits learns that nobody works for him."""
@@ -272,7 +274,7 @@ class Driver:
             now = self.now()
             self.session.probe(doubt, now)
             self.after(now)
-            self._arm(now)
+            self.arm(now)
 
     def stop(self) -> None:
         """No more timers."""

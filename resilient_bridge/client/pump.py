@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from ..errors import StoreError
+from ..telemetry.events import BridgeState
 from .cancelled import ended
 from .greeting import Greeting
 
@@ -48,6 +49,7 @@ class Pump:
         self._transport = transport
         self._idle_writer: asyncio.Future[None] | None = None
         self._idle_reader: asyncio.Future[None] | None = None
+        self._handed_out: list[str] = []  # by the session, and not taken at once by the transport
         self._mark_again_at = -inf
         self._half: int | None = None  # how much of a frame had come when that was looked at last
         self._half_since = 0.0
@@ -136,7 +138,7 @@ class Pump:
     # ---- the two tasks ----------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        driver, receive = self._driver, self._transport.receive
+        driver, receive, receive_now = self._driver, self._transport.receive, self._transport.receive_now
         session = driver.session
         inbox, reading, now = session.inbound.inbox, session.reading, driver.now()
         while self.loss is None:
@@ -149,12 +151,16 @@ class Pump:
                     await self._idle_reader
                 now = driver.now()
                 continue
-            try:
-                frame = await receive()
-            except Exception as error:  # noqa: BLE001 -- whatever the transport raises is the loss; classify() reads it
-                self.end(error)
-                return
-            now = driver.now()
+            frame = (
+                receive_now()
+            )  # mostly several have come at once: the time is read once for all of them (P11)
+            if frame is None:
+                try:
+                    frame = await receive()
+                except Exception as error:  # noqa: BLE001 -- whatever the transport raises is the loss; classify() reads it
+                    self.end(error)
+                    return
+                now = driver.now()
             session.receive(frame, now)
             driver.heard(now)
 
@@ -162,17 +168,21 @@ class Pump:
         driver, send = self._driver, self._transport.send
         session = driver.session
         while self.loss is None:
-            now = driver.now()
-            if driver.is_stored and not await self._may_write(now):
-                return
-            frames = session.frames_to_send(now)
-            driver.after(now)
+            frames: list[str] = []
+            if (
+                driver.is_stored
+                or self._handed_out
+                or session.state is not BridgeState.READY
+                or session.wants_to_send
+            ):
+                now = driver.now()
+                if driver.is_stored and not await self._may_write(now):
+                    return
+                frames = self._next_frames(now)
             if not frames:
                 self._idle_writer = driver.loop.create_future()
                 await self._idle_writer
                 continue
-            if session.awaits_barrier:
-                driver.arm(now)
             link = session.link
             try:
                 await send(*frames)
@@ -181,6 +191,34 @@ class Pump:
             else:
                 if link is not None and link.sent():
                     driver.after(driver.now())
+
+    def _next_frames(self, now: Now) -> list[str]:
+        """What to write next; it counts as handed out."""
+        if self._handed_out:
+            frames, self._handed_out = self._handed_out, []
+            return frames
+        driver = self._driver
+        frames = driver.session.frames_to_send(now)
+        driver.after(now)
+        if frames and driver.session.awaits_barrier:
+            driver.arm(now)
+        return frames
+
+    def write_now(self, now: Now) -> None:
+        """There is something to send: write it in this turn of the loop if the writer rests and need not wait for anything."""
+        writer, driver = self._idle_writer, self._driver
+        if driver.is_stored or self._handed_out or writer is None or writer.done():
+            self.wake_writer()
+            return
+        link = driver.session.link
+        frames = self._next_frames(now)
+        if not frames:
+            return
+        if not self._transport.send_now(*frames):
+            self._handed_out = frames
+            self.wake_writer()
+        elif link is not None and link.sent():
+            driver.after(now)
 
     async def _may_write(self, now: Now) -> bool:
         """Have the store note what is about to move; False: without that the connection cannot go on."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Executed, Failure, OutboxFullError, ProtocolError, StoreError
+from ..errors import Failure, OutboxFullError, ProtocolError, StoreError
 from ..protocol import EntryState
+from ..protocol.unanswered import no_answer
 from ..telemetry.events import BridgeState
 from ..values.fields import optional_seconds
 from .receipt import Receipt
 
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
     from datetime import timedelta
 
     from ..protocol import Entry, Message
@@ -54,10 +54,12 @@ class Sender:
             await asyncio.sleep(0)
         now = driver.now()
         seconds = optional_seconds("send.ttl", ttl)
-        with self._named():
+        try:
             entry = outbound.prepare(
                 type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
             )
+        except ProtocolError as error:
+            raise driver.error(error.failure) from None  # it says of which session it was
         if outbound.is_known(entry):
             return await self._known(entry)
         waits = self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
@@ -67,14 +69,6 @@ class Sender:
                 twin = outbound.known.standing(entry.key)  # accepted under the same key while this one waited
                 return await self._accept(entry) if twin is None else await self._known(twin)
         return await self._accept(entry)
-
-    @contextmanager
-    def _named(self) -> Generator[None]:
-        """Have a message that cannot be sent say of which session it was."""
-        try:
-            yield
-        except ProtocolError as error:
-            raise self._driver.error(error.failure) from None
 
     async def _accept(self, entry: Entry) -> Receipt:
         driver, outbound = self._driver, self._session.outbound
@@ -156,33 +150,25 @@ class Sender:
         """Ask and wait; whatever ends the waiting withdraws the request in the same step."""
         driver = self._driver
         seconds = optional_seconds("request.timeout", timeout) or 0.0
-        with self._named():
-            entry = self._session.outbound.request(type_, payload, driver.now(), idempotent=idempotent)
-        driver.wake()
-        timer = driver.loop.call_later(seconds, self._abandon, entry, f"no answer within {seconds:g} s")
+        now = driver.now()
+        try:
+            entry = self._session.outbound.request(
+                type_, payload, now, idempotent=idempotent, timeout=seconds
+            )
+        except ProtocolError as error:
+            raise driver.error(error.failure) from None  # it says of which session it was
+        if driver.pump is not None and len(self._session.outbound.open_requests) == 1:
+            driver.pump.write_now(now)
+        else:  # several share a write
+            driver.wake()
+        driver.arm_by(now.mono + seconds)
         try:
             await driver.settled(entry)
         except asyncio.CancelledError:
-            self._abandon(entry, "cancelled")
+            self._session.outbound.give_up(entry, no_answer(entry, "cancelled"))
+            driver.after(driver.now())
             raise
-        finally:
-            timer.cancel()
         if entry.answer is not None:
             return entry.answer
         assert entry.failure is not None  # noqa: S101 -- a settled request has an answer or a failure
         raise driver.error(entry.failure)
-
-    def _abandon(self, entry: Entry, why: str) -> None:
-        never = entry.state is EntryState.QUEUED
-        remaining = "it never left" if never else "it was handed out"
-        executed = Executed.NO if never else Executed.MAYBE
-        refused = tuple(f"{failure.code}: {failure.message}" for failure in entry.refusals)
-        meanwhile = f"; refused meanwhile: {', '.join(refused)}" if refused else ""
-        failure = Failure.of(
-            "SYS_TIMEOUT",
-            f"{entry.type}: {why}; {remaining}{meanwhile}",
-            executed=executed,
-            details={"refusals": refused} if refused else {},
-        )
-        self._session.outbound.give_up(entry, failure)
-        self._driver.after(self._driver.now())

@@ -10,8 +10,6 @@ from ..telemetry.events import DeliveryUnknown, Event, MessageDropped
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .clock import Now
     from .messages import Message
 
@@ -37,7 +35,7 @@ class Entry:
 
     __slots__ = (
         "answer", "coalesce", "confirmation", "deaths", "expires", "failure", "frame", "generation", "id",
-        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "refusals", "sends", "seq", "size", "state", "type",
+        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "refusals", "sends", "seq", "size", "state", "timeout", "type",
         "volatile",
         "waiters", "written_at",
     )  # fmt: skip
@@ -82,6 +80,7 @@ class Entry:
         ] = ()  # what the server refused meanwhile, and did not say whose it was
         self.answer: Message | None = None
         self.waiters: Any = None
+        self.timeout = 0.0  # seconds that a request has for its answer
 
     def __repr__(self) -> str:
         """Type, key and state; never the payload."""
@@ -150,33 +149,3 @@ _EVENTS: Final = {
     EntryState.EXPIRED: MessageDropped,
     EntryState.UNKNOWN: DeliveryUnknown,
 }
-
-
-def unanswered(entries: Iterable[Entry], type_: str, generation: int) -> list[Entry]:
-    """The entries of this type that went out on this connection and that nothing was heard of, given up or not."""
-    return [
-        entry
-        for entry in entries
-        if entry.type == type_
-        and entry.generation == generation
-        and entry.answer is None
-        and (
-            entry.state is EntryState.WRITTEN
-            or (entry.is_request and entry.state is EntryState.UNKNOWN and entry.reason == "failed")
-        )
-    ]
-
-
-def lost_answer(entry: Entry, failure: Failure) -> Failure:
-    """The failure of a request that was handed out on a link that `failure` ended."""
-    return Failure.of(
-        "SYS_OUTCOME_UNKNOWN",
-        f"{entry.type} was handed out and the link was lost before an answer came: {failure.message}",
-        cause=failure.cause,
-        retry_after=failure.retry_after,
-    )
-
-
-def not_handed_out(failure: Failure) -> Failure:
-    """The failure of a request that waited for a link that `failure` ended."""
-    return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

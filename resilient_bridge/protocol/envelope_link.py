@@ -77,7 +77,7 @@ class EnvelopeLink(Link[Joining]):
         field = self._fields.get(type_)
         if (
             field is None
-            and self.state is BridgeState.AUTHENTICATING
+            and self.joining.state is BridgeState.AUTHENTICATING
             and _AUTH_REFUSAL.fullmatch(type_) is not None
         ):
             self._on_auth_error(body, now)
@@ -97,7 +97,8 @@ class EnvelopeLink(Link[Joining]):
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(type_, body, text))
             return
-        if self._out.may_concern(body) and self._is_answer(type_, body, now):
+        concerns_us = self._out.may_concern(body)
+        if concerns_us and self._is_answer(type_, body, now):
             return
         rejoin = self.joining.rejoin
         if type_.startswith(self._dialect.unreplayed):
@@ -106,7 +107,7 @@ class EnvelopeLink(Link[Joining]):
             rejoin.hold(self._in.hold(type_, body, text, counts=self._counts(type_, body)))
             if rejoin.overflowed:
                 self.joining.advance(now)
-        elif self._counts(type_, body):
+        elif self._counts(type_, body) if concerns_us else type_ != self._dialect.error:
             self._in.live(type_, body, text, now)
         else:
             self._in.transient(type_, body, text)

@@ -48,21 +48,16 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, all
 
 def decode_json(text: str) -> Any:
     """The JSON value in `text`, whatever it is. Raises ValueError for what is no JSON, or none that could be written again."""
-    value = _decode(text)
-    if "\\u" in text and "\\ud" in text.lower():
-        _encode(value).encode()  # a lone surrogate cannot be written again
-    may_be_deep = len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH
-    if may_be_deep and is_deeper(value, _MAX_DEPTH):
-        raise ValueError("nested too deeply")
-    return value
-
-
-def _decode(text: str) -> Any:
     # JSONDecoder.decode looks for white space with two regular expressions, at a third of the cost of a message (P11).
     text = text.strip(" \t\n\r")
     value, end = _read(text)
     if end != len(text):
         raise ValueError("Extra data")
+    if "\\u" in text and "\\ud" in text.lower():
+        _encode(value).encode()  # a lone surrogate cannot be written again
+    may_be_deep = len(text) > _MAX_DEPTH and text.count("{") + text.count("[") > _MAX_DEPTH
+    if may_be_deep and is_deeper(value, _MAX_DEPTH):
+        raise ValueError("nested too deeply")
     return value
 
 
@@ -139,9 +134,10 @@ class _WithText(dict[str, Any]):
 
 def raw_of(body: dict[str, Any]) -> Any:
     """The decoded frame as it came."""
-    return body.raw if isinstance(body, _WithText | Body) else body
+    return body.raw if isinstance(body, _CONVERTED) else body
 
 
+_CONVERTED: Final = (_WithText, Body)
 _NUMBERS: Final = (int, float)  # and not bool
 _MISSING: Final = object()  # what no JSON holds: a missing payload is read as {}
 _PAYLOADS: Final = (dict, object)

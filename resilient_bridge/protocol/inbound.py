@@ -204,8 +204,10 @@ class Inbound:
         watermark = self.watermark
         doubtful = key is None and message.maybe_duplicate
         watermark.accept(key, text, message.raw_timestamp, mono, doubtful=doubtful, floating=floating)
-        self._put(message, len(text), watermark)
-        if not self.receives:
+        if self.receives:
+            self.inbox.put(message, len(text), watermark)
+        else:
+            self.dropped += 1
             watermark.hand()
             watermark.take()
 

@@ -16,12 +16,13 @@ from ..errors import Failure, config_error
 from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageResent
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
-from .entries import Entry, EntryState, check_key, lost_answer, not_handed_out, outcome_event, unanswered
+from .entries import Entry, EntryState, check_key, outcome_event
 from .facts import Send
 from .frames import Encoder, fields_of, own_frame, raw_of
 from .known_entries import KnownEntries
 from .messages import Message
 from .outbox import Outbox
+from .unanswered import lost_answer, no_answer, not_handed_out, unanswered
 
 
 if TYPE_CHECKING:
@@ -121,10 +122,13 @@ class Outbound:
         entry.settle(EntryState.QUEUED, reason="kept")
         self.settled.append(entry)
 
-    def request(self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool) -> Entry:
-        """Queue a request in its lane."""
+    def request(
+        self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool, timeout: float = inf
+    ) -> Entry:
+        """Queue a request in its lane; after `timeout` seconds it is withdrawn."""
         entry = self._entry(type_, payload, now, None, is_request=True)
-        entry.is_request, entry.idempotent = True, idempotent
+        entry.is_request, entry.idempotent, entry.timeout = True, idempotent, timeout
+        self.outbox.deadlines.add(now.mono + timeout, entry)
         self.known.add(entry)
         self.open_requests[entry.id] = entry
         self.requests.append(entry)
@@ -166,6 +170,14 @@ class Outbound:
         self._seq = max((self._seq, last_seq, *(entry.seq for entry in stored)))
         self.outbox.restore(stored)
 
+    def expire(self, now: Now) -> None:
+        """End what outlived its ttl, and give up what was not answered in time."""
+        for entry in self.outbox.deadlines.passed(now.mono):
+            if entry.is_request:
+                self.give_up(entry, no_answer(entry, f"no answer within {entry.timeout:g} s"))
+            else:
+                self.outbox.end_expired(entry)
+
     def give_up(self, entry: Entry, failure: Failure) -> None:
         """The caller of a request stopped waiting, or it can no longer be answered: it is withdrawn in this step."""
         if entry.is_settled:
@@ -188,11 +200,18 @@ class Outbound:
     def next_entry(self) -> Entry | None:
         """What would be handed out next: the older head of the two lanes."""
         outbox = self.outbox
-        send = outbox.queued[0] if outbox.may_hand_out and outbox.queued[0].seq <= self.cleared else None
         request = self.requests[0] if self.requests else None
+        if not outbox.queued:
+            return request
+        send = outbox.queued[0] if outbox.may_hand_out and outbox.queued[0].seq <= self.cleared else None
         if send is None or request is None:
             return send or request
         return send if send.seq < request.seq else request
+
+    @property
+    def has_something(self) -> bool:
+        """Is there something that may be handed out, or marked so that it may be?"""
+        return bool(self.requests or self.outbox.queued) and (self.next_entry() or self.to_mark()) is not None
 
     def to_mark(self) -> int | None:
         """The number through which entries have to be marked before the next can be handed out; None if it is already."""

@@ -8,11 +8,11 @@ dropping an entry removes it in the same step: no ghost is sent later. Rule: eve
 from __future__ import annotations
 
 from collections import deque
-from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure, OutboxFullError
+from .deadlines import Deadlines
 from .entries import Entry, EntryState
 
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _POISON_DEATHS: Final = 3
-_SPARE: Final = 64
 
 
 BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
@@ -44,7 +43,7 @@ class Outbox:
         # While there are any, one entry goes at a time, to find the one that kills the link.
         self._suspects: set[Entry] = set()
         self._coalesce: dict[str, Entry] = {}
-        self._expiring: list[tuple[float, int, Entry]] = []
+        self.deadlines = Deadlines()  # of sends with a ttl, and of requests
 
     # ---- in ---------------------------------------------------------------------------------------------------
 
@@ -93,7 +92,8 @@ class Outbox:
         self.hold(entry)
         if entry.coalesce is not None:
             self._coalesce[entry.coalesce] = entry
-        self._watch_expiry(entry)
+        if entry.expires is not None:
+            self.deadlines.add(entry.expires.mono, entry)
 
     def hold(self, entry: Entry) -> None:
         """Its room is taken: a store is about to accept it, or has."""
@@ -176,37 +176,17 @@ class Outbox:
             count -= 1
         return bool(self._settled)
 
-    def expire(self, now: Now) -> None:
-        """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""
-        while self._expiring and self._expiring[0][0] <= now.mono:
-            self._end_expired(heappop(self._expiring)[2])
-
     def expire_by_wall(self, now: Now) -> None:
         """The clocks jumped: a machine that slept has aged, though its monotonic clock stood still."""
         for entry in [entry for entry in self.queued if entry.is_expired(now)]:
-            self._end_expired(entry)
+            self.end_expired(entry)
 
-    def _end_expired(self, entry: Entry) -> None:
+    def end_expired(self, entry: Entry) -> None:
+        """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""
         if entry.state is EntryState.QUEUED:
             self._end(entry, EntryState.EXPIRED, reason="expired")
         elif entry.state is EntryState.WRITTEN and entry in self.queued:
             self._end(entry, EntryState.UNKNOWN, reason="expired before it could be repeated")
-
-    def _watch_expiry(self, entry: Entry) -> None:
-        if entry.expires is None:
-            return
-        heappush(self._expiring, (entry.expires.mono, entry.seq, entry))
-        if (
-            len(self._expiring) > 2 * self.count + _SPARE
-        ):  # most of it is settled: memory follows what is kept
-            self._expiring = [item for item in self._expiring if not item[2].is_settled]
-            heapify(self._expiring)
-
-    def next_expiry(self) -> float | None:
-        """When the next ttl ends (monotonic)."""
-        while self._expiring and self._expiring[0][2].is_settled:
-            heappop(self._expiring)
-        return self._expiring[0][0] if self._expiring else None
 
     def _end(
         self,
@@ -336,6 +316,7 @@ class Outbox:
         for entry in sorted(entries, key=lambda entry: entry.seq):
             (self.unconfirmed if entry.state is EntryState.WRITTEN else self.queued).append(entry)
             self.hold(entry)
-            self._watch_expiry(entry)
+            if entry.expires is not None:
+                self.deadlines.add(entry.expires.mono, entry)
             if entry.coalesce is not None and entry.state is EntryState.QUEUED:
                 self._coalesce[entry.coalesce] = entry

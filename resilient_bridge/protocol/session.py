@@ -263,7 +263,7 @@ class Session:
         """What to write now; [] when there is nothing. What it returns counts as handed out."""
         if self.link is None or self.link.death is not None or self.state not in LINKED:
             return []
-        self.outbound.outbox.expire(now)
+        self.outbound.expire(now)
         return self.link.frames_to_send(now, sending=self.state in SENDING)
 
     @property
@@ -284,8 +284,7 @@ class Session:
             return False
         if link.wire.control or link.has_acknowledgements:
             return True
-        outbound = self.outbound
-        return self.state in SENDING and (outbound.next_entry() is not None or outbound.to_mark() is not None)
+        return self.state in SENDING and self.outbound.has_something
 
     def to_mark(self) -> int | None:
         """The number through which entries have to be marked in the store before the next can go; None: nothing has to wait."""
@@ -295,7 +294,7 @@ class Session:
 
     def next_timer(self) -> float | None:
         """When `handle_timer` must be called next (monotonic), None if nothing is due."""
-        timers = [self.outbound.outbox.next_expiry()]
+        timers = [self.outbound.outbox.deadlines.next()]
         if self.link is not None:
             # Of a link that is being closed nothing is due any more, so nothing may be asked for.
             timers.append(self.link.next_timer() if self.state in LINKED else None)
@@ -312,7 +311,7 @@ class Session:
     def handle_timer(self, now: Now) -> None:
         """Time passed."""
         self._look_at_clocks(now)
-        self.outbound.outbox.expire(now)
+        self.outbound.expire(now)
         if self.link is not None:
             if self.state in LINKED:
                 self.link.handle_timer(now)

@@ -156,8 +156,9 @@ class Watermark:
         while len(tail) > 1 and (
             len(tail) > _MAX_ENTRIES or tail[0].mono < mono - _MAX_AGE or self._bytes > _MAX_BYTES
         ):
-            self._forgotten.append((tail[0].key, tail[0].stamp))
-            self._forget(tail.popleft())
+            oldest = tail.popleft()
+            self._forgotten.append((oldest.key, oldest.stamp))
+            self._forget(oldest)
 
     def _forget(self, mark: Mark) -> None:
         self._bytes -= len(mark.text)

@@ -29,11 +29,19 @@ class Transport(Protocol):
         """
         ...
 
+    def send_now(self, *frames: str) -> bool:
+        """Hand frames to the network as `send` does, if that needs no waiting. False: nothing was sent, `send` waits or says why."""
+        ...
+
     async def receive(self) -> str | bytes:
         """Return the next whole frame: text, or the raw bytes of a frame that is not UTF-8. Cancelling it loses nothing.
 
         Raises the native exception of the library below when the link is lost; what had arrived before comes first.
         """
+        ...
+
+    def receive_now(self) -> str | bytes | None:
+        """Return what `receive` would return without waiting; None where it would wait, or raise, or where nobody can tell."""
         ...
 
     def abort(self) -> None:

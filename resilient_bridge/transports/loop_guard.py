@@ -27,11 +27,14 @@ class LoopGuard:
 
     def check(self) -> None:
         """Raise ConfigError in another process, in a thread without a running loop, and on another loop than the entered one."""
-        self.check_process()
+        if os.getpid() != self._pid:
+            self.check_process()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             loop = None
+        if loop is self.loop and loop is not None:
+            return
         if loop is None and self.loop is None:
             raise no_loop(self._name)
         if loop is None or (self.loop is not None and loop is not self.loop):

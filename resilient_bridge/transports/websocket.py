@@ -16,11 +16,13 @@ from typing import Any, Final, Protocol, cast
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
 from websockets.exceptions import ConnectionClosedError, InvalidProxy, InvalidStatus
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from . import tls
+from .arrivals import Arrivals
 from .loopback import is_ip, is_loopback
 from .origin import (
     RedirectRefusedError,
@@ -75,6 +77,7 @@ class WebSocketTransport:
         self._ws = ws
         self._aborted = False
         self._is_websockets = isinstance(ws, Connection)
+        self._arrivals = ws.arrivals if isinstance(ws, _BoundedConnection) else None
         self._pending: set[asyncio.Future[Any]] = set()
 
     @classmethod
@@ -102,6 +105,12 @@ class WebSocketTransport:
         if self._aborted:
             raise ConnectionClosedError(None, None)
 
+    def send_now(self, *frames: str) -> bool:
+        """Send text frames if that needs no waiting; see `Transport.send_now`. False of a connection that we did not open."""
+        return (
+            isinstance(self._ws, _BoundedConnection) and not self._aborted and self._ws.send_texts_now(frames)
+        )
+
     async def _send_one(self, frame: str) -> None:
         if self._is_websockets and not self._aborted:
             await self._ws.send(frame)
@@ -123,6 +132,25 @@ class WebSocketTransport:
             return frame.decode()
         except UnicodeDecodeError:
             return frame
+
+    def receive_now(self) -> str | bytes | None:
+        """Return the next frame if it has come whole; see `Transport.receive_now`. None of a connection that we did not open."""
+        arrivals = self._arrivals
+        if arrivals is None or self._aborted:
+            return None
+        frame = arrivals.take()
+        if frame is None:
+            return None
+        data: Any = frame.data
+        if self.keeps_bytes and frame.opcode is Opcode.BINARY:
+            return bytes(data)
+        try:
+            return data.decode()  # type: ignore[no-any-return]
+        except UnicodeDecodeError:
+            if not self.keeps_bytes:
+                return bytes(data)
+            arrivals.put_back(frame)  # `receive` has websockets end the connection of it
+            return None
 
     async def ping(self) -> Awaitable[Any] | None:
         """Send a WebSocket ping; what it returns is done when the pong has come. None where the connection has no such thing."""
@@ -260,14 +288,41 @@ def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes 
 class _BoundedConnection(ClientConnection):
     """A connection that does not wait for ever for a peer that should end it."""
 
+    arrivals: Arrivals
     _deadline: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        frames = self.recv_messages
+        self.arrivals = Arrivals(frames.high or 0, frames.pause, frames.resume)
+        self.recv_messages = cast("Any", self.arrivals)
+
+    def process_event(self, event: Any) -> None:
+        if type(event) is Frame and event.opcode in DATA_OPCODES:
+            self.arrivals.put(event)
+        else:
+            super().process_event(event)
+
     async def send_texts(self, frames: Iterable[str]) -> None:
-        """Send text frames in one write: a system call costs more than all else that a small frame needs."""
-        async with self.send_context():
-            for frame in frames:
-                self.protocol.send_text(frame.encode())
-            self.transport.write(b"".join(self.protocol.data_to_send()))
+        """Send text frames, waiting while the write buffer is full."""
+        if not self.send_texts_now(frames):
+            async with self.send_context():  # it waits, or raises what ended the connection
+                self._write(frames)
+        elif self.paused:
+            await self.drain()
+
+    def send_texts_now(self, frames: Iterable[str]) -> bool:
+        """Send text frames if nothing has to be waited for. False: nothing was sent."""
+        if self.paused or self.protocol.state is not State.OPEN or self.transport.is_closing():
+            return False
+        self._write(frames)
+        return True
+
+    def _write(self, frames: Iterable[str]) -> None:
+        """In one write: a system call costs more than all else that a small frame needs."""
+        for frame in frames:
+            self.protocol.send_text(frame.encode())
+        self.transport.write(b"".join(self.protocol.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.transports.websocket import WebSocketTransport
 
 from .journey import Journey, simulated
 
@@ -253,6 +254,33 @@ async def test_an_answer_that_comes_too_late_is_reported_and_not_delivered(serve
         assert late.type == "git_status_response"
         assert not [m for m in journey.messages if m.type == "git_status_response"]
         assert journey.verdicts() == ["RECOVERED(anchor)"]
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["room", "full"])
+@simulated
+async def test_a_lone_request_is_written_in_its_callers_turn_and_none_is_lost_where_that_cannot_be(
+    server, monkeypatch, is_full
+):
+    """With a full write buffer what was handed out waits for the writer, once, and ahead of all that follows."""
+    calls, original = [], WebSocketTransport.send_now
+
+    def send_now(transport, *frames):
+        calls.append(len(frames))
+        return not is_full and original(transport, *frames)
+
+    server.on_request = lambda message: {"n": message["payload"]["n"]}
+    async with Journey(server, policy=QUICK) as journey:
+        await journey.ready()
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(WebSocketTransport, "send_now", send_now)
+        asked = [
+            asyncio.create_task(journey.client.request("git_status_request", {"n": n}, timeout=5))
+            for n in range(3)
+        ]
+        assert [(await each).payload["n"] for each in asked] == [0, 1, 2]
+        assert calls == [1]
+        assert (await journey.client.request("git_status_request", {"n": 3}, timeout=5)).payload["n"] == 3
+        assert calls == [1, 1]
 
 
 @simulated

@@ -45,7 +45,7 @@ def _offer(rig, count):
 
 def _held(rig):
     outbound = rig.session.outbound
-    return (len(outbound._by_id), len(outbound.known._by_key), len(outbound.known._settled), len(outbound.outbox._expiring),
+    return (len(outbound._by_id), len(outbound.known._by_key), len(outbound.known._settled), len(outbound.outbox.deadlines),
             len(outbound.outbox._coalesce), len(list(rig.store.entries())), len(outbound.settled))  # fmt: skip
 
 

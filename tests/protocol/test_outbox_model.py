@@ -127,7 +127,8 @@ class OutboxAgainstModel(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 6.0, 100.0, 300.0]))
     def wait(self, seconds):
         self.mono += seconds
-        self.box.expire(self.now)
+        for entry in self.box.deadlines.passed(self.now.mono):
+            self.box.end_expired(entry)
         for row in list(self.model):
             if row[3] is not None and row[3] <= self.mono and row[1] != "written":
                 self._end(row, "expired" if row[1] == "queued" else "unknown")
@@ -178,7 +179,7 @@ class OutboxAgainstModel(RuleBasedStateMachine):
     @invariant()
     def same_next_expiry(self):
         due = [row[3] for row in self.model if row[3] is not None and row[1] != "written"]
-        expiry = self.box.next_expiry()
+        expiry = self.box.deadlines.next()
         assert not due or (expiry is not None and expiry <= min(due))
 
 

@@ -89,7 +89,7 @@ async def test_after_an_abort_nothing_more_is_delivered(bridge, dial, until):
     """Frames that had arrived but were not read are dropped with the link."""
     link = await dial(bridge.url)
     await link.send("one")
-    await until(lambda: len(link._ws.recv_messages.frames))
+    await until(lambda: len(link._ws.recv_messages))
     link.abort()
     with pytest.raises(ConnectionClosedError):
         await link.receive()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...errors import config_error, mapping_of
 from ...transports.process import ChildProcess
-from ...values.fields import read_seconds, is_count
+from ...values.fields import is_count, read_seconds
 from .peer import Peer
 from .peer_exchange import PeerExchange
 

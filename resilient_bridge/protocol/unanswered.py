@@ -1,0 +1,59 @@
+"""What was asked and has no answer: which entries wait for one, and what is known of a request that will not get it.
+
+Rule: what was handed out may have been done, and what never left was not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Executed, Failure
+from .entries import Entry, EntryState
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def unanswered(entries: Iterable[Entry], type_: str, generation: int) -> list[Entry]:
+    """The entries of this type that went out on this connection and that nothing was heard of, given up or not."""
+    return [
+        entry
+        for entry in entries
+        if entry.type == type_
+        and entry.generation == generation
+        and entry.answer is None
+        and (
+            entry.state is EntryState.WRITTEN
+            or (entry.is_request and entry.state is EntryState.UNKNOWN and entry.reason == "failed")
+        )
+    ]
+
+
+def no_answer(entry: Entry, why: str) -> Failure:
+    """The failure of a request whose caller waits no longer."""
+    never = entry.state is EntryState.QUEUED
+    remaining = "it never left" if never else "it was handed out"
+    refused = tuple(f"{failure.code}: {failure.message}" for failure in entry.refusals)
+    meanwhile = f"; refused meanwhile: {', '.join(refused)}" if refused else ""
+    return Failure.of(
+        "SYS_TIMEOUT",
+        f"{entry.type}: {why}; {remaining}{meanwhile}",
+        executed=Executed.NO if never else Executed.MAYBE,
+        details={"refusals": refused} if refused else {},
+    )
+
+
+def lost_answer(entry: Entry, failure: Failure) -> Failure:
+    """The failure of a request that was handed out on a link that `failure` ended."""
+    return Failure.of(
+        "SYS_OUTCOME_UNKNOWN",
+        f"{entry.type} was handed out and the link was lost before an answer came: {failure.message}",
+        cause=failure.cause,
+        retry_after=failure.retry_after,
+    )
+
+
+def not_handed_out(failure: Failure) -> Failure:
+    """The failure of a request that waited for a link that `failure` ended."""
+    return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

@@ -1,0 +1,90 @@
+"""What has arrived on a websockets connection, in order: each message whole, to be taken at once or waited for.
+
+It stands where websockets keeps its Assembler. That hands out a message only through three coroutines, which cost as much as
+reading it from the network. Rule: what has come whole is there without waiting, and too much of it stops the reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from websockets.exceptions import ConcurrencyError
+from websockets.frames import Frame, Opcode
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Arrivals:
+    """The messages of one connection. More than `high` that nobody has taken `pause` the reading, a quarter of them `resume` it."""
+
+    def __init__(self, high: int, pause: Callable[[], object], resume: Callable[[], object]) -> None:
+        self._high = high
+        self._pause, self._resume = pause, resume
+        self._whole: deque[Frame] = deque()
+        self._parts: bytearray | None = None  # of a message of which not all fragments have come
+        self._opcode = Opcode.TEXT
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_paused = self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def put(self, frame: Frame) -> None:
+        """A data frame came; the connection bounds the size of a message, so a fragment costs only its bytes."""
+        if self._parts is not None:
+            self._parts += frame.data
+            if not frame.fin:
+                return
+            frame, self._parts = Frame(self._opcode, self._parts), None
+        elif not frame.fin:
+            self._parts, self._opcode = bytearray(frame.data), frame.opcode
+            return
+        self._whole.append(frame)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        if len(self._whole) > self._high and not self._is_paused:
+            self._is_paused = True
+            self._pause()
+
+    def take(self) -> Frame | None:
+        """Return the next message; None if none has come whole."""
+        if not self._whole:
+            return None
+        frame = self._whole.popleft()
+        if self._is_paused and len(self._whole) <= self._high // 4:
+            self._is_paused = False
+            self._resume()
+        return frame
+
+    def put_back(self, frame: Frame) -> None:
+        """Make the one that was taken last the next again."""
+        self._whole.appendleft(frame)
+
+    async def get(self, decode: bool | None = None) -> str | bytes:
+        """Return the next message, as text if `decode` or by default if it was sent as text. Cancelling it loses nothing.
+
+        Raises EOFError when all is taken of a connection that has ended, UnicodeDecodeError, and ConcurrencyError for a second waiter.
+        """
+        while (frame := self.take()) is None:
+            if self._is_closed:
+                raise EOFError("the connection has ended")
+            if self._waiter is not None:
+                raise ConcurrencyError("somebody waits for the next message already")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data: Any = frame.data
+        is_text = frame.opcode is Opcode.TEXT if decode is None else decode
+        return data.decode() if is_text else bytes(data)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._is_closed = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
