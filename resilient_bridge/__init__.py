@@ -1,7 +1,9 @@
-"""The public names, each loaded when it is first asked for (PEP 562).
+"""The public names, each loaded when it is first used (PEP 562).
 
-Rule: importing this package loads nothing else. What a first week needs stands here; `agent`, `errors`, `events`, `presets`, `stores` and
-`testing` hold the rest. A name is public if it stands in the table of its namespace and in docs/reference/api.md; a test keeps the two equal.
+Rule: importing this package loads nothing else. The top level has the names that a first week
+needs; `agent`, `errors`, `events`, `presets`, `stores` and `testing` have the rest. A name is
+public if it is in the table of its namespace and in docs/reference/api.md; a test keeps the two
+equal.
 """
 
 from __future__ import annotations

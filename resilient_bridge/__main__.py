@@ -1,4 +1,4 @@
-"""`python -m resilient_bridge` is the command line. Rule: nothing lives here but the hand-over."""
+"""`python -m resilient_bridge` runs the command line. Rule: this module only calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a room offers its names without loading what is behind them (PEP 562): each module loads when a name of it is first used."""
+"""Lazy public names of a room (PEP 562): each module loads when a name of it is first used."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["lazily", "public"]
 
 
 def public(name: str) -> Any:
-    """Return a public name of the package, asked for when it is needed: how a constructor's `from_config` finds `load`, which knows them all.
+    """Return a public name of the package at run time: this is how `from_config` of a value finds `load`.
 
-    Only for the door of a value to something that is made of all values; everything else is imported from below.
+    Only for a value that needs something made of all values; everything else is imported from
+    below.
     """
     return getattr(import_module(__package__ or ""), name)
 
@@ -26,10 +27,12 @@ def lazily(
 ) -> tuple[list[str], Callable[[], list[str]], Callable[[str], Any]]:
     """Return the `__all__`, `__dir__` and `__getattr__` of a room.
 
-    `names` says which names each of its modules has, between spaces; "=module" is the module itself, under one name. `inside` says the same
-    of names that other rooms use and users do not: they can be imported, and are not listed.
+    `names` maps each of its modules to the module's public names, separated by blanks; "=module" is
+    the module itself, under one name. `inside` is the same for names that other rooms use and users
+    do not: they can be imported, and are not listed.
 
-    A room puts it under `if not TYPE_CHECKING`: a checker that saw it would believe every misspelt name.
+    A room puts it under `if not TYPE_CHECKING`: a checker that saw it would accept every misspelt
+    name.
     """
     public = {name: home for home, listed in names.items() for name in listed.split()}
     homes = public | {name: home for home, listed in (inside or {}).items() for name in listed.split()}

@@ -1,4 +1,4 @@
-"""What BridgeClient refuses before it does anything: each check names the argument and what it should have been."""
+"""Checks of the arguments of BridgeClient: each names the argument and the expected value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_NAME: Final = 100
 
 
 def check_url(url: object) -> None:
-    """A ws:// or wss:// URL, or something that returns one."""
+    """Check a ws:// or wss:// URL, or a callable that returns one."""
     if isinstance(url, str):
         if not url.startswith(("ws://", "wss://")):
             raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", _as_written(url))
@@ -31,7 +31,7 @@ def check_url(url: object) -> None:
 
 
 def check_factory(factory: object) -> None:
-    """Something to call for a context manager per attempt."""
+    """Check a callable that returns a context manager per attempt."""
     if not callable(factory):
         raise config_error(
             "BridgeClient.over.factory", "a callable that returns an async context manager", factory
@@ -39,7 +39,7 @@ def check_factory(factory: object) -> None:
 
 
 def check_pin(pin: str | None) -> None:
-    """The SHA-256 of a certificate."""
+    """Check the SHA-256 of a certificate."""
     if pin is None:
         return
     from ..transports.tls import parse_pin
@@ -51,7 +51,7 @@ def check_pin(pin: str | None) -> None:
 
 
 def check_session(session_id: object, on_gap: object) -> None:
-    """What a session is made of."""
+    """Check the arguments that describe the session."""
     if session_id is not None and (not isinstance(session_id, str) or not session_id):
         raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
     if session_id is not None and any("\ud800" <= character <= "\udfff" for character in session_id):
@@ -61,7 +61,7 @@ def check_session(session_id: object, on_gap: object) -> None:
 
 
 def check_health_check(check: object, dialect: Dialect) -> None:
-    """Something to ask, and a ping to find out whether it is right."""
+    """Check that it is callable, and that the dialect has a ping to verify its answer."""
     if check is None:
         return
     if not callable(check):
@@ -74,14 +74,20 @@ def check_health_check(check: object, dialect: Dialect) -> None:
 
 
 def checked_name(name: object, path: str = "BridgeClient.name") -> str:
-    """A name for events, metrics and health: text in one line, of 100 characters at most; empty: it has none."""
+    """Check a name for events, metrics and health: one line of text, at most 100 characters.
+
+    Empty: no name.
+    """
     if not isinstance(name, str) or len(name) > _LONGEST_NAME or not name.isprintable():
         raise config_error(path, f"text in one line, {_LONGEST_NAME} characters at most", name)
     return name
 
 
 def checked_policy(policy: object, dialect: object = None, path: str = "BridgeClient.policy") -> BridgePolicy:
-    """A BridgePolicy, with `dialect` in the place of its own; a Policy, which is for calls, stands in the recommended one."""
+    """Return a BridgePolicy with `dialect` instead of its own.
+
+    A Policy, which is for calls, is put into the recommended one.
+    """
     if isinstance(policy, Policy):
         policy = default.evolve(calls=policy)
     if not isinstance(policy, BridgePolicy):
@@ -96,7 +102,7 @@ def checked_policy(policy: object, dialect: object = None, path: str = "BridgeCl
 def from_settings(
     source: Source, names: Mapping[str, Any] | None, env: EnvironmentSource, overrides: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    """The URL and the options of a client that settings describe; what is in `overrides` wins."""
+    """Return the URL and the options of a client from settings; `overrides` win."""
     config = public("load")(source, names=names, env=env)
     options = {"policy": config.bridge, **config.client.arguments(), **overrides}
     if "url" not in options:
@@ -107,7 +113,7 @@ def from_settings(
 def message_of(
     dialect: Dialect, type_: str | Mapping[str, Any], payload: Mapping[str, Any] | None
 ) -> tuple[str, Mapping[str, Any]]:
-    """What `send` was given, as type and payload: `send({…})` where the dialect has no types, `send(type, payload)` elsewhere."""
+    """Return type and payload of `send`'s arguments: `send({…})` where the dialect has no types, `send(type, payload)` elsewhere."""
     if dialect.encode is None:
         if isinstance(type_, Mapping):
             raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
@@ -120,14 +126,14 @@ def message_of(
 
 
 def check_request(dialect: Dialect) -> None:
-    """Refuse to ask where nobody could tell which frame is the answer."""
+    """Refuse a request where the dialect cannot tell which frame is the answer."""
     if dialect.encode is not None and not dialect.answers:
         wanted = "a dialect that matches answers; here: send({…}), and look for the answer among the messages"
         raise config_error("request", wanted, "one whose frames are its own")
 
 
 def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill: object) -> None:
-    """What is spoken, what is said at each connection, and whether the dialect knows what to do with a token."""
+    """Check the dialect, `on_connect`, and whether the dialect defines what a token means."""
     if on_connect is not None and not callable(on_connect):
         wanted = "an async function of the connection that has just been made"
         raise config_error("BridgeClient.on_connect", wanted, on_connect)
@@ -144,7 +150,7 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
 
 
 def shown(url: str) -> str:
-    """Scheme, host and path of a URL, for reprs and messages; "<url>" for what cannot be taken apart with certainty."""
+    """Return scheme, host and path of a URL, for reprs and messages; "<url>" for what cannot be parsed with certainty."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
@@ -167,7 +173,7 @@ def _as_written(text: str) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """The parts of a URL that nobody else should read: user, password, values of the query."""
+    """Return the secret parts of a URL: user, password, values of the query."""
     try:
         parts = urlsplit(url)
         values = [value for _, value in parse_qsl(parts.query)]

@@ -1,4 +1,4 @@
-"""Fetch what was missed with the user's own function, while what comes live is held."""
+"""Runs the user's `backfill` to fetch what was missed, while live messages are held."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _READING = Policy(Retry(attempts=3))  # it is a read
 
 
 async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:
-    """Hand the frames of `backfill` to the join of this link, and how that ended. Raises nothing but its own cancellation."""
+    """Pass the frames of `backfill`, and how it ended, to the join of this link.
+
+    Raises nothing but its own cancellation.
+    """
 
     async def once() -> None:
         async for frame in backfill(link.begin_backfill()):

@@ -1,4 +1,4 @@
-"""How a client with a store of its own begins: where the last one with that store ended, or in a new session."""
+"""How a client with a store starts: where the last client of that store ended, or in a new session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 async def open_store(driver: Driver) -> None:
-    """Open the store and take over the session in it. Raises StoreError, and SessionError if the session that was named may not be entered."""
+    """Open the store and take over its session.
+
+    Raises StoreError, and SessionError if the named session may not be entered.
+    """
     session = driver.session
     await driver.store.open(driver.now())
     try:
@@ -23,7 +26,7 @@ async def open_store(driver: Driver) -> None:
         except SessionError:
             if session.is_named:
                 raise
-            session.take_over(anew=True)  # the last one is over, and nobody asked for it
+            session.take_over(anew=True)  # the last session is closed, and no other was named
             await driver.enter()
     except BaseException:
         await driver.store.close()

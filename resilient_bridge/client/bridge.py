@@ -1,4 +1,4 @@
-"""BridgeClient: the public face of a session. It checks arguments, waits, and says how things ended; it decides nothing."""
+"""BridgeClient: the public interface of a session. It checks, waits and reports; it decides nothing."""
 
 from __future__ import annotations
 
@@ -61,23 +61,24 @@ if TYPE_CHECKING:
 
 
 class BridgeClient:
-    """A connection to a WebSocket bridge that survives losses, and says what it could not keep.
+    """A connection to a WebSocket bridge that survives losses and reports what it could not recover.
 
-    `url`, `token` and `headers` are values or (async) callables, asked on each attempt. `session_id` names the session to
-    join; without one it is that of the store, or a new one. `store` keeps positions and unsettled sends: a path (SQLite: they
-    survive `kill -9`), a redis:// URL, or a store object; by default memory, which ends with the process.
-    `dialect` takes the place of the policy's. `on_connect`, an async function of the connection, runs each time one is made,
-    after auth and before READY: there you subscribe again, because a server forgets that with the connection. `backfill`, an async
-    iterator of frames after a position (`rb.dialects.Record`), fetches what was missed where the server has it elsewhere.
+    `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt. `session_id`
+    names the session to join (default: that of the store, or a new one). `store` saves positions and
+    unsettled sends: a path (SQLite, survives `kill -9`), a redis:// URL, or a store object (default: memory).
+    `dialect` overrides the policy's. `on_connect`, an async function of the connection, runs on each
+    connection after auth and before READY: subscribe there. `backfill`, an async iterator of frames after a
+    position (`rb.dialects.Record`), fetches missed messages from another address.
 
-    `on_gap` is awaited in a gap's place in the stream. `receive=False`: messages are counted and dropped. `pin` is the SHA-256
-    of the server's certificate (`sha256:...`), `ssl` an SSL context of your own. `health_check`, async or quick, is asked every
-    `Heartbeat.every` seconds while READY and has `Heartbeat.timeout`: False, an exception or no answer sends a probe, as
-    `reconnect_now()` does, and ends the link only if that is not answered either. `name` is what events, metrics and health call it.
+    `on_gap` is awaited at a gap's position in the stream. With `receive=False` messages are counted and
+    dropped. `pin` is the SHA-256 of the server's certificate (`sha256:...`), `ssl` your SSL context.
+    `health_check`, async or quick, is called every `Heartbeat.every` seconds while READY: False, an exception
+    or no answer within `Heartbeat.timeout` sends a probe, as `reconnect_now()` does. `name` is used in
+    events, metrics and health.
 
-    Use it as `async with`: it starts and returns at once, works offline first, and leaving it drains (5 s at most). A
-    fatal error is raised by the next operation and by `wait_ready`. Raises ConfigError for arguments that cannot work, and from
-    every method in another process, thread or event loop than the one that entered it; `state` and `health()` any thread may read.
+    Use it as `async with`: it starts and returns at once, also offline; leaving drains (5 s at most). The
+    next operation and `wait_ready` raise a fatal error. Raises ConfigError for wrong arguments, and from
+    every method in another process, thread or event loop; any thread may read `state` and `health()`.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class BridgeClient:
         health_check: Check | None = None,
         name: str = "",
     ) -> Self:
-        """A client over websockets you open yourself: `factory` returns an async context manager of one, per attempt."""
+        """Return a client over websockets of yours: `factory` returns a context manager per attempt."""
         check_factory(factory)
         self = cls.__new__(cls)
         chosen = checked_policy(policy, dialect)
@@ -145,15 +146,15 @@ class BridgeClient:
         return self
 
     def _observed(self, dial: Dialer) -> Dialer:
-        return dial  # a client that watches its own connections wraps it
+        return dial  # a client that monitors its own connections wraps it
 
     @classmethod
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False, **overrides: Any
     ) -> Self:  # fmt: skip
-        """A client as a file, a dict or the environment describes it; `overrides` are arguments of the constructor, which win.
+        """Return the client that settings describe; `overrides` are arguments of the constructor.
 
-        Raises ConfigError with all that is wrong in the source, and if nothing says a `url`.
+        Raises ConfigError with every problem of the source, and if no `url` is set.
         """
         url, options = from_settings(source, names, env, overrides)
         return cls(url, **options)
@@ -245,9 +246,8 @@ class BridgeClient:
     async def aclose(self, *, drain: Seconds = 5) -> list[Receipt]:
         """Close in any state, within `drain` seconds plus a bounded goodbye. Raises no network error.
 
-        Returns the receipts of sends whose outcome could not be settled; their state says what is known. Afterwards the
-        client is CLOSED, owns no task and no socket, and every waiter has been told. A callable of yours (a token, a factory) that
-        ignores its cancellation is waited for 5 s and then left behind.
+        Returns the receipts of unsettled sends. Afterwards the client is CLOSED, owns no task and no socket,
+        and no call waits. A callable of yours that ignores its cancellation is abandoned after 5 s.
         """
         self._driver.guard.check()
         seconds = optional_seconds("aclose.drain", drain) or 0.0
@@ -277,15 +277,17 @@ class BridgeClient:
         coalesce: str | None = None,
         volatile: bool = False,
     ) -> Receipt:
-        """Accept a message for delivery, in order; it is stored while the link is down and carries one key on every resend.
+        """Accept a message for delivery, in order; it is queued while the link is down.
 
-        `send(type, payload)`; where the dialect has frames of its own and no types, `send({…})` sends your frame as it is.
+        `send(type, payload)`; in a dialect with frames of its own and no types, `send({…})` sends your frame
+        as it is.
 
-        `idempotency_key`: yours (a key still pending or confirmed returns its receipt), else ours. `ttl`: seconds after
-        which it is no longer sent. `coalesce`: of several still unsent with this name only the latest goes. `volatile`:
-        dropped if it cannot go now. Raises ProtocolError (all violations at once), ConfigError (before `async with`, or for a type
-        that the client uses itself), OutboxFullError, the client's fatal error, NotConnectedError when closing or closed. A
-        cancelled `send` was not accepted.
+        `idempotency_key`: yours (if it is pending or confirmed, its receipt is returned) or a generated one.
+        `ttl`: seconds after which it is no longer sent. `coalesce`: of the unsent messages with this name
+        only the latest is sent. `volatile`: dropped if it cannot be sent now. Raises ProtocolError (all
+        violations at once), ConfigError (before `async with`, or for a type that the client uses),
+        OutboxFullError, the fatal error, NotConnectedError when closing or closed. A cancelled `send` was not
+        accepted.
         """
         self._check_entered()
         named, payload = message_of(self._policy.dialect, type, payload)
@@ -302,18 +304,19 @@ class BridgeClient:
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,
     ) -> Message:
-        """Send a request and return its answer. Fails at the loss and is never repeated behind your back.
+        """Send a request and return its answer. It fails at the loss, and is not repeated without permission.
 
-        With `idempotent=True` it is repeated after the join, same id and key, inside its timeout. While the client is not
-        ready it waits inside its timeout. Raises OutcomeUnknownError (handed out, link lost), NotConnectedError (never
-        left), AttemptTimeoutError (`failure.executed` says whether it left), the server's own error, the fatal error.
+        With `idempotent=True` it is repeated after the join, same id and key. It waits for READY, inside its
+        timeout. Raises OutcomeUnknownError (sent, link lost), NotConnectedError (never sent),
+        AttemptTimeoutError (`failure.executed` says whether it was sent), the server's own error, the fatal
+        error.
         """
         self._check_entered()
         check_request(self._policy.dialect)
         return await self._sender.request(type, payload, timeout=timeout, idempotent=idempotent)
 
     def receipt(self, idempotency_key: str, /) -> Receipt:
-        """The receipt of the send with this key. Raises SessionError if it is not (or no longer) known."""
+        """Return the receipt of the send with this key. Raises SessionError if it is not known (any more)."""
         self._driver.guard.check()
         entry = self._session.outbound.known.find(idempotency_key)
         if entry is None or entry.is_request:
@@ -322,7 +325,7 @@ class BridgeClient:
         return Receipt(entry, self._driver)
 
     def pending(self) -> list[Receipt]:
-        """The receipts of what was accepted and has no outcome yet, in order; with a durable store also by earlier processes."""
+        """Return the receipts of unsettled sends, in order; with a durable store also of earlier processes."""
         self._driver.guard.check()
         outbox = self._session.outbound.outbox
         waiting = sorted((*outbox.unconfirmed, *outbox.queued), key=lambda entry: entry.seq)
@@ -331,7 +334,7 @@ class BridgeClient:
     # ---- receiving --------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """Messages in the server's order, once, across reconnects. One reader at a time."""
+        """Iterate over messages in the server's order, each once, across reconnects. One reader at a time."""
         self._check_entered(closed_is_fine=True)
         messages = Messages(self._driver, self._on_gap)
         self._reader = weakref.ref(messages)
@@ -341,7 +344,7 @@ class BridgeClient:
         return self._reader is not None and self._reader() is not None
 
     def events(self) -> AsyncIterator[Event]:
-        """This client's events from now on, in order; ends when the client has ended."""
+        """Return this client's events from now on, in order; ends when the client has ended."""
         self._driver.guard.check()
         return EventStream(self._driver, self._driver.guard)
 
@@ -349,16 +352,16 @@ class BridgeClient:
 
     @property
     def state(self) -> BridgeState:
-        """Where the client stands."""
+        """The state of the client."""
         return self._session.state
 
     @property
     def session_id(self) -> str:
-        """The session we are in, or will join."""
+        """The id of the current session, or of the one to join."""
         return self._session.session_id
 
     def health(self) -> Health:
-        """A snapshot for a health endpoint, which may live in another thread of this process."""
+        """Return a snapshot for a health endpoint; any thread of this process may ask."""
         self._driver.guard.check_process()
         driver = self._driver
         return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
@@ -387,11 +390,10 @@ class BridgeClient:
             self._driver.check_usable()
 
     def reconnect_now(self) -> None:
-        """You know better: the network has changed, your own health check failed, the server is back.
+        """Try again or probe at once: the network has changed, or the server is back.
 
-        While disconnected, the next attempt starts at once. While connected, a ping goes out at once, and only
-        `Heartbeat.probe_timeout` is waited for its pong: without one the link is dead (`probe_unanswered`), another is made,
-        and what was unconfirmed is sent again with its key; with one nothing changes. Calls meanwhile add nothing.
+        Disconnected, the next attempt starts at once. Connected, a ping is sent; without its pong within
+        `Heartbeat.probe_timeout` the link is replaced (`probe_unanswered`) and unconfirmed messages are sent again.
         """
         self._driver.guard.check()
         self._supervisor.skip_wait()

@@ -1,4 +1,4 @@
-"""The end of a task that was cancelled: what it owns must be gone before anybody goes on."""
+"""Waiting for a cancelled task: its resources must be released before its owner continues."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 
 
 async def ended(task: asyncio.Task[None], within: float | None = None) -> None:
-    """Wait for a cancelled task to end, even if we are cancelled as well: what it owns must be gone first.
+    """Wait for a cancelled task to end, even if this task is cancelled as well.
 
-    `within`: seconds after which it is left behind, for a task that runs code of the user's, which may ignore a cancellation.
+    `within`: seconds after which it is abandoned, for a task that runs the user's code, which may
+    ignore a cancellation.
     """
     loop = asyncio.get_running_loop()
     until = None if within is None else loop.time() + within

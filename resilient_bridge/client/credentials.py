@@ -1,4 +1,4 @@
-"""What is asked for afresh on each attempt: URL, token, headers, as values or as (async) callables."""
+"""What is evaluated on each attempt: URL, token, headers, as values or as (async) callables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ..errors import BridgeError, Failure
 
 
 async def ask(source: Any) -> Any:
-    """A value, or what a callable (plain or async) returns now. Failing credentials are AUTH_REFRESH_FAILED."""
+    """Return a value, or what a callable (plain or async) returns now.
+
+    Failing credentials are AUTH_REFRESH_FAILED.
+    """
     if not callable(source):
         return source
     try:

@@ -1,4 +1,4 @@
-"""What a client says when something of its own is broken."""
+"""The failure of a client with a defect of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import Failure
 
 
 def defect_of(error: Exception) -> Failure:
-    """The failure that names the error, the first of a group."""
+    """Return the failure that names the error, the first of a group."""
     first: BaseException = error
     while isinstance(first, BaseExceptionGroup):
         first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]

@@ -1,4 +1,4 @@
-"""How a client reaches its bridge: an own WebSocket per attempt, or one the user opens himself."""
+"""How a client reaches its bridge: its own WebSocket per attempt, or one that the user opens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Dialer(Protocol):
-    """Makes one transport, and says what to authenticate with. `secrets` knows what it has sent."""
+    """Makes one transport, and the token to authenticate with. `secrets` records what was sent."""
 
     secrets: Secrets
 
@@ -35,12 +35,18 @@ class Dialer(Protocol):
         resolved: Callable[[tuple[str, int]], None],
         resume: Resume | None,
     ) -> tuple[Transport, str | None]:
-        """Connect: to `address` without DNS if it is given, else tell `resolved` what DNS said; with what `resume` asks."""
+        """Connect: to `address` without DNS if it is given, else call `resolved` with the answer of DNS.
+
+        Add `resume`'s fields.
+        """
         ...
 
 
 class URLDialer:
-    """Dial a URL; URL, token and headers are asked for on each attempt. Without an auth message the token is a header."""
+    """Dials a URL; URL, token and headers are evaluated on each attempt.
+
+    Without an auth message the token is a header.
+    """
 
     def __init__(
         self,
@@ -65,7 +71,7 @@ class URLDialer:
         resolved: Callable[[tuple[str, int]], None],
         resume: Resume | None,
     ) -> tuple[Transport, str | None]:
-        """One attempt, everything afresh."""
+        """Make one attempt, with everything evaluated anew."""
         from ..transports.websocket import open_websocket
 
         url: str = await ask(self._url) if resume is None or resume.url is None else resume.url
@@ -74,7 +80,7 @@ class URLDialer:
             **(await ask(self._headers) or {}),
             **({} if resume is None else resume.headers),
         }
-        # Of "Bearer X" the X alone is the secret.
+        # Of "Bearer X" only the X is the secret.
         bare = [value.rpartition(" ")[2] for value in headers.values()]
         self.secrets.learn(token, *headers.values(), *bare, *secrets_of(url))
         if resume is not None and resume.query:
@@ -98,7 +104,7 @@ class URLDialer:
 
 
 class FactoryDialer:
-    """Enter the user's context manager on each attempt; it is left again when the connection ends."""
+    """Enters the user's context manager on each attempt; it is left again when the connection ends."""
 
     def __init__(
         self,
@@ -117,7 +123,10 @@ class FactoryDialer:
         resolved: Callable[[tuple[str, int]], None],
         resume: Resume | None,
     ) -> tuple[Transport, str | None]:
-        """One attempt; the address is the user's own business. Raises ConfigError if the dialect asks in the URL or in headers."""
+        """Make one attempt; the address is the user's.
+
+        Raises ConfigError if the dialect resumes by URL or headers.
+        """
         del address, resolved
         if resume is not None and (resume.url or resume.query or resume.headers):
             wanted = "BridgeClient(url), as this dialect asks in the URL or in headers for what was missed"
@@ -134,7 +143,7 @@ class FactoryDialer:
 
 
 class _Entered:
-    """A wrapped connection and the context manager it came from, which is left when the connection closes."""
+    """A wrapped connection and its context manager, which is left when the connection closes."""
 
     address = None
 
@@ -163,7 +172,7 @@ class _Entered:
 
 
 def _with_query(url: str, fields: Mapping[str, str | int]) -> str:
-    """`url` with these fields in its query, in the stead of those of the same name."""
+    """Return `url` with these fields in its query, in place of those with the same names."""
     parts = urlsplit(url)
     others = [
         (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in fields

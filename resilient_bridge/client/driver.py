@@ -1,7 +1,8 @@
-"""The synchronous middle of a client: gives the session the time, and does what the session asks for.
+"""The synchronous middle of a client: passes the time to the session, and does what the session requests.
 
-Whoever calls a verb of the session calls `after(now)` next: outcomes reach their waiters, events their listeners, the
-reader and the writer wake up, a death verdict reaches the connection, the timer is set. Rule: nothing in here awaits.
+Every call of a session method is followed by `after(now)`: outcomes reach their waiters, events
+their listeners, the reader and the writer wake up, a death verdict reaches the connection, the
+timer is set. Rule: nothing in here awaits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Connection(Protocol):
 
 
 class Driver:
-    """One per client. `pump` is the connection of the moment, `listeners` are this client's own event streams."""
+    """One per client. `pump` is the current connection, `listeners` are this client's own event streams."""
 
     def __init__(self, session: Session, store: Store, wall: Callable[[], float], name: str = "") -> None:
         self.session, self.name = session, name
@@ -53,11 +54,11 @@ class Driver:
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
-        self.on_closing: Callable[[], None] = _ignore  # the server has announced the end of the connection
+        self.on_closing: Callable[[], None] = _ignore  # the server has announced the end
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0  # uvloop's handles of what is due already have no `when`
+        self._timer_due = 0.0  # uvloop's handles have no `when` once they are due
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._watchers: list[asyncio.Future[None]] = []
@@ -102,7 +103,7 @@ class Driver:
             _wake(watchers)
 
     def heard(self, now: Now) -> None:
-        """What `after` does, for a frame that was read: mostly it only brings a message."""
+        """Do what `after` does for a received frame: usually it only brings a message."""
         if self.is_durable:
             self.store.touch()
         if self.session.has_news:
@@ -166,7 +167,7 @@ class Driver:
         self.arm(now)
 
     def defect(self, error: Exception) -> None:
-        """Something of ours is broken: fail the client in words, so that whoever waits learns that nobody works for him."""
+        """Fail the client with a defect of ours, so that every waiter gets an error."""
         now = self.now()
         failure = defect_of(error)
         self.session.fail(failure, "internal_error", now)
@@ -175,14 +176,14 @@ class Driver:
         self.after(now)
 
     def wake(self) -> None:
-        """Something was queued: the writer may take it."""
+        """Wake the writer: something was queued."""
         if self.pump is not None:
             self.pump.wake_writer()
         if self.session.outbound.settled:
             self.after(self.now())
 
     async def mark(self, through: int, now: Now) -> bool:
-        """Have entries up to this number marked in the store, before a byte of them moves; False: it cannot now."""
+        """Have entries up to this number marked in the store, before a byte of them is sent; False if that is impossible now."""
         try:
             writing = self.store.mark(through, now.wall)
             if writing is not None:
@@ -195,7 +196,7 @@ class Driver:
         return True
 
     async def keep_position(self) -> None:
-        """Before a join is sent: a later process has to know that it was. Raises StoreError."""
+        """Save the position before a join is sent: a later process has to know that it was sent. Raises StoreError."""
         while (watermark := self.session.inbound.watermark).asked_to_join and not watermark.is_stored:
             try:
                 writing = self.store.keep(watermark)
@@ -211,8 +212,8 @@ class Driver:
     # ---- the session's record ---------------------------------------------------------------------------------
 
     async def enter(self) -> None:
-        """The session's record becomes active. Raises SessionError if it may not, StoreError."""
-        from ..stores.session_record import on_enter  # here: a client whose store nobody shares has none
+        """Make the session's record active. Raises SessionError if that is not allowed, and StoreError."""
+        from ..stores.session_record import on_enter  # here: a private store has no record
 
         watermark = self.session.inbound.watermark
         await on_enter(self.store, watermark.session_id, self.now())
@@ -231,7 +232,7 @@ class Driver:
         self._recorded = watermark, watermark.session_id
 
     async def leave(self) -> None:
-        """The session's record is paused, at the position of now. Raises StoreError."""
+        """Pause the session's record, at the current position. Raises StoreError."""
         if self._recorded is not None:
             from ..stores.session_record import on_exit
 
@@ -247,7 +248,7 @@ class Driver:
             self.store_failed(error)
 
     def store_failed(self, error: StoreError) -> None:
-        """The store refuses: told once. One that is another client's now ends this one."""
+        """Report once that the store refuses. If another client owns it now, this one ends."""
         now = self.now()
         if error.failure.code == "SESS_SUPERSEDED":
             self.session.fail(error.failure, "superseded", now)
@@ -261,7 +262,7 @@ class Driver:
         self.after(now)
 
     def store_works(self) -> None:
-        """The store has kept something."""
+        """Note that the store works again."""
         if self.has_failed_store:
             self.has_failed_store = False
             now = self.now()
@@ -269,7 +270,7 @@ class Driver:
             self.after(now)
 
     def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"]) -> None:
-        """Somebody doubts that the link lives."""
+        """Send a probe: the link may be dead."""
         if self.session.link is not None:
             now = self.now()
             self.session.probe(doubt, now)
@@ -277,7 +278,7 @@ class Driver:
             self.arm(now)
 
     def stop(self) -> None:
-        """No more timers."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -300,7 +301,7 @@ class Driver:
         await self._reader
 
     def before_taking(self) -> Awaitable[None] | None:
-        """The consumer is about to take a message: return what has to be kept first. Raises StoreError if it cannot be: nothing is taken then."""
+        """Return what has to be saved before a message is taken. Raises StoreError: then nothing is taken."""
         inbox = self.session.inbound.inbox
         if not self.is_durable or not len(inbox) or inbox.peek_gap() is not None:
             return None
@@ -310,7 +311,7 @@ class Driver:
             raise self._refused(error) from None
 
     async def written(self, writing: Awaitable[None]) -> None:
-        """Wait for that, without cutting it short if we are cancelled. Raises what `before_taking` does."""
+        """Wait for that, to its end even if this task is cancelled. Raises what `before_taking` does."""
         future = asyncio.ensure_future(writing)
         await asyncio.wait([future])
         try:
@@ -320,13 +321,13 @@ class Driver:
         self.store_works()
 
     def _refused(self, error: StoreError) -> BridgeError:
-        """Tell that the store refuses; return what the reader is told."""
+        """Report that the store refuses; return the error for the reader."""
         self.store_failed(error)
         fatal = self.session.failure if self.session.state is BridgeState.FAILED else None
         return self.error(error.failure if fatal is None else fatal)
 
     def taken(self) -> None:
-        """The consumer took a message: whoever waits for room may go on."""
+        """Note that the consumer took a message: senders that wait for room may continue."""
         if self.is_durable:
             self.store.touch()
         session = self.session
@@ -348,7 +349,7 @@ class Driver:
     async def settled(self, entry: Entry) -> None:
         """Return when the outcome of `entry` is known."""
         if entry.is_settled:
-            if self.is_durable:  # a store keeps it within this turn, and nobody is told before
+            if self.is_durable:  # a store saves it within this turn; waiters are informed after that
                 await asyncio.sleep(0)
             return
         waiter = self.loop.create_future()
@@ -363,7 +364,7 @@ class Driver:
 
     @property
     def has_ended(self) -> bool:
-        """Is the client at its end, or beyond?"""
+        """Return whether the client has ended or is ending."""
         return self.session.state in _ENDED
 
     # ---- states that refuse -----------------------------------------------------------------------------------
@@ -378,7 +379,7 @@ class Driver:
             raise self.error(Failure.of("CONN_NOT_CONNECTED", text, executed=Executed.NO))
 
     def error(self, failure: Failure) -> BridgeError:
-        """Return the error of a failure of this client; whoever catches it knows of which session."""
+        """Return the error for a failure of this client, with its session."""
         details = {"session_id": self.session.session_id, **failure.details}
         error = error_for(evolve(failure, details=details))
         error.__cause__ = failure.cause
@@ -390,7 +391,7 @@ _REFUSING = frozenset({BridgeState.DRAINING, BridgeState.CLOSING, BridgeState.CL
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """Ignore a result that nothing waits for."""
 
 
 def _wake(futures: list[asyncio.Future[None]]) -> None:

@@ -1,4 +1,7 @@
-"""How a client ends: drain what can still go, say goodbye, leave no task and no socket, let go of the store. Each step is bounded."""
+"""How a client ends: send what it can, say goodbye, leave no task and no socket, close the store.
+
+Each step is bounded.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,14 @@ if TYPE_CHECKING:
 
 
 _GOODBYE: Final = 1.0  # seconds a polite close may take before the connection is aborted
-_PATIENCE: Final = 5.0  # seconds for the connection's task, in which the user's callables run as well
+# seconds for the connection's task, in which the user's callables run as well
+_PATIENCE: Final = 5.0
 _DRAINABLE: Final = frozenset({BridgeState.READY, BridgeState.FLUSHING})
 _OVER: Final = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
 
 
 async def drain(driver: Driver, seconds: float) -> None:
-    """Let go what can go within that time; nothing new is accepted."""
+    """Send what can be sent within that time; nothing new is accepted."""
     session = driver.session
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -37,14 +41,18 @@ async def drain(driver: Driver, seconds: float) -> None:
                     if session.is_drained:
                         break
                 if session.state is BridgeState.DRAINING and session.link is None:
-                    break  # the link was lost while draining: a new one would outlast the user's patience
+                    # the link was lost while draining: a new one would outlast the user's patience
+                    break
                 await driver.changed()
 
 
 async def shut(
     driver: Driver, pump: Pump | None, task: asyncio.Task[None] | None, checking: asyncio.Task[None] | None
 ) -> list[Entry]:
-    """End it now, even if we are cancelled meanwhile. Returns the sends whose outcome could not be settled."""
+    """End the client now, even if this task is cancelled meanwhile.
+
+    Returns the sends whose outcome could not be settled.
+    """
     session = driver.session
     remaining = session.close(driver.now())
     if driver.is_durable:
@@ -73,7 +81,7 @@ async def shut(
 
 
 def _leave_unread(driver: Driver) -> None:
-    """What the consumer has not asked for yet is the next client's: the position that is kept now says so."""
+    """Leave messages that the consumer has not requested to the next client: the saved position says so."""
     inbox = driver.session.inbound.inbox
     while len(inbox):
         if inbox.take() is None:
@@ -89,7 +97,10 @@ async def _let_go(driver: Driver) -> None:
 
 
 async def _last(driver: Driver, step: Coroutine[Any, Any, None]) -> None:
-    """Do it even if we are cancelled. What the store has accepted stays there, whatever it says now."""
+    """Run it even if this task is cancelled.
+
+    What the store has accepted stays there, whatever it raises now.
+    """
     closing = driver.loop.create_task(step, name="resilient_bridge store")
     try:
         await ended(closing)

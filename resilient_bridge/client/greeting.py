@@ -1,4 +1,4 @@
-"""What `on_connect` is given: the connection that has just been made, before anything else is said on it."""
+"""The argument of `on_connect`: the new connection, before anything else is sent on it."""
 
 from __future__ import annotations
 
@@ -19,27 +19,33 @@ if TYPE_CHECKING:
 
 
 class Greeting:
-    """The connection that has just been made. `send` a frame, `expect` an answer; all else that comes waits, in its order, for the reader.
+    """The new connection, as `on_connect` gets it: `send` a frame, `expect` an answer.
 
-    It ends with the function that it was given to: a connection that is lost meanwhile cancels that function, and the next one calls it again.
+    All other frames wait, in order, for the reader. The object ends with the function it was passed
+    to: a lost connection cancels that function, and the next connection calls it again.
     """
 
     __slots__ = ("_driver", "_link")
 
     def __init__(self, driver: Driver, link: AnyLink) -> None:
-        """Made by the client, for each connection."""
+        """Created by the client, for each connection."""
         self._driver = driver
         self._link = link
 
     @property
     def record(self) -> Record:
-        """What is known of the session: `record.joined` is False at the first connection, `record.positions` say how far it was read."""
+        """The known state of the session.
+
+        `record.joined` is False at the first connection, `record.positions` say how far it was
+        read.
+        """
         return self._driver.session.record()
 
     async def send(self, frame: Mapping[str, Any], /) -> None:
-        """Send this JSON object as it is, on this connection alone: before all that is queued, never again, without a receipt.
+        """Send this JSON object as it is, on this connection only: before all that is queued, never again, without a receipt.
 
-        Raises ConfigError for what is no JSON object, NotConnectedError if this connection is over.
+        Raises ConfigError for what is not a JSON object, NotConnectedError if this connection is
+        over.
         """
         if not isinstance(frame, dict):
             raise config_error("on_connect.send", "a JSON object: a dict", frame)
@@ -53,10 +59,13 @@ class Greeting:
         self._driver.wake()
 
     async def expect(self, pattern: Mapping[str, Any] | Callable[[Any], bool], /) -> Message:
-        """Return the first frame of this connection that fits and was not returned before; the reader does not get it then.
+        """Return the first frame of this connection that matches and was not returned before.
 
-        `pattern`: fields that the frame has with these values, or a function of the decoded frame. The whole of `on_connect` has
-        `Reconnect.connect_timeout`. Raises NotConnectedError if this connection is over, and what your function raises.
+        The reader does not get it.
+
+        `pattern`: field values that the frame must have, or a function of the decoded frame. The
+        whole `on_connect` may take `Reconnect.connect_timeout`. Raises NotConnectedError if this
+        connection is over, and what your function raises.
         """
         wanted: Any = pattern
         if not isinstance(wanted, dict) and not callable(wanted):

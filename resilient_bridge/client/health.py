@@ -1,4 +1,4 @@
-"""A client's health at one glance: plain numbers, no secrets, cheap enough for a health endpoint."""
+"""A snapshot of a client's health: plain numbers, no secrets, cheap enough for a health endpoint."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _PATIENCE: Final = 1.0  # seconds in which an answer is not yet late
 
 @attrs.frozen(kw_only=True)
 class Health:
-    """`ready` is True while messages flow both ways. Counts: `queued` never sent, `unconfirmed` handed out and unanswered,
-    `unread` accepted and not yet taken; `attempt` since the last stable link. `failure`: why it is not ready, as far as is known
-    (the fatal one, the last loss of the link, the answer that is missing); None while READY.
+    """The health of a client at one moment. `ready` is True while messages flow both ways.
 
     Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks` for nothing that we
     wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised. `store`: the
@@ -50,9 +48,9 @@ class Health:
 
 
 def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) -> Failure | None:
-    """Why the client is not READY: its end, the answer it has been waiting for for `patience` seconds, the last loss of the link.
+    """Return why the client is not READY: its end, an answer missing for `patience` seconds, or the last loss of the link.
 
-    Without `now` nothing is said of what it waits for.
+    Without `now` a missing answer is not considered.
     """
     if session.failure is not None or session.state is BridgeState.READY:
         return session.failure
@@ -63,7 +61,7 @@ def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) 
 
 
 def not_ready(driver: Driver, timeout: object) -> BridgeError:
-    """The error of a `wait_ready` that took too long: what the client waits for or why the link was lost, with that as its cause."""
+    """Return the error of a `wait_ready` that took too long: what the client waits for, or why the link was lost."""
     session, now = driver.session, driver.now()
     why = obstacle(session, now) or obstacle(session, now, patience=0)
     text = f"still {session.state.value} after {timeout} s"
@@ -76,7 +74,10 @@ def not_ready(driver: Driver, timeout: object) -> BridgeError:
 
 
 def health_of(driver: Driver, check: HealthCheck | None, now: Now | None) -> Health:
-    """The snapshot of this moment; without `now` (no loop is here) it does not say what is being waited for."""
+    """Return the snapshot of this moment.
+
+    Without `now` (no running loop) it does not say what is waited for.
+    """
     session = driver.session
     inbound, outbound = session.inbound, session.outbound
     return Health(

@@ -1,7 +1,8 @@
-"""The application's own look at its bridge, asked again and again while the client is READY.
+"""The application's own health check, called repeatedly while the client is READY.
 
-Rule: its answer is a hint and no verdict. A "no", an exception or no answer in time sends a probe; only a link that does
-not answer the probe is dead, so that a broken check, or a bridge that is merely busy, costs nothing but pings.
+Rule: its answer is a hint, not a verdict. False, an exception or no answer in time sends a probe.
+Only a link that does not answer the probe is dead, so a broken check, or a busy bridge, costs only
+pings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class HealthCheck:
-    """`run` ends with the client, or when it is cancelled. `failed` counts the runs that did not say yes, `errors` those that raised."""
+    """Runs the check until the client ends.
+
+    `failed` counts runs without a yes, `errors` those that raised.
+    """
 
     def __init__(
         self, driver: Driver, check: Callable[[], Awaitable[bool] | bool], heartbeat: Heartbeat
@@ -33,14 +37,17 @@ class HealthCheck:
         self._every, self._timeout = heartbeat.every, heartbeat.timeout
 
     async def run(self) -> None:
-        """Ask every `Heartbeat.every` seconds, for at most `Heartbeat.timeout`; one run at a time."""
+        """Call it every `Heartbeat.every` seconds, for at most `Heartbeat.timeout`.
+
+        One run at a time.
+        """
         driver, session = self._driver, self._driver.session
         while True:
             began = driver.loop.time()
             link = session.link
             if session.state is BridgeState.READY and not await self._says_yes():
                 self.failed += 1
-                if session.link is link:  # of a link that has gone meanwhile there is nothing to ask
+                if session.link is link:  # the link was lost meanwhile
                     driver.probe("health_check_failed")
             await asyncio.sleep(began + self._every - driver.loop.time())
             while session.state is not BridgeState.READY:
@@ -59,7 +66,7 @@ class HealthCheck:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise  # it is us who are cancelled, and not something within the check
+                raise  # this task is cancelled, not something within the check
             self.errors += 1
         except Exception:  # noqa: BLE001 -- whatever it is, the check did not say yes
             self.errors += not bound.expired()

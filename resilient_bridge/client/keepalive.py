@@ -1,7 +1,8 @@
-"""Signs of life where a dialect has no pings: those of the WebSocket itself, which any server answers.
+"""WebSocket pings for dialects without pings of their own: any server answers them.
 
-They prove less than an answer of the application, since a proxy may give them. As there, a verdict of death needs more than an overdue
-answer: nothing else was heard, reading was not paused, and one more quiet moment has passed in which what had arrived could be read.
+They prove less than an answer of the application, since a proxy may give them. As with pings of a
+dialect, a verdict of death needs more than an overdue answer: nothing else was received, reading
+was not paused, and one more quiet moment has passed in which what had arrived could be read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Carrier(Protocol):
-    """The connection that is asked: `heard` grows with what comes, `end` is its end."""
+    """The connection to check: `heard` grows with what arrives, `end` ends it."""
 
     loss: Exception | Failure | None
 
@@ -32,7 +33,7 @@ _LAST_LOOK: Final = 0.25  # seconds
 
 
 async def keep_alive(pump: Carrier, transport: Any, policy: Heartbeat) -> None:
-    """Ask every `every` seconds, and end the connection when nothing is heard for `timeout` after that."""
+    """Ping every `every` seconds, and end the connection when nothing arrives for `timeout` after that."""
     ping = getattr(transport, "ping", None)
     while ping is not None and pump.loss is None:
         await asyncio.sleep(policy.every)

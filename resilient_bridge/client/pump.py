@@ -1,7 +1,8 @@
 """One connection between a transport and the session: a task that reads, a task that writes, and one end.
 
-Whatever ends the connection (an exception of the transport, a death verdict, the user) goes through `end`, which aborts
-the transport, so that neither task is left waiting and no frame is cut in the middle by a cancellation.
+Whatever ends the connection (an exception of the transport, a death verdict, the user) calls `end`,
+which aborts the transport, so that neither task waits for ever and no frame is cut by a
+cancellation.
 """
 
 from __future__ import annotations
@@ -51,14 +52,17 @@ class Pump:
         self._idle_reader: asyncio.Future[None] | None = None
         self._handed_out: list[str] = []  # by the session, and not taken at once by the transport
         self._mark_again_at = -inf
-        self._half: int | None = None  # how much of a frame had come when that was looked at last
+        self._half: int | None = None  # how much of a frame had arrived at the last check
         self._half_since = 0.0
         self._on_connect, self._backfill = on_connect, backfill
         self._greeting: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
 
     async def run(self) -> Exception | Failure:
-        """Carry frames both ways until the link is lost; returns why. Cancelled, it leaves no task and no socket."""
+        """Carry frames both ways until the link is lost; returns why.
+
+        Cancelled, it leaves no task and no socket.
+        """
         driver = self._driver
         driver.pump = self
         alive = self._keep_alive()
@@ -81,7 +85,7 @@ class Pump:
         policy = self._driver.session.keepalive
         if policy is None:
             return None
-        from .keepalive import keep_alive  # here: most dialects have pings of their own
+        from .keepalive import keep_alive  # imported here: most dialects have pings of their own
 
         asking = keep_alive(self, self._transport, policy)
         return self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
@@ -93,11 +97,11 @@ class Pump:
 
     @property
     def is_paused(self) -> bool:
-        """Is nobody reading at the moment, because the inbox is full?"""
+        """Whether reading is paused, because the inbox is full."""
         return self._driver.session.reading.is_paused
 
     def end(self, cause: Exception | Failure) -> None:
-        """This connection is over; the first cause stands."""
+        """End this connection; the first cause counts."""
         if self.loss is None:
             self.loss = cause
             self._transport.abort()
@@ -105,20 +109,20 @@ class Pump:
         self.wake_reader()
 
     async def close(self) -> None:
-        """Say goodbye to the other side; the caller bounds it."""
+        """Close the connection politely; the caller bounds the time."""
         await self._transport.close(self._driver.session.close_code)
 
     def greet(self) -> None:
-        """The server has accepted us: the user says what has to be said at each connection, once."""
+        """Run the user's `on_connect`, once, after the server has accepted the connection."""
         link = self._driver.session.link
         if self._greeting is None and self._on_connect is not None and link is not None:
             greeted = self._greet(self._on_connect, link)
             self._greeting = self._driver.loop.create_task(greeted, name="resilient_bridge on_connect")
 
     def fetch(self) -> None:
-        """The join waits for what was missed, which a function of the user's fetches, once for each connection."""
+        """Run the user's `backfill` for the join, once for each connection."""
         if self._fetching is None and self._backfill is not None:
-            from .backfilling import fetch  # here: most clients have no such function
+            from .backfilling import fetch  # imported here: most clients have no such function
 
             link = cast("FactLink", self._driver.session.link)
             fetched = fetch(self._backfill, self._driver, link)
@@ -221,11 +225,12 @@ class Pump:
             driver.after(now)
 
     async def _may_write(self, now: Now) -> bool:
-        """Have the store note what is about to move; False: without that the connection cannot go on."""
+        """Have the store note what is about to be sent; False if the connection cannot go on without that."""
         driver = self._driver
         through = driver.session.to_mark()
         if through is not None and now.mono >= self._mark_again_at and not await driver.mark(through, now):
-            # Nothing of it moves. Control frames and requests do; the store is asked again in a while.
+            # Nothing of it is sent. Control frames and requests are; the store is asked again after
+            # a while.
             self._mark_again_at = now.mono + _STORE_PATIENCE
             driver.loop.call_later(_STORE_PATIENCE, self.wake_writer)
         try:
@@ -235,7 +240,7 @@ class Pump:
         return self.loss is None
 
     def look(self, now: Now) -> None:
-        """Does a large frame keep coming? Its bytes are life, though nothing of it can be read yet."""
+        """Check whether a large frame is still arriving: its bytes count as activity, though it cannot be read yet."""
         half, link = self._transport.half_received, self._driver.session.link
         if self._half is None or (half is not None and half < self._half):
             self._half_since = now.mono  # another frame
@@ -244,11 +249,11 @@ class Pump:
         self._half = half
 
     def wake_writer(self) -> None:
-        """There is something to send, or nothing ever again."""
+        """Wake the writer: there is something to send, or the connection has ended."""
         if self._idle_writer is not None and not self._idle_writer.done():
             self._idle_writer.set_result(None)
 
     def wake_reader(self) -> None:
-        """Reading may go on, or never again."""
+        """Wake the reader: reading may continue, or the connection has ended."""
         if self._idle_reader is not None and not self._idle_reader.done():
             self._idle_reader.set_result(None)

@@ -1,4 +1,4 @@
-"""`async for message in bridge`: gaps in their place, one reader at a time, the position saved on the next request."""
+"""`async for message in bridge`: gaps in position, one reader at a time, the position saved on the next request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 class Messages:
     """An iterator over the inbox; it owns nothing, so dropping it in the middle leaks nothing.
 
-    Asking for the next message commits the one before. `on_gap` is awaited where messages are missing; if it raises, the
-    reader sees that, and the gap is reported again on the next request. Ends when the client is closed, raises the fatal
-    error when it has failed, both after the last accepted message; with a durable store what was not asked for before the
-    client was closed is the next client's. StoreError where that store cannot keep how far the reader is: nothing was handed
-    out, and the next request asks the store again.
+    Asking for the next message commits the one before. `on_gap` is awaited where messages are
+    missing; if it raises, the reader gets that error, and the gap is reported again on the next
+    request.
+
+    It ends when the client is closed, and raises the fatal error of a failed client, both after the
+    last accepted message. With a durable store, messages that were not requested before the close
+    belong to the next client. StoreError if that store cannot save the reader's position: nothing
+    was handed out, and the next request tries the store again.
     """
 
     def __init__(self, driver: Driver, on_gap: Callable[[Gap], Awaitable[None] | None] | None) -> None:
@@ -39,7 +42,7 @@ class Messages:
             raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
         writing = self._driver.before_taking() if self._driver.is_durable else None
         message = self._driver.session.inbound.take() if writing is None else None
-        if message is None:  # seldom: a coroutine of its own is for waiting only (P11)
+        if message is None:  # rare: a coroutine of its own is for waiting only (P11)
             self._busy = True
             try:
                 message = await self._wait(writing)
@@ -67,7 +70,7 @@ class Messages:
             elif session.state in {BridgeState.CLOSING, BridgeState.CLOSED}:
                 raise StopAsyncIteration
             else:
-                driver.taken()  # the last message, perhaps: its server may wait for that
+                driver.taken()  # perhaps the last message: its server may wait for that
                 if driver.pump is not None:
                     driver.pump.wake_reader()
                 await driver.readable()

@@ -1,4 +1,4 @@
-"""What `send()` gives back: the outcome of one message, to be looked at, waited for, or prevented."""
+"""What `send()` returns: the outcome of one message, to inspect, wait for, or prevent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "
 
 
 class Receipt:
-    """One send and its outcome. Looking at it changes nothing; only `withdraw` does."""
+    """The handle of one send and its outcome. Only `withdraw` changes anything."""
 
     __slots__ = ("_driver", "_entry")
 
@@ -37,17 +37,17 @@ class Receipt:
 
     @property
     def state(self) -> ReceiptState:
-        """`queued` (provably not sent), `written` (handed out, nothing heard), or how it ended."""
+        """`queued` (provably not sent), `written` (handed out, no answer yet), or how it ended."""
         return self._entry.state.value
 
     @property
     def idempotency_key(self) -> str:
-        """The key every resend of this message carries."""
+        """The key that every resend of this message carries."""
         return self._entry.key
 
     @property
     def id(self) -> str:
-        """The message's id on the wire."""
+        """The message's id in the protocol."""
         return self._entry.id
 
     @property
@@ -63,18 +63,25 @@ class Receipt:
 
     @property
     def sends(self) -> int:
-        """How often it was handed to a connection: 0 while nothing of it can have arrived, 2 if it was repeated once.
+        """How often it was handed to a connection: 0 while nothing can have arrived, 2 after one resend.
 
-        Of what an earlier process handed out, by way of a durable store, it is known that it was, and not how often: that counts as 1.
+        A message that an earlier process handed out counts as 1, because a durable store does not
+        count resends.
         """
         return self._entry.sends
 
     async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
 
-        Raises NotDeliveredError (expired, dropped, withdrawn: it never left), the server's own error if it refused it, as `request`
-        does (its code, violations and advice), ProtocolError (the link died of it again and again), OutcomeUnknownError (it may have arrived and must not be repeated), InboxFullError (its answer could
-        not be read), and after `timeout` seconds AttemptTimeoutError, which changes nothing.
+        Raises:
+
+        - NotDeliveredError: it expired, was dropped or withdrawn; it was never sent.
+        - The server's own error if it refused the message, as `request` does (its code, violations
+          and advice).
+        - ProtocolError: it killed its connection again and again.
+        - OutcomeUnknownError: it may have arrived and must not be repeated.
+        - InboxFullError: its answer could not be read.
+        - AttemptTimeoutError after `timeout` seconds, which changes nothing.
         """
         self._driver.guard.check()
         try:
@@ -117,7 +124,10 @@ class Receipt:
         )
 
     def withdraw(self) -> bool:
-        """Take it back. True: it was never handed out and never will be; False: it was, or its outcome is known."""
+        """Withdraw the message.
+
+        True: it was never sent and never will be; False: it was, or its outcome is known.
+        """
         self._driver.guard.check()
         withdrawn = self._driver.session.outbound.outbox.withdraw(self._entry)
         if withdrawn:

@@ -1,6 +1,7 @@
-"""The secrets this client has used, so that no peer can put them into our errors by echoing them in plain words.
+"""The secrets this client has used, so that a server cannot put them into our errors by echoing them.
 
-Patterns find `Bearer ...` and `token=...`; they cannot find a value that looks like any other word. We know the value.
+Patterns find `Bearer ...` and `token=...`, but not a value that looks like any other word. Here the
+value is known.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ _PARTS: Final = re.compile(r"[;,]\s*")
 
 
 class Secrets:
-    """The last values used. `mask` is handed to whatever makes a Failure from a peer's words."""
+    """The last values used. Every Failure made from a server's text is masked by `mask`."""
 
     def __init__(self) -> None:
         self._values: dict[str, None] = {}
 
     def learn(self, *values: str | None) -> None:
-        """These were sent to a server: tokens, headers, cookies. Of a header with several parts each is a secret, too."""
+        """Remember values sent to a server: tokens, headers, cookies.
+
+        Of a header with several parts each is a secret, too.
+        """
         for value in values:
             if value is None or len(value) < _SHORTEST:
                 continue
@@ -43,7 +47,7 @@ class Secrets:
             del self._values[next(iter(self._values))]
 
     def mask(self, failure: Failure) -> Failure:
-        """`failure` without any of the values; the same object if none is in it."""
+        """Return `failure` without any of the values; the same object if none is in it."""
         parts = (failure.message, *failure.suggestions, repr(dict(failure.details)))
         if not any(value in part for value in self._values for part in parts):
             return failure
@@ -55,12 +59,13 @@ class Secrets:
         )
 
     def text(self, text: str) -> str:
-        """`text` without any of the values."""
+        """Return `text` without any of the values."""
         return str(self._masked(text))
 
     def _masked(self, value: Any) -> Any:
         if isinstance(value, str):
-            for secret in sorted(self._values, key=len, reverse=True):  # a part of one leaves no rest of it
+            # a part must leave no rest of the whole value
+            for secret in sorted(self._values, key=len, reverse=True):
                 value = value.replace(secret, MASK)
             return value
         if isinstance(value, (tuple, list)):
@@ -71,7 +76,10 @@ class Secrets:
 
 
 def _parts(header: str) -> list[str]:
-    """Return what a peer may echo of a header's value: of `a=1; b=2` the values, of `Basic …` the password, of `Bearer X` the X."""
+    """Return what a server may echo of a header: of `a=1.
+
+    B=2` the values, of `Basic …` the password, of `Bearer X` the X.
+    """
     scheme, _, rest = header.partition(" ")
     parts = [rest.strip()]
     if scheme.lower() == "basic":

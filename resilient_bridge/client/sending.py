@@ -1,4 +1,4 @@
-"""How a client sends and asks: accept, hand to the session, wait, and say what is known when waiting ends."""
+"""How a client sends and requests: accept, hand to the session, wait, and report what is known when waiting ends."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ _TURN: Final = 64  # unsent messages after which a sender waits for one turn of 
 
 
 class Sender:
-    """The sending half of a client; the promises are those of `BridgeClient.send` and `BridgeClient.request`."""
+    """The sending half of a client, as `BridgeClient.send` and `BridgeClient.request` promise."""
 
     def __init__(self, driver: Driver, policy: Outbox) -> None:
         self._driver = driver
         self._session = driver.session
         self._policy = policy
         self._turnstile = asyncio.Lock()
-        self._accepting: dict[Entry, asyncio.Future[None]] = {}  # what a store is about to accept
+        # entries that a store is about to accept
+        self._accepting: dict[Entry, asyncio.Future[None]] = {}
 
     async def send(
         self,
@@ -45,12 +46,12 @@ class Sender:
         coalesce: str | None,
         volatile: bool,
     ) -> Receipt:
-        """Accept a message; nothing after the store has taken it can be cancelled."""
+        """Accept a message; once the store has it, it cannot be cancelled."""
         driver, session = self._driver, self._session
         driver.check_usable()
         outbound = session.outbound
         if len(outbound.outbox.queued) >= _TURN and session.state is BridgeState.READY:
-            # A loop that only sends gives the writer its turn, before this one is accepted.
+            # A loop that only sends lets the writer run before this message is accepted.
             await asyncio.sleep(0)
         now = driver.now()
         seconds = optional_seconds("send.ttl", ttl)
@@ -64,9 +65,10 @@ class Sender:
             return await self._known(entry)
         waits = self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
         if self._policy.overflow == "block" and waits:
-            async with self._turnstile:  # in the order of the calls, whoever finds room
+            async with self._turnstile:  # in the order of the calls, whichever finds room first
                 await self._room(entry)
-                twin = outbound.known.standing(entry.key)  # accepted under the same key while this one waited
+                # accepted under the same key while this one waited
+                twin = outbound.known.standing(entry.key)
                 return await self._accept(entry) if twin is None else await self._known(twin)
         return await self._accept(entry)
 
@@ -78,7 +80,8 @@ class Sender:
         elif self._admits(entry):
             if not entry.volatile:
                 await self._keep(entry)
-            if driver.has_ended:  # while the store was busy: what it has accepted is the next client's
+            # while the store was busy: what it has accepted belongs to the next client
+            if driver.has_ended:
                 outbound.leave(entry)
                 driver.after(driver.now())
                 return Receipt(entry, driver)
@@ -95,7 +98,7 @@ class Sender:
             raise self._driver.error(error.failure) from None
 
     async def _known(self, entry: Entry) -> Receipt:
-        """The receipt of a send with the same key, once the store has accepted it."""
+        """Return the receipt of a send with the same key, once the store has accepted it."""
         while (accepting := self._accepting.get(entry)) is not None:
             await asyncio.wait([accepting])
             if entry.is_settled and entry.reason == "refused by the store":
@@ -105,7 +108,7 @@ class Sender:
         return Receipt(entry, self._driver)
 
     async def _keep(self, entry: Entry) -> None:
-        """Have the store accept it. What it refuses, or what is cancelled meanwhile, was never accepted."""
+        """Have the store accept it. A refused or cancelled send was never accepted."""
         driver, outbound = self._driver, self._session.outbound
         writing = None
         try:
@@ -126,7 +129,8 @@ class Sender:
             driver.store_failed(error)
             raise
         except BaseException:
-            # The store may have it already, or in a moment: it is taken out again, and can move in no process.
+            # The store may have it already, or in a moment: it is removed again, so that no process
+            # can send it.
             outbound.refuse(entry, "cancelled")
             driver.after(driver.now())
             raise
@@ -147,7 +151,7 @@ class Sender:
         timeout: float | timedelta,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool,
     ) -> Message:
-        """Ask and wait; whatever ends the waiting withdraws the request in the same step."""
+        """Send a request and wait; whatever ends the wait withdraws the request in the same step."""
         driver = self._driver
         seconds = optional_seconds("request.timeout", timeout) or 0.0
         now = driver.now()

@@ -1,4 +1,7 @@
-"""`async for event in bridge.events()`: this client's events, in order, bounded; a slow reader loses the oldest."""
+"""`async for event in bridge.events()`: this client's events, in order, bounded.
+
+A slow reader loses the oldest.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,22 @@ _OF_A_SESSION: Final = (StateChanged, Disconnected, ReconnectScheduled, Suspende
 
 
 class Source(Protocol):
-    """What has events: a client, or a link."""
+    """A client or a link, as the source of events."""
 
     name: str
-    streams: list[Any]  # weak references to event streams: who drops one in the middle is forgotten
+    streams: list[Any]  # weak references: a dropped event stream is forgotten
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that its tasks run on."""
+        """The loop of its tasks."""
         ...
 
 
 class EventStream:
-    """Starts with the call of `events()`, ends after `Closed` or `GaveUp`. `missed` counts events that were not read in time."""
+    """An event stream from the call of `events()` to `Closed` or `GaveUp`.
+
+    `missed` counts events that were not read in time.
+    """
 
     def __init__(self, source: Source, guard: LoopGuard) -> None:
         self.missed = 0
@@ -45,10 +51,10 @@ class EventStream:
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        source.streams.append(weakref.ref(self))  # dropped in the middle, it is forgotten
+        source.streams.append(weakref.ref(self))  # if it is dropped in the middle, it is forgotten
 
     def put(self, event: Event) -> None:
-        """An event happened."""
+        """Add an event."""
         if len(self._events) >= _MOST:
             self._events.popleft()
             self.missed += 1
@@ -72,7 +78,10 @@ class EventStream:
 
 
 def tell(source: Source, event: Event, session: Session | None = None) -> None:
-    """Hand an event to the source's own streams and to every listener, with the source's name, its session, and for a new state its queues."""
+    """Pass an event to the source's own streams and to every listener.
+
+    It gets the source's name, its session, and for a new state its queue lengths.
+    """
     more: dict[str, Any] = {"bridge": source.name} if source.name else {}
     if session is not None and isinstance(event, _OF_A_SESSION):
         more["session_id"] = session.session_id
@@ -87,7 +96,7 @@ def tell(source: Source, event: Event, session: Session | None = None) -> None:
 
 
 def _deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:
-    """Put an event into every stream that somebody still has; forget the others."""
+    """Put an event into every stream that is still referenced; forget the others."""
     for reference in tuple(streams):
         stream = reference()
         if stream is None:

@@ -1,6 +1,9 @@
-"""The owner of the connections: connect, carry, lose, wait, again. One task per client, started by `async with`.
+"""The owner of the connections: connect, run, lose, wait, repeat.
 
-Everything is made afresh per attempt (URL, headers, token, transport), because a dead one cannot be repaired.
+One task per client, started by `async with`.
+
+URL, headers, token and transport are created anew for each attempt, because a dead one cannot be
+repaired.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _DIALLING_ENDS = 5.0  # seconds for an attempt that was cancelled
 
 
 class Supervisor:
-    """Connects with `dial`, and again. The address DNS gave last is kept for attempts that are to do without DNS."""
+    """Connects with `dial`, and again. Keeps the last resolved address for attempts without DNS."""
 
     def __init__(
         self,
@@ -48,7 +51,10 @@ class Supervisor:
         self.pump: Pump | None = None
 
     async def run(self) -> None:
-        """Until the session gives up or the task is cancelled. Raises nothing: a defect of ours fails the client, in words."""
+        """Run until the session gives up or the task is cancelled.
+
+        Raises nothing: a defect of ours fails the client.
+        """
         try:
             await self._run()
         except Exception as error:  # noqa: BLE001 -- whoever waits must learn that nobody works for him any more
@@ -97,7 +103,7 @@ class Supervisor:
     # ---- a server that announces its end -----------------------------------------------------------------------
 
     def _replace(self) -> None:
-        """Make the next connection now, and end this one when that is there. If it cannot be made, this one ends when it ends."""
+        """Make the next connection now, then end this one. If that fails, this one ends by itself."""
         if self._dialling is None and self.pump is not None:
             replacing = self._make_next(self.pump)
             self._dialling = self._driver.loop.create_task(replacing, name="resilient_bridge replacement")
@@ -128,7 +134,10 @@ class Supervisor:
         self._address = address
 
     async def _wait(self, seconds: float) -> None:
-        """Sleep, unless `skip_wait`; a full inbox keeps the link down, because a replay would only fill it further."""
+        """Sleep, unless `skip_wait` is called.
+
+        A full inbox keeps the link down, because a replay would only fill it further.
+        """
         self._waiting = self._driver.loop.create_future()
         try:
             async with asyncio.timeout(seconds):

@@ -1,6 +1,7 @@
 """The readers of text: quantities, calls as in code, and documents in TOML, JSON and YAML.
 
-Rule: pure. A text becomes plain data or a ValueError that says what was wanted; nothing is opened, imported by name, or run.
+Rule: pure. A text becomes plain data or a ValueError that says what was wanted; nothing is opened,
+imported by name, or run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Documents as plain data: TOML, JSON and YAML, with the line of each key where the format tells it.
+"""Documents as plain data: TOML, JSON and YAML, with the line of each key where the format has lines.
 
-Rule: bounded, and total. Whatever the bytes are, the result is a Document or a DocumentError; no format may run code, and a key
-that stands twice is an error, because one of the two would be lost in silence.
+Rule: bounded and total. Whatever the bytes are, the result is a Document or a DocumentError; no
+format may run code, and a repeated key is an error, because one of its values would be lost
+silently.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class Document(NamedTuple):
 
 
 def read_document(raw: bytes, form: str) -> Document:
-    """Read a document of at most 256 KiB; `form` is toml, json or yaml. DocumentError says what is wrong."""
+    """Read a document of at most 256 KiB; `form` is toml, json or yaml.
+
+    DocumentError says what is wrong.
+    """
     if len(raw) > MOST_BYTES:
         raise DocumentError(f"wanted at most {MOST_BYTES} bytes, got more")
     try:
@@ -47,9 +51,11 @@ def read_document(raw: bytes, form: str) -> Document:
 
 
 def checked(data: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return a copy with text as keys and lists for tuples; refuse what is too deep or too large, and keys that are no text or number.
+    """Return a copy with text as keys and lists for tuples.
 
-    What stands below the keys is copied as it is, whatever it is: its readers look at it.
+    Refuse what is too deep or too large, and other keys than text and numbers.
+
+    Values other than mappings and sequences are copied unchanged: their readers check them.
     """
     return cast("dict[str, Any]", _Copy().of(data, "", 0))
 

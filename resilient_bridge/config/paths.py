@@ -1,4 +1,7 @@
-"""Paths into a document, how large a document may be, and the error that has a line. Rule: one spelling of a path for all formats."""
+"""Paths into a document, its size limits, and the error with a line.
+
+Rule: one spelling of a path for all formats.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 class DocumentError(ValueError):
-    """What is wrong with the text as such, and on which line, where that is known."""
+    """An error in the text itself, with its line where known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)

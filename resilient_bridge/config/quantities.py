@@ -1,4 +1,7 @@
-"""Durations and sizes as people write them: "30s", "500ms", "1h30m", "8MiB". Rule: a unit is written out, or it is the plain one."""
+"""Durations and sizes as people write them: "30s", "500ms", "1h30m", "8MiB".
+
+Rule: without a unit it is the base unit.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ SIZE: Final = 'bytes, such as 65536, "100KB" or "8MiB"'
 
 
 def read_seconds(text: str) -> float:
-    """Return the seconds that a text names; a number without a unit is seconds. ValueError says what was wanted."""
+    """Return the seconds of a text; a number without a unit is seconds.
+
+    ValueError says what was wanted.
+    """
     return float(_duration(text))
 
 
@@ -66,7 +72,8 @@ def _duration(text: str) -> Fraction:
         part = _PART.match(text, end)
         unit = None if part is None else _UNITS[part[2].lower()]
         if part is None or unit is None or (before is not None and unit >= before):
-            raise ValueError(DURATION)  # the largest unit first, and each once: "1m30m" is a slip
+            # the largest unit first, and each once: "1m30m" is a mistake
+            raise ValueError(DURATION)
         total += Fraction(part[1]) * unit
         end, before = part.end(), unit
     if before is None:
@@ -75,7 +82,7 @@ def _duration(text: str) -> Fraction:
 
 
 def read_bytes(text: str) -> int:
-    """Return the whole bytes that a text names: KB is 1,000, KiB 1,024. ValueError says what was wanted."""
+    """Return the whole bytes of a text: KB is 1,000, KiB 1,024. ValueError says what was wanted."""
     text = text.strip()
     found = None if len(text) > _LONGEST else _SIZE.fullmatch(text)
     if found is None:

@@ -1,4 +1,4 @@
-"""Calls as in code, read from text and never run: `steps(1, 2, then=exponential(10, cap=60))`.
+"""Calls as in code, parsed from text and never run: `steps(1, 2, then=exponential(10, cap=60))`.
 
 Rule: names, numbers, durations (`30s`: the seconds), words in quotes, None, further calls, and True and False where they are asked for.
 Whatever else Python can say is refused.
@@ -24,7 +24,7 @@ _DURATIONS: Final = re.compile(
 
 
 class Call(NamedTuple):
-    """A call: the name as it is written, what stands by position, and what stands by name."""
+    """A call: its name, its positional and its named arguments."""
 
     name: str
     arguments: tuple[object, ...]
@@ -39,9 +39,10 @@ def read_call(
     prefixes: tuple[str, ...] = ("",),
     has_bools: bool = False,
 ) -> Call:
-    """Return the call that a text spells; `what` is what one makes, for the ValueError, and `names` are what may be called.
+    """Return the call that a text describes.
 
-    `has_bools` lets True and False pass as arguments.
+    `what` is the kind of result, for the ValueError, and `names` are the allowed functions.
+    `has_bools` allows True and False as arguments.
     """
     text = text.strip()
     if len(text) > _LONGEST:
@@ -105,7 +106,7 @@ class _Reader(NamedTuple):
             return self.call(node)
         sign = 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, node = -1, node.operand  # so that whoever takes it says what is wrong with -1
+            sign, node = -1, node.operand  # so that the receiver says what is wrong with -1
         value: object = node.value if isinstance(node, ast.Constant) else ...
         if isinstance(value, int | float) and not isinstance(value, bool):
             return sign * value

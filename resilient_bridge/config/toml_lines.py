@@ -1,7 +1,7 @@
-"""The line on which each key of a TOML document stands; tomllib tells the values and forgets the lines.
+"""The line of each key of a TOML document; tomllib returns the values without lines.
 
-Rule: for documents that tomllib has read. It looks at tables and at keys that begin a line; what is nested in one line has the line of
-the table around it.
+Rule: for documents that tomllib has read. Tables, and keys that begin a line, are found; a value
+nested in one line has the line of the table around it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEYS: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _TABLE: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_KEYS})[ \t]*\]")
 _PAIR: Final = re.compile(rf"[ \t]*({_KEYS})[ \t]*=")
 _ONE: Final = re.compile(_KEY)
-# What may hold quotes or a `#` that open nothing: a whole short string, or a comment.
+# What may contain quotes or a `#` without meaning: a whole short string, or a comment.
 _SHORT: Final = re.compile(r'"(?!"")(?:[^"\\\n]|\\.)*"|' + r"'(?!'')[^'\n]*'|#.*")
 _LONG: Final = re.compile(r'"""|' + "'''")
 

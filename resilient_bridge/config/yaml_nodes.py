@@ -1,6 +1,7 @@
-"""YAML as plain data, by the rules of YAML 1.2's core schema: `on`, `no` and `1:30` are the texts that they look like.
+"""YAML as plain data, by the rules of YAML 1.2's core schema: `on`, `no` and `1:30` are text.
 
-Rule: the parser of pyyaml makes nodes, and nothing of it makes objects: a tag is refused, so no document can name a class.
+Rule: pyyaml's parser makes nodes, and nothing makes objects of them: a tag is refused, so no
+document can name a class.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
         AttributeError,
         TypeError,
         OverflowError,
-    ):  # slips of pyyaml on odd texts
+    ):  # errors of pyyaml on unusual texts
         raise DocumentError("not YAML") from None
     return _Nodes(lines).value(node, "", 0), lines
 
@@ -70,7 +71,8 @@ class _Nodes:
             return None
         self.count += 1
         line = node.start_mark.line + 1
-        if depth > DEEPEST or self.count > 2 * MOST_KEYS:  # an alias may name the node around it, or many
+        # an alias may name the node around it, or many
+        if depth > DEEPEST or self.count > 2 * MOST_KEYS:
             raise DocumentError(f"wanted at most {DEEPEST} levels and {MOST_KEYS} keys, got more", line)
         if path:
             self.lines.setdefault(path, line)  # of an item; a key has its own

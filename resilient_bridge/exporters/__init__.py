@@ -1,6 +1,7 @@
-"""Where what happened goes: metrics for Prometheus, metrics and traces for OpenTelemetry, health for whoever asks over HTTP.
+"""Exporters of events: metrics for Prometheus, metrics and traces for OpenTelemetry, health over HTTP.
 
-Rule: an exporter is a listener. It computes from events alone, adds and takes nothing away, and its package loads when it is installed.
+Rule: an exporter is a listener. It computes from events alone and changes nothing, and its package
+loads when it is installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the exporters of metrics share: they listen until they are closed. Rule: what a metric is made of is said by the exporter's own file."""
+"""The base of the metric exporters: they listen until they are closed.
+
+Rule: the exporter's own module defines its metrics.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,11 @@ class Exporter(ABC, Generic[C]):
         self._listening.__enter__()
 
     def __repr__(self) -> str:
-        """Return whether it counts."""
+        """Return whether it is counting."""
         return f"<{type(self).__name__} {'open' if self._is_open else 'closed'}>"
 
     def __enter__(self) -> Self:
-        """Return itself: it counts already."""
+        """Return itself: it is counting already."""
         return self
 
     def __exit__(
@@ -61,12 +64,12 @@ class Exporter(ABC, Generic[C]):
 
     @abstractmethod
     def _child(self, instrument: Instrument, labels: tuple[str, ...]) -> C:
-        """Return what counts for these labels."""
+        """Return the counter for these labels."""
 
     @abstractmethod
     def _hear(self, event: Event) -> Any:
-        """Count what happened."""
+        """Count an event."""
 
     @abstractmethod
     def _end(self) -> None:
-        """Give back what was taken; nothing is heard any more."""
+        """Release its resources after the last event."""

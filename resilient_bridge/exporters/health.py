@@ -1,7 +1,10 @@
-"""The health of everything in this process over HTTP, as an ASGI application: links, circuits, budgets and stores. No dependency.
+"""The health of this process over HTTP, as an ASGI application: links, circuits, budgets and stores.
 
-Rule: 200 while every client and link is READY, 503 while one starts, is away, has failed or stops. An open circuit is shown and changes
-nothing: it is another service that is ill. Nothing listens for this: what is asked for is read when it is asked for.
+No dependency.
+
+Rule: 200 while every client and link is READY, 503 while one starts, is disconnected, has failed or
+stops. An open circuit is shown and changes nothing: another service is at fault. It registers no
+listener: the state is read on each request.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ _SPENDING: Final = "resilient_bridge.agent.spending.spend_budget"
 
 
 def health_app() -> HealthApp:
-    """Return an ASGI application that says how everything in this process is: serve it, or mount it, where a load balancer asks.
+    """Return an ASGI application that reports the health of this process: serve it, or mount it, for a load balancer.
 
     GET and HEAD of any path answer 200 with `"status": "ready"`, or 503 with `starting`, `stopping` (also after `app.is_stopping = True`,
     for a process that is about to end) or `down`. The body lists links with their names, the durable stores of clients, circuits and budgets, as JSON; keys are
@@ -53,14 +56,14 @@ def health_app() -> HealthApp:
 
 
 class HealthApp:
-    """Answers; `health_app` makes it. `is_stopping`: set it when the process begins to end."""
+    """The application that `health_app` returns. Set `is_stopping` when the process begins to end."""
 
     def __init__(self) -> None:
-        """Not stopping."""
+        """Start as not stopping."""
         self.is_stopping = False
 
     def status(self) -> dict[str, Any]:
-        """Return what is answered, as plain data."""
+        """Return the answer as plain data."""
         links = [_link(name, link) for name, link in open_links()]
         stores = [store for one in links if (store := _store(one))]
         stands = [one.pop("stands") for one in links]
@@ -84,7 +87,7 @@ class HealthApp:
         }
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Answer one request, or follow the server's own start and end."""
+        """Answer one request, or follow the server's lifespan."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -151,7 +154,7 @@ def _stands(state: BridgeState) -> str:
 
 
 def _spend_budgets() -> list[dict[str, Any]]:
-    """Those of this process, if it has loaded the module that makes them."""
+    """Return the budgets of this process, if the module that makes them is loaded."""
     module: Any = sys.modules.get(_SPENDING)
     if module is None:
         return []

@@ -1,7 +1,8 @@
-"""Metrics and traces for OpenTelemetry, by its API: `pip install 'resilient-bridge[otel]'`. The SDK and where it sends are the application's.
+"""Metrics and traces for OpenTelemetry, by its API: `pip install 'resilient-bridge[otel]'`.
 
-Rule: one span for each logical call, current while its attempts run, so that what the wrapped client itself traces stands beneath it.
-Attempts are events of that span; a reconnect is a span of its own, because it outlives calls.
+The application chooses the SDK and the destination. Rule: one span for each logical call, current
+while its attempts run, so that spans of the wrapped client are its children. Attempts are events of
+that span; a reconnect is a span of its own, because it outlives calls.
 """
 
 from __future__ import annotations
@@ -45,14 +46,16 @@ def install(
     labels: Iterable[str] = (),
     max_series: int = 1_000,
 ) -> OTelExporter:
-    """Count, time and trace everything from now on; left out, the providers are the process's own.
+    """Count, time and trace everything from now on, with the process's own providers by default.
 
-    A call is a span, also one that has no attempt; its events are `retry`, `rejected` and `fell_back`; a loss of a connection is a span
-    `resilient_bridge.reconnect` from there to the verdict. `spans=False` leaves out the price of spans, `metrics=False` the metrics.
-    `labels` and `max_series` are those of `exporters.prometheus.install`. Close the exporter, or use it as `with install():`, to end.
+    Each call is a span, also one without an attempt; its events are `retry`, `rejected` and
+    `fell_back`. A loss of a connection is a span `resilient_bridge.reconnect` from there to the
+    verdict. `spans=False` saves the cost of spans, `metrics=False` that of metrics. `labels` and
+    `max_series` are those of `exporters.prometheus.install`. Close the exporter, or use it as `with
+    install():`, to end.
 
-    Raises ConfigError if opentelemetry-api is not installed, with the command that installs it; for labels that there are not; and, with
-    `spans`, while there is another one that traces.
+    Raises ConfigError if opentelemetry-api is not installed, with the command that installs it; for
+    unknown labels; and, with `spans`, while another exporter traces.
     """
     try:
         from opentelemetry import metrics as metrics_api
@@ -66,10 +69,13 @@ def install(
 
 
 class OTelExporter(Exporter[dict[str, str]]):
-    """Counts and traces until it is closed; its instruments stay with their provider and say nothing new. `install` makes it."""
+    """Counts and traces until it is closed; `install` makes it.
+
+    Its instruments stay with their provider.
+    """
 
     def __init__(self, meter: Any, tracer: Any, labels: tuple[str, ...], most: int) -> None:
-        """Begin."""
+        """Start."""
         super().__init__(labels, most)
         self._tracer = tracer
         self._meter = meter
@@ -138,7 +144,7 @@ class OTelExporter(Exporter[dict[str, str]]):
                 _note(span, event)
 
     def _reconnected(self, event: Any, seconds: float) -> None:
-        """A span that is over already: from the loss to the verdict."""
+        """Record a finished span, from the loss to the verdict."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind
 
@@ -168,7 +174,7 @@ class OTelExporter(Exporter[dict[str, str]]):
 
 
 class _CallSpan:
-    """The span of one call: current, for OpenTelemetry and for our own events, while the call runs."""
+    """The span of one call: current for OpenTelemetry and for our events while the call runs."""
 
     __slots__ = ("_span",)
 
@@ -176,13 +182,13 @@ class _CallSpan:
         self._span = span
 
     def enter(self) -> Any:
-        """Make it current; return what takes that back."""
+        """Make it current; return the token that restores the previous span."""
         from opentelemetry import context, trace
 
         return context.attach(trace.set_span_in_context(self._span)), _SPAN.set(self._span)
 
     def leave(self, token: Any) -> None:
-        """Make current what was."""
+        """Restore the previous span."""
         from opentelemetry import context
 
         attached, ours = token

@@ -1,6 +1,7 @@
 """Metrics for Prometheus, by its own client library: `pip install 'resilient-bridge[prometheus]'`.
 
-Rule: counted where the event happens, in a child that is bound once; gauges are read when somebody scrapes.
+Rule: events are counted when they happen, in a child that is bound once; gauges are read when they
+are scraped.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ _EXEMPLAR: Final = 80  # characters of a session's id: with the rest of it OpenM
 def install(
     *, registry: CollectorRegistry | None = None, labels: Iterable[str] = (), max_series: int = 1_000
 ) -> PrometheusExporter:
-    """Count and time everything from now on, in `registry` (left out: that of prometheus_client, which its servers show).
+    """Count and time everything from now on, in `registry` (default: that of prometheus_client).
 
-    `labels` may name `session_id` and `user_agent`: then `resilient_bridge_errors_total` has them as labels. A session's id has a value
-    for each session; without it, it is an exemplar, which costs no series. A metric has at most `max_series` series; beyond, names
-    are counted as `other`, and the log says so once. Close the exporter, or use it as `with install():`, to take the metrics away.
+    `labels` may name `session_id` and `user_agent`: then `resilient_bridge_errors_total` has them
+    as labels. A session's id has a value for each session; without the label it is an exemplar,
+    which costs no series. A metric has at most `max_series` series; further names are counted as
+    `other`, and the log says so once. Close the exporter, or use it as `with install():`, to remove
+    the metrics.
 
-    Raises ConfigError if prometheus_client is not installed, with the command that installs it; for labels that there are not; and for a
-    registry that has these metrics already.
+    Raises ConfigError if prometheus_client is not installed, with the command that installs it; for
+    unknown labels; and for a registry that has these metrics already.
     """
     try:
         import prometheus_client
@@ -51,7 +54,7 @@ class PrometheusExporter(Exporter[Any]):
     """Counts until it is closed, which takes the metrics out of the registry; `install` makes it."""
 
     def __init__(self, registry: CollectorRegistry, labels: tuple[str, ...], most: int) -> None:
-        """Register the metrics and begin to listen."""
+        """Register the metrics and start listening."""
         super().__init__(labels, most)
         self._registry = registry
         self._metrics: dict[Instrument, Any] = {}
@@ -115,7 +118,7 @@ class PrometheusExporter(Exporter[Any]):
         return []
 
     def collect(self) -> list[Any]:
-        """Return the gauges of this moment. For prometheus_client."""
+        """Return the current gauges. For prometheus_client."""
         from prometheus_client.core import GaugeMetricFamily
 
         families: dict[Instrument, Any] = {}

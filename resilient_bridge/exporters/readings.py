@@ -1,4 +1,7 @@
-"""What is read at the moment somebody scrapes: circuits, and the clients and links that are open. Rule: reading changes nothing."""
+"""The gauges that are read on each scrape: circuits, and open clients and links.
+
+Rule: reading changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,16 @@ _OF_LINKS: Final = (known.READY, *(instrument for instrument, _ in _DEPTHS))
 
 
 def known_circuits(most: int) -> list[tuple[str, str]]:
-    """Return the key and the state of at most so many circuits: those that are not closed first, then by their keys."""
+    """Return the key and the state of at most so many circuits: those that are not closed first, then by key."""
     states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
     return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
 
 
 def readings(most: int, only: Instrument | None = None) -> Iterator[Reading]:
-    """Yield every gauge, or `only` that one, summed over links of one name; of circuits at most `most`."""
+    """Yield every gauge, or `only` that one, summed over links of one name.
+
+    Of circuits at most `most`.
+    """
     if only in (None, known.INFO):
         yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
     if only in (None, known.CIRCUIT_STATE):
@@ -47,7 +53,7 @@ def _of_links(only: Instrument | None) -> Iterator[Reading]:
     sums: dict[tuple[Instrument, str], float] = {}
     for name, link in open_links():
         health: Any = link.health()
-        # Of several with one name: ready if all of them are.
+        # Of several with one name: ready if all are.
         ready = (known.READY, name)
         sums[ready] = min(sums.get(ready, 1.0), float(health.ready))
         for instrument, field in _DEPTHS:

@@ -1,6 +1,7 @@
-"""The series of the metrics, bounded: one child of an instrument for each set of labels, found again at the cost of a look-up.
+"""The series of the metrics, bounded: one child of an instrument for each set of labels, found by one look-up.
 
-Rule: whatever names a program makes, an instrument has at most `most` series. What comes after goes to one that says `other`.
+Rule: whatever names a program creates, an instrument has at most `most` series. Further ones are
+counted as `other`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ C = TypeVar("C")
 
 OTHER: Final = "other"
 ERROR_LABELS: Final = ("session_id", "user_agent")
-"""Of an error, what is no label unless somebody asks for it."""
+"""Attributes of an error that are labels only on request."""
 _LONGEST: Final = 100
 _OPEN: Final = frozenset({"policy", "circuit", "bridge", *ERROR_LABELS})
-"""Labels whose values a program makes; those of all others stand in a list of ours."""
+"""Labels with values from the program; all other labels have a fixed list of values."""
 
 
 class Series(Generic[C]):
-    """The children that `make(instrument, labels)` has made so far; an error has the labels of `error_labels` besides its own."""
+    """The children that `make(instrument, labels)` has created so far.
+
+    An error also has the labels of `error_labels`.
+    """
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class Series(Generic[C]):
         self._full: set[Instrument] = set()
 
     def child(self, found: Measurement) -> C:
-        """Return what counts for the labels of a measurement."""
+        """Return the child for the labels of a measurement."""
         instrument, _, labels, error = found
         names = instrument.labels
         if error is not None and self._error_labels:
@@ -77,7 +81,7 @@ class Series(Generic[C]):
 
 
 def checked_options(owner: str, labels: Iterable[str], max_series: object) -> tuple[str, ...]:
-    """Return the labels that an error is to have besides. Raises ConfigError for one that there is not."""
+    """Return the additional labels of errors. Raises ConfigError for an unknown one."""
     names = tuple(labels)
     if not set(names) <= set(ERROR_LABELS):
         raise config_error(f"{owner}.labels", f"a tuple out of {', '.join(ERROR_LABELS)}", labels)

@@ -1,8 +1,9 @@
-"""How a file in which we keep something changes: all of it or not at all, and never for worse.
+"""Atomic changes of a file: all of it or nothing.
 
-Rule: what is there is not written to. A new file takes its name when it is complete and durable; what is damaged is kept under
-another name, and no name that is taken is taken again. Every error is typed and names the path. System calls go through `disk`,
-in whose place a test puts one whose k-th call fails.
+Rule: an existing file is never written to. A new file takes its name when it is complete and
+durable; a damaged one is kept under another name, and an existing name is never reused. Every error
+is typed and names the path. System calls go through `disk`, which tests replace with one whose k-th
+call fails.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 disk: Final = os
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALWAYS
-_LEFTOVER_AFTER: Final = 3600.0  # seconds: a save that still ran after an hour would be a wonder
+_LEFTOVER_AFTER: Final = 3600.0  # seconds: no save runs for an hour
 
 
 def replace_atomically(path: Path, data: bytes) -> None:
-    """Put `data` in the place of the file: whoever opens it finds all of the old or all of the new, also after a power cut.
+    """Replace the file by `data`: every reader finds all of the old or all of the new, also after a power cut.
 
-    Raises StoreError (SYS_STORE_UNAVAILABLE), and the old file is as it was; only if the directory cannot be synchronised is the new
-    one in its place already, and `failure.executed` is MAYBE: it may not survive a power cut.
+    Raises StoreError (SYS_STORE_UNAVAILABLE), and the old file is unchanged. Only if the directory
+    cannot be synchronised the new one is in place already, and `failure.executed` is MAYBE: it may
+    not survive a power cut.
     """
     temporary = path.with_name(f".{path.name}.{REAL.new_token()}.tmp")
     with typed_errors(path, "be written"):
@@ -50,14 +52,17 @@ def replace_atomically(path: Path, data: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove the file if it is there; gone for good when this returns. Raises StoreError."""
+    """Remove the file if it exists, durably. Raises StoreError."""
     with typed_errors(path, "be removed"), suppress(FileNotFoundError):
         disk.unlink(path)
         sync_directory(path.parent)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what a process that was killed inside `replace_atomically` left beside `path`, an hour after. Never raises."""
+    """Remove temporary files of a process that was killed inside `replace_atomically`, after an hour.
+
+    Never raises.
+    """
     remaining = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
     now = current_world().wall()
     with suppress(OSError):
@@ -70,12 +75,16 @@ def remove_leftovers(path: Path) -> None:
 
 
 def set_aside(path: Path, label: str = "damaged") -> Path:
-    """Rename the file to `<name>.<label>-<UTC time>`, or with a number behind it, and return that; nothing is overwritten.
+    """Rename the file to `<name>.<label>-<UTC time>`, or with a number at the end, and return that.
 
-    Raises StoreError (SYS_STORE_UNAVAILABLE), and the file has the name it had; or the new one, if `failure.executed` is MAYBE.
+    Nothing is overwritten.
+
+    Raises StoreError (SYS_STORE_UNAVAILABLE); the file has its old name then, or the new one if
+    `failure.executed` is MAYBE.
     """
     with typed_errors(path, "be set aside"):
-        aside = _written_aside(path, b"", label)  # the name is taken first, because a rename overwrites
+        # the name is reserved first, because a rename overwrites
+        aside = _written_aside(path, b"", label)
         try:
             move(path, aside, disk.replace)
         except BaseException:
@@ -87,7 +96,10 @@ def set_aside(path: Path, label: str = "damaged") -> Path:
 
 
 def keep_copy(path: Path, data: bytes, label: str = "damaged") -> Path:
-    """Write `data`, what was read from the file, beside it under such a name, and return that; the file stays. Raises StoreError."""
+    """Write `data`, the content of the file, beside it under such a name, and return that.
+
+    The file stays. Raises StoreError.
+    """
     with typed_errors(path, "be set aside"):
         copy = _written_aside(path, data, label)
         sync_directory(path.parent)
@@ -113,7 +125,7 @@ def _free_names(path: Path, label: str) -> Iterator[Path]:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """Write a file that was not there, durably but for its name; on failure it is not there again."""
+    """Write a new file, durable except for its name; on failure it is removed."""
     handle = disk.open(path, _NEW, 0o600)
     try:
         try:
@@ -122,14 +134,17 @@ def _write_new(path: Path, data: bytes) -> None:
         except BaseException:
             close_quietly(handle)
             raise
-        disk.close(handle)  # a network file system may tell only now that it could not
+        disk.close(handle)  # a network file system may report an error only now
     except BaseException:
         _unlink_quietly(path)
         raise
 
 
 def write_all(handle: int, data: bytes) -> None:
-    """Write all of `data`, in as many steps as the system takes; what it took is written even if the next step fails. Raises OSError."""
+    """Write all of `data`, in as many steps as the system takes; earlier steps stay written if one fails.
+
+    Raises OSError.
+    """
     remaining = memoryview(data)
     while remaining:
         written = disk.write(handle, remaining)

@@ -1,8 +1,9 @@
-"""One owner for one file: a lock that ends with its process, however that ends.
+"""An exclusive lock on a file that ends with its process, however that ends.
 
-The lock stands on a file of its own, because closing any descriptor of a file drops every POSIX lock that its process has on
-it, and SQLite has its own on the database. For the same reason a second owner in this process is told from a list, and never by
-opening the file. Rule: who has no lock has not touched the state.
+The lock is on a separate file, because closing any descriptor of a file drops every POSIX lock that
+its process has on it, and SQLite has its own on the database. For the same reason a second owner in
+this process is found in a list, without opening the file. Rule: without the lock the state is not
+touched.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-_held: Final[set[tuple[int, str]]] = set()  # by process, because a fork inherits the list and not the locks
+# by process, because a fork inherits the list and not the locks
+_held: Final[set[tuple[int, str]]] = set()
 _held_lock: Final = Lock()
 
 
 class Owner:
-    """The lock of `path`, taken by `take` and given back by `release`. The file beside it names the process, and stays.
+    """The lock of `path`, taken by `take` and released by `release`.
 
-    `is_same_boot`: the last one that has called `note_boot` did so since the machine was started; False if that is not known.
+    The file beside it names the process, and stays.
+
+    `is_same_boot`: the last owner that called `note_boot` did so since the machine was started;
+    False if that is unknown.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +46,10 @@ class Owner:
         self.is_same_boot = False
 
     def take(self) -> Self:
-        """Become the owner, in a directory that is ours. Raises StoreError (SYS_STORE_IN_USE) if somebody is, in this process or another."""
+        """Become the owner, in a directory that is ours.
+
+        Raises StoreError (SYS_STORE_IN_USE) if another owner exists, in this process or another.
+        """
         with _held_lock:
             if self._key in _held:
                 raise _in_use("another client of this process")
@@ -70,7 +78,10 @@ class Owner:
         self._write(boot if self.is_same_boot else "")
 
     def note_boot(self) -> None:
-        """From here on what is left of the state is of this start of the machine. On a full disk it is not noted."""
+        """Note that the state belongs to this start of the machine from now on.
+
+        On a full disk it is not noted.
+        """
         with suppress(OSError):
             self._write(_boot())
 
@@ -80,7 +91,7 @@ class Owner:
         os.ftruncate(self._descriptor, len(text))
 
     def release(self) -> None:
-        """Let go. May be called again."""
+        """Release the lock. May be called again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -91,7 +102,7 @@ class Owner:
 
 
 def _boot() -> str:
-    """What this start of the machine is called; "" on a system that does not say."""
+    """Return the id of this start of the machine; "" on a system without one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, ValueError):

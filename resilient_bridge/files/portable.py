@@ -1,6 +1,7 @@
-"""What systems do in different ways with a file: reading and writing at a place, and taking the name of another.
+"""File operations that differ between systems: positioned reads and writes, and renames over an existing file.
 
-Rule: one function for each, that does the same everywhere; the branch of a system is chosen by `sys.platform`, which checkers follow.
+Rule: one function for each, with the same behaviour everywhere; the branch of a system is chosen by
+`sys.platform`, which checkers follow.
 """
 
 from __future__ import annotations
@@ -21,17 +22,26 @@ if sys.platform == "win32":
     _PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.32)  # seconds, one altogether
 
     def read_at(handle: int, size: int, offset: int) -> bytes:
-        """Read at a place of a descriptor that no other thread or process moves; where it stands is changed."""
+        """Read at an offset of a descriptor that no other thread or process uses.
+
+        Its position changes.
+        """
         os.lseek(handle, offset, os.SEEK_SET)
         return os.read(handle, size)
 
     def write_at(handle: int, data: bytes, offset: int) -> int:
-        """Write at a place of a descriptor that no other thread or process moves; where it stands is changed."""
+        """Write at an offset of a descriptor that no other thread or process uses.
+
+        Its position changes.
+        """
         os.lseek(handle, offset, os.SEEK_SET)
         return os.write(handle, data)
 
     def move(old: Path, new: Path, replace: Callable[[Path, Path], None]) -> None:
-        """Rename, over what has the new name. Somebody who has either open (a reader, an indexer) is waited for, a second at most."""
+        """Rename, replacing an existing file.
+
+        If another program (a reader, an indexer) has either open, wait at most a second.
+        """
         for pause in _PAUSES:
             try:
                 return replace(old, new)
@@ -42,13 +52,13 @@ if sys.platform == "win32":
 else:
 
     def read_at(handle: int, size: int, offset: int) -> bytes:
-        """Read at a place; where the descriptor stands is unchanged."""
+        """Read at an offset; the descriptor's position is unchanged."""
         return os.pread(handle, size, offset)
 
     def write_at(handle: int, data: bytes, offset: int) -> int:
-        """Write at a place; where the descriptor stands is unchanged."""
+        """Write at an offset; the descriptor's position is unchanged."""
         return os.pwrite(handle, data, offset)
 
     def move(old: Path, new: Path, replace: Callable[[Path, Path], None]) -> None:
-        """Rename, over what has the new name."""
+        """Rename, replacing an existing file."""
         replace(old, new)

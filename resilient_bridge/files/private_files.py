@@ -1,8 +1,9 @@
-"""Who may touch the files in which we keep something: their names, their directory, and how one is opened.
+"""Access rights of our files: their names, their directory, and how one is opened.
 
-Rule: nothing is followed and nothing guessed. A link, a file of somebody else and a directory in which others may swap files are
-refused, an id never becomes a path, and what we make is ours alone (0600, directories 0700). Every error is typed and names the
-path. System calls go through `disk`, in whose place a test puts one whose k-th call fails.
+Rule: nothing is followed and nothing guessed. A link, a file of another user and a directory in
+which others may swap files are refused, an id never becomes a path, and what we create is private
+(0600, directories 0700). Every error is typed and names the path. System calls go through `disk`,
+which tests replace with one whose k-th call fails.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 disk: Final = os
 
-_LONGEST_NAME: Final = 200  # bytes: names made from this one need room below the 255 of file systems
+# bytes: names made from this one need room below the 255 of file systems
+_LONGEST_NAME: Final = 200
 _CHUNK: Final = 1 << 20
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 ALWAYS: Final[int] = (
     _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 )
-"""What every open of ours says. O_NONBLOCK: a pipe in the place of a file would keep us waiting for its other end."""
+"""The flags of every open. O_NONBLOCK: opening a pipe would wait for its other end."""
 _STRANGE: Final = {
     errno.ELOOP: "a symbolic link",
     errno.EMLINK: "a symbolic link",
@@ -44,9 +46,12 @@ _FILE: Final = "a regular file of ours that has one name"
 
 
 def path_of(path: str | os.PathLike[str], field: str) -> Path:
-    """Return the path, absolute, so that a later change of the working directory does not move it; nothing is looked up.
+    """Return the absolute path, so that a later change of the working directory does not matter.
 
-    Raises ConfigError for what is no path to a file whose name leaves room for the names made from it.
+    Nothing is looked up.
+
+    Raises ConfigError for a path that is no file name, or whose name leaves no room for the names
+    made from it.
     """
     wanted = f"a path to a file, with a name of 1 to {_LONGEST_NAME} bytes"
     try:
@@ -64,10 +69,10 @@ def path_of(path: str | os.PathLike[str], field: str) -> Path:
 
 
 def prepare_directory(path: Path, field: str = "path") -> None:
-    """Make the directory that `path` is in, 0700 like the parents it needs, or check the one that is there.
+    """Create the directory of `path`, 0700 like missing parents, or check the existing one.
 
-    Raises ConfigError for a directory in which somebody else could put a file in the place of ours, StoreError (SYS_STORE_UNAVAILABLE)
-    if it cannot be made or looked at.
+    Raises ConfigError for a directory in which another user could replace our file, StoreError
+    (SYS_STORE_UNAVAILABLE) if it cannot be created or examined.
     """
     directory = path.parent
     try:
@@ -78,13 +83,13 @@ def prepare_directory(path: Path, field: str = "path") -> None:
         raise unavailable(directory, "be made or looked at", error) from error
     if not stat.S_ISDIR(found.st_mode):
         raise config_error(field, "a path in a directory", path)
-    # On Windows the access list of the directory says who may; what is in a profile is its user's.
+    # On Windows the directory's access list decides; a profile belongs to its user.
     if sys.platform != "win32":
         _check_directory(directory, found, field)
 
 
 def _made(directory: Path) -> os.stat_result:
-    """Make the directory, and its parents, unless it is there; each is durable before the next."""
+    """Create the directory and its parents, unless it exists; each is durable before the next."""
     missing: list[Path] = []
     ahead = directory
     while True:
@@ -95,7 +100,7 @@ def _made(directory: Path) -> os.stat_result:
             missing.append(ahead)
             ahead = ahead.parent
     for one in reversed(missing):
-        with suppress(FileExistsError):  # somebody was faster; whose it is, is looked at below
+        with suppress(FileExistsError):  # another process was faster; its owner is checked below
             disk.mkdir(one, 0o700)
             sync_directory(one.parent)
         found = disk.stat(one)
@@ -105,10 +110,12 @@ def _made(directory: Path) -> os.stat_result:
 if sys.platform != "win32":
 
     def _check_directory(directory: Path, found: os.stat_result, field: str) -> None:
-        # Our files are 0600, so it does no harm that others may list a directory: a home or a project is 0755, and
-        # `store="bridge.db"` has to work there. Harm is done by who may rename: our file could be swapped for another. That is the
-        # owner (root may do everything anyway), and whoever may write, unless the sticky bit keeps them from the files of others, as
-        # in /tmp. A group with nobody else in it is no other: distributions with umask 002 make every directory 0775.
+        # Our files are 0600, so it does no harm that others may list a directory: a home or a
+        # project is 0755, and `store="bridge.db"` has to work there. Harm is done by users who may
+        # rename: they could swap our file. These are the owner (root may do everything anyway), and
+        # every user who may write, unless the sticky bit protects the files of others, as in /tmp.
+        # A group without other members is harmless: distributions with umask 002 make every
+        # directory 0775.
         if found.st_uid not in {disk.geteuid(), 0}:
             raise config_error(
                 field, "a path in a directory of ours or of root", f"{directory}, of user {found.st_uid}"
@@ -121,7 +128,7 @@ if sys.platform != "win32":
             )
 
     def _is_ours_alone(group: int) -> bool:
-        """Whether a group is the private one of this user: our primary one, of our name, with no other member."""
+        """Return whether a group is the private one of this user: the primary one, of the same name, with no other member."""
         try:
             import grp
             import pwd
@@ -136,11 +143,12 @@ if sys.platform != "win32":
 
 
 def open_private(path: Path, flags: int, field: str = "path") -> int:
-    """Open a file of ours and return its descriptor: no link is followed, a new one is 0600, and an old one is made so.
+    """Open a private file and return its descriptor: no link is followed, a new one is 0600, and an old one is made so.
 
-    Raises ConfigError, before anything is changed, for a link, something that is no regular file, a file with a second name, or
-    one of another user; StoreError (SYS_STORE_UNAVAILABLE) for what the system refuses. Without O_CREAT a missing file is
-    FileNotFoundError: what that means, only the caller knows.
+    Raises ConfigError, before anything is changed, for a link, a file that is not regular, a file
+    with a second name, or one of another user; StoreError (SYS_STORE_UNAVAILABLE) for what the
+    system refuses. Without O_CREAT a missing file is FileNotFoundError, because only the caller
+    knows its meaning.
     """
     if not _NOFOLLOW and path.is_symlink():
         raise config_error(field, _FILE, f"{path}, a symbolic link")
@@ -158,7 +166,7 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
     try:
         with typed_errors(path, "be opened"):
             _check_file(handle, path, field)
-            if flags & os.O_TRUNC:  # only now: a file that is refused keeps what it holds
+            if flags & os.O_TRUNC:  # only now: a file that is refused keeps its content
                 disk.ftruncate(handle, 0)
     except BaseException:
         close_quietly(handle)
@@ -180,7 +188,7 @@ def _check_file(handle: int, path: Path, field: str) -> None:
 
 
 def read_private(path: Path, field: str = "path") -> bytes | None:
-    """Return what a file of ours holds, None if there is none. Raises as `open_private` does."""
+    """Return the content of a private file, None if it does not exist. Raises as `open_private` does."""
     try:
         handle = open_private(path, os.O_RDONLY, field)
     except FileNotFoundError:
@@ -214,7 +222,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def close_quietly(handle: int) -> None:
-    """Close what nothing depends on any more: read, or lost already."""
+    """Close a descriptor on which nothing depends any more: read, or lost already."""
     with suppress(OSError):
         disk.close(handle)
 
@@ -229,7 +237,7 @@ def typed_errors(path: Path, problem: str, executed: Executed | None = None) -> 
 
 
 def unavailable(path: Path, problem: str, error: OSError, executed: Executed | None = None) -> BridgeError:
-    """Return the StoreError for a file that could not `problem` ("be opened"), to be raised from the error of the system."""
+    """Return the StoreError for a file that could not `problem` ("be opened"), to be raised from the system's error."""
     reason = (error.strerror or type(error).__name__).lower()
     return error_for(
         Failure.of(

@@ -1,4 +1,4 @@
-"""Ready policies: `default` is what we recommend, the others are one specification each, number by number."""
+"""Ready-made policies: `default` is the recommended one, each other one follows one published specification."""
 
 from __future__ import annotations
 

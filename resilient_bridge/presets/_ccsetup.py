@@ -1,4 +1,7 @@
-"""ccsetup's error recovery, as far as a call goes: what is transient, and how it is repeated. Delays exact, no jitter."""
+"""ccsetup's error recovery, as far as a call goes: what is transient, and how it is repeated.
+
+Delays exact, no jitter.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from .bridge_policy import BridgePolicy
 
 
 ccsetup = BridgePolicy(calls=Policy(Retry(attempts=4, backoff=Backoff.steps(2, 4, 8), budget=None)))
-"""A transient failure is repeated after 2, 4 and 8 s, with the same parameters, then it is permanent; everything else is
-permanent at once. No budget bounds the repeats of calls that fail together. Restoring and resuming (corruption, partial) are steps of a workflow, not of a call. The link is as in `default`.
+"""ccsetup: a transient failure is repeated after 2, 4 and 8 s, with the same parameters, then it is permanent.
+
+Everything else is permanent at once. No budget bounds the retries of calls that fail together.
+Restoring and resuming (corruption, partial) are steps of a workflow, not of a call. The link is as
+in `default`.
 """

@@ -1,4 +1,4 @@
-"""What we recommend when nothing is known about the server: spread out, patient, and honest about the outage."""
+"""The recommended preset for an unknown server: jittered, patient waits, with a report of the outage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from .bridge_policy import BridgePolicy
 
 
 default = BridgePolicy()
-"""Decorrelated waits from 1 to 30 s that never end; after 5 failed attempts or 5 minutes the user is told.
+"""Recommended: jittered waits from 1 to 30 s without end.
+
+After 5 failed attempts or 5 minutes it reports SUSPENDED.
 
 Heartbeat 15 + 10 s; 1,000 messages or 8 MiB each way; resends within 270 s of the 5-minute window.
 """

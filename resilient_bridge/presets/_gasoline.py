@@ -35,8 +35,12 @@ gasoline = BridgePolicy(
         "long_handler": Policy(Timeout(35, thread=True)),
     },
 )
-"""0, 1, 2, 4, 8, then 30 s; a circuit that 5 failures in a row open for 30 s, with one probe. A refused connection is not
-repeated: nobody listens there. Query 2 s, async command 30, start-up 4, poll every 1 to 2, health 0.5, a long handler 35 s;
-`execute_js`, and in a Toolbox every tool that is not named here, escalates from 2 to 5 and to 30 s: a Toolbox runs it once, and says
-after 2 and after 5 s that it is pending.
+"""Gasoline MCP: a browser extension and its local daemon.
+
+Delays 0, 1, 2, 4, 8, then 30 s; a circuit that 5 failures in a row open for 30 s, with one probe. A
+refused connection is not repeated: no daemon listens there. Query 2 s, async command 30, start-up
+4, poll every 1 to 2, health 0.5, a long handler 35 s.
+
+`execute_js`, and in a Toolbox every tool that is not named here, escalates from 2 to 5 and to 30 s:
+a Toolbox runs it once, and reports after 2 and after 5 s that it is pending.
 """

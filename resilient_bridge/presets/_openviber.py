@@ -37,9 +37,12 @@ openviber = BridgePolicy(
         "browser_action": Policy(Timeout(45, thread=True)),
     },
 )
-"""1, 2, 4, 8, 16 s, then disconnected mode: the user is told and the attempts go on.
+"""OpenViber: reconnects after 1, 2, 4, 8, 16 s, then reports SUSPENDED (disconnected mode) and continues.
 
-A heartbeat unanswered for 30 s is a dead peer; the server dedupes, so resends keep their key and stay inside its 5 minutes.
-Calls of a model: 3 in all, after 1 and 2 s, at most 30, each by itself: there is no budget; a rate limit waits as the provider says, else 60 s, and `tools["local"]`, for
-a local provider, not at all. What a repeat cannot help fails at once. Tools: 30 s, a shell 120, a scrape 60, a browser 45.
+A heartbeat unanswered for 30 s is a dead peer; the server deduplicates, so resends keep their key
+and stay inside its 5 minutes.
+
+Model calls: 3 in all, after 1 and 2 s, at most 30, each independently: there is no budget. A rate
+limit waits as the provider says, else 60 s, and `tools["local"]`, for a local provider, not at all.
+What a repeat cannot help fails at once. Tools: 30 s, a shell 120, a scrape 60, a browser 45.
 """

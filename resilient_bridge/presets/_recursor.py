@@ -1,4 +1,7 @@
-"""ReCursor's error handling specification: a WebSocket bridge between an app and an agent. Delays exact, no jitter."""
+"""ReCursor's error handling specification: a WebSocket bridge between an app and an agent.
+
+Delays exact, no jitter.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,10 @@ recursor = BridgePolicy(
         "search": Policy(Timeout(60, thread=True)),
     },
 )
-"""After a close 1, 2, 5, 10, 30 s, then a typed, reported end.
+"""ReCursor: after a close waits of 1, 2, 5, 10, 30 s, then a typed, reported end.
 
-After a connect timeout 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling. A session is kept 5 minutes.
-Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; a rate limit with jitter; out of memory once; what is not found
-or not permitted never. A circuit that 5 failures open for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
+After a connect timeout 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling. A session
+is kept 5 minutes. Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; a rate limit
+with jitter; out of memory once; what is not found or not permitted never. A circuit that 5 failures
+open for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
 """

@@ -1,6 +1,6 @@
-"""The policy of a link: everything a bridge does about trouble, in one value.
+"""The policy of a link: everything a bridge does about failures, in one value.
 
-Rule: it holds policies and nothing else; whoever needs one part takes that part.
+Rule: it holds policies and nothing else; each part can be used alone.
 """
 
 from __future__ import annotations
@@ -99,12 +99,15 @@ def _is_name(value: object) -> bool:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class BridgePolicy(Value):
-    """How a bridge survives: immutable, equal by content, hashable, picklable; the repr evaluates to an equal value.
+    """All policies of a bridge in one value: immutable, equal by content, hashable, picklable.
 
-    A part left out is the recommended one. Beside the link: `calls` is the Policy for calls over it, `tools` has one by name for
-    what needs other limits (a tool, an operation), and `repeatable` names the operations that may be repeated without asking,
-    for `@policy(idempotent=name in preset.repeatable)`; those in `repeatable_if_marked` only after an error that the peer marks
-    `retryable: true`. `rb.reconnecting` obeys both. ConfigError names a part that is not of its class.
+    A part that is not given is the recommended one. Beside the link, `calls` is the Policy for
+    calls over it, and `tools` has one by name for tools or operations with other limits.
+    `repeatable` names the operations that may be repeated without asking, for
+    `@policy(idempotent=name in preset.repeatable)`; those in `repeatable_if_marked` only after an
+    error that the peer marks `retryable: true`. `rb.reconnecting` obeys both.
+
+    The repr evaluates to an equal value. ConfigError names a part that is not of its class.
     """
 
     reconnect: Reconnect = attrs.field(default=Reconnect(), validator=instance_of(Reconnect))
@@ -140,7 +143,10 @@ class BridgePolicy(Value):
 
 
 def calls_of(policy: object, path: str) -> Policy:
-    """Return the policy for calls: the one given, or that of a BridgePolicy. ConfigError names `path` for anything else."""
+    """Return the policy for calls: the given one, or that of a BridgePolicy.
+
+    ConfigError names `path` for anything else.
+    """
     if isinstance(policy, BridgePolicy):
         return policy.calls
     if not isinstance(policy, Policy):

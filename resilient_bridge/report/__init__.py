@@ -1,7 +1,7 @@
-"""An incident as one page: what a log of events says, aggregated in bounded memory, then drawn.
+"""An incident as one page: an event log, aggregated in bounded memory, then drawn.
 
-Rule: three steps that do not mix. `lines` reads a line, `incident` and what it consists of count, `page` and `summary` show. None of them
-opens a file or asks the time; the command does.
+Rule: three separate steps. `lines` reads a line, `incident` and its parts count, `page` and
+`summary` show. None of them opens a file or reads a clock; the command does.
 """
 
 from __future__ import annotations

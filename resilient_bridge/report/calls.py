@@ -1,6 +1,7 @@
 """Calls in a log: how each name's ended, how long they took, which were slowest, what was repeated and refused. Pure.
 
-Rule: times are counted in buckets, so that quantiles are right to a fifth; the slowest calls are exact.
+Rule: durations are counted in buckets, so quantiles are exact to a fifth; the slowest calls are
+exact.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class CallsOf:
 
     @property
     def bad(self) -> int:
-        """How many of them ended without what was asked for, cancelled ones aside."""
+        """How many of them failed; cancelled ones do not count."""
         return sum(number for outcome, number in self.outcomes.items() if outcome not in GOOD | _NOT_COUNTED)
 
     def quantile(self, share: float) -> float:
-        """The time that so large a share of the calls stayed under, to a fifth."""
+        """Return the duration that this share of the calls did not exceed, to a fifth."""
         remaining = share * sum(self.seconds)
         for index, count in enumerate(self.seconds):
             remaining -= count
@@ -70,10 +71,11 @@ class Calls:
         self.good, self.bad = Bins(add), Bins(add)
         self.outcomes = Tally(20)
         self.retries = 0
-        self.waits: Largest[tuple[float, str, int, float, str]] = Largest(15)  # at, name, attempt, wait, code
+        # at, name, attempt, wait, code
+        self.waits: Largest[tuple[float, str, int, float, str]] = Largest(15)
 
     def take(self, record: Record) -> None:
-        """Take an event; what is not about a call changes nothing."""
+        """Take an event; an event that is not about a call changes nothing."""
         event, fields = record.event, record.fields
         if event == "CallFinished":
             code = text_in(failure_in(fields), "code")

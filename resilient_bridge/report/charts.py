@@ -1,7 +1,7 @@
-"""Pictures of time: lanes of states and bars of counts, as inline SVG that keeps its letters at any width. Text in, text out.
+"""Charts over time: lanes of states and bars of counts, as inline SVG whose letters keep their size at any width. Text in, text out.
 
-Rule: places along the time are percents, sizes of letters are pixels. A state is a colour and a pattern; each picture has a title and a
-description, and a table beside it has the same facts.
+Rule: positions on the time axis are percents, sizes of letters are pixels. A state is a colour and
+a pattern; each chart has a title and a description, and a table beside it has the same facts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATTERN_OF: Final = {
     "down": "bad", "open": "bad", "paused": "bad", "cancelled": "bad", "critical": "bad",
     "closed": "none", MIXED: "mixed",
 }  # fmt: skip
-"""The look of each state. A closed circuit is good, a closed link is nothing: see `lane`."""
+"""The look of each state. A closed circuit is good, a closed link is neutral: see `lane`."""
 _STEPS: Final = (
     *(
         0.001,
@@ -68,14 +68,14 @@ DEFS: Final = """<svg class="defs" width="0" height="0" aria-hidden="true" focus
 
 @attrs.frozen
 class Window:
-    """The time that pictures show, in seconds since 1970."""
+    """The time that charts show, in seconds since 1970."""
 
     begin: float
     end: float
 
     @property
     def span(self) -> float:
-        """Its length."""
+        """Its duration."""
         return self.end - self.begin
 
     def stamp(self, at: float | None) -> str:
@@ -86,7 +86,7 @@ class Window:
         return text[11:] if moment(self.begin)[:10] == moment(self.end)[:10] == text[:10] else text
 
     def x(self, at: float) -> float:
-        """Where a moment lies, in percent."""
+        """Return the position of a moment, in percent."""
         return min(100.0, max(0.0, 100 * (at - self.begin) / self.span))
 
 
@@ -100,7 +100,10 @@ class Mark:
 
 
 def axis(window: Window) -> str:
-    """Return the ruler of time that stands above a group of pictures; every second label goes where there is no room."""
+    """Return the time ruler above a group of charts.
+
+    Every second label is dropped where there is no room.
+    """
     step = next((one for one in _STEPS if window.span / one <= _TICKS), _STEPS[-1])
     first = math.ceil(window.begin / step) * step
     parts = ['<svg class="axis" height="20" aria-hidden="true" focusable="false">']
@@ -146,7 +149,10 @@ def _box(window: Window, span: Span, look: str) -> str:
 
 
 def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Return a row of bars: `stacks` are looks with a value for each part of the time, drawn on top of each other; "" if all are small."""
+    """Return a row of bars; "" if all are small.
+
+    `stacks` are looks with a value for each part of the time, drawn on top of each other.
+    """
     boxes: list[str] = []
     columns = [sum(column) for column in zip(*(values for _, values in stacks), strict=True)]
     top, count = math.ceil(0.98 * max(columns)), len(columns)  # an edge of bins may add a little
@@ -171,7 +177,7 @@ def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]]) ->
 
 
 def legend(looks: str) -> str:
-    """Return what the looks and letters mean, from `good: ready, G: a gap`: a swatch or a letter, and words."""
+    """Return the legend of the looks and letters, from `good: ready, G: a gap`: a swatch or a letter, and words."""
     items: list[str] = []
     for look, _, words in (part.partition(": ") for part in looks.split(", ")):
         swatch = f'<svg width="22" height="12" aria-hidden="true" focusable="false"><rect class="s-{look}" width="22" height="12"/></svg>'

@@ -1,4 +1,4 @@
-"""The one way from data to HTML: everything from a log is hostile text. Pure."""
+"""The only conversion from data to HTML: everything from a log is hostile text. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def esc(text: object) -> str:
 
 
 def table(ident: str, caption: str, heads: str, rows: Iterable[Sequence[object]]) -> str:
-    """Return a table with a caption and scopes; "" without rows. `heads` are the columns, of which those with # are numbers."""
+    """Return a table with a caption and scopes; "" without rows.
+
+    `heads` are the columns; # marks those with numbers.
+    """
     columns = heads.split(", ")
     kinds = ["n" if head.startswith("#") else "" for head in columns]
     body: list[str] = []
@@ -43,13 +46,13 @@ def table(ident: str, caption: str, heads: str, rows: Iterable[Sequence[object]]
 
 
 def _kind(value: object, kind: str = "") -> str:
-    """The class of a cell: numbers stand right, and only what has a very long word may be broken inside of it."""
+    """Return the class of a cell: numbers are right-aligned, and only a cell with a very long word may be broken."""
     is_long = any(len(word) > _LONG for word in str(value).split())
     return ' class="w"' if is_long else f' class="{kind}"' if kind else ""
 
 
 def section(ident: str, title: str, *parts: str, lead: str = "") -> str:
-    """Return a section with a heading; "" if none of its parts has anything."""
+    """Return a section with a heading; "" if all of its parts are empty."""
     inside = "".join(parts)
     if not inside:
         return ""

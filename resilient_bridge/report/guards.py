@@ -1,6 +1,8 @@
-"""Circuits, budgets, alerts and the MCP server behind a sidecar: things that are in one state at a time. Pure.
+"""Circuits, budgets, alerts and the MCP server behind a sidecar: things that are in one state at a time.
 
-Rule: a table says which event means which state; a thing is in its first state from the beginning of the log.
+Pure.
+
+Rule: a table maps events to states; a thing is in its first state from the beginning of the log.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from .series import First, Lane, Named
 
 
 class _Means(NamedTuple):
-    """The thing that an event is about (its kind, and the field with its name), and the state it is in from then on."""
+    """The thing that an event is about (its kind, and the field with its name), and its state after the event."""
 
     kind: str
     field: str
@@ -41,7 +43,7 @@ FIRST: Final = {"circuit": "closed", "budget": "within", "alert": "quiet", "serv
 
 @attrs.define(eq=False)
 class Guard:
-    """One circuit, budget, alert or server: its lane and the last words about it."""
+    """One circuit, budget, alert or server: its lane and the last description."""
 
     lane: Lane = attrs.field(factory=Lane)
     changes: int = 0
@@ -69,7 +71,7 @@ class Guards:
         self.begin: float | None = None
 
     def take(self, record: Record) -> None:
-        """Take an event; what is not about one of these changes nothing."""
+        """Take an event; an event about none of these changes nothing."""
         if self.begin is None:
             self.begin = record.at
         means = _TABLE.get(record.event)
@@ -93,7 +95,7 @@ class Guards:
 
 
 def _why(record: Record) -> str:
-    """What the event says besides the state, in words."""
+    """Return what the event says besides the state, in words."""
     fields, failure = record.fields, failure_in(record.fields)
     parts = [text_in(fields, "reason"), text_in(failure, "code")]
     if "limit" in fields and "spent" in fields:

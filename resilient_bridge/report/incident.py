@@ -1,6 +1,9 @@
-"""What a log says, as counted facts in bounded memory: the one object that everything shown is made from. Pure.
+"""What a log says, as counted facts in bounded memory: the source of everything the report shows.
 
-Rule: `take` a line, any number of times, then `finish` once. Time and memory for a line do not depend on how many came before.
+Pure.
+
+Rule: `take` a line, any number of times, then `finish` once. Time and memory for a line do not
+depend on the number of earlier lines.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _MOST_DAMAGED: Final = 50
 
 @attrs.define(eq=False)
 class Code:
-    """One code of failure: how often it stands in the log, when, and an example."""
+    """One failure code: how often it is in the log, when, and an example."""
 
     count: int = 0
     first: float = 0.0
@@ -51,7 +54,7 @@ class Source:
 
 @attrs.frozen
 class Doubt:
-    """A message of which somebody has to be told."""
+    """A message whose fate a person has to check."""
 
     at: float
     what: str
@@ -70,7 +73,10 @@ class Notable:
 
 
 class Incident:
-    """The facts of one or several logs; `since` and `until` (seconds since 1970) leave out what is before and after."""
+    """The facts of one or several logs.
+
+    `since` and `until` (seconds since 1970) leave out what is before and after.
+    """
 
     def __init__(self, *, since: float | None = None, until: float | None = None) -> None:
         self._since, self._until = since, until
@@ -110,7 +116,7 @@ class Incident:
             self._record(found)
 
     def finish(self) -> None:
-        """Count what is under way at the end of the log."""
+        """Count what is still in progress at the end of the log."""
         if self.end is not None:
             self.links.finish(self.end)
 
@@ -134,7 +140,7 @@ class Incident:
         self._rest(record)
 
     def _structured(self, record: Record) -> None:
-        """A line of `form="log"`: no phases, but codes and times of calls."""
+        """Take a line of `form="log"`: no phases, but codes and durations of calls."""
         self.structured += 1
         fields = record.fields
         code = text_in(fields, "code") or text_in(fields, "error")

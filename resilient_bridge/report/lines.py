@@ -1,7 +1,8 @@
-"""One line of a log, as a record or as what is wrong with it. Does no I/O.
+"""One line of a log, as a record or as a description of its damage. Does no I/O.
 
-Rule: whatever the bytes are, the answer is one of the two. Four forms are read: events of `SessionLog` and of `pipe --events`, those of the
-MCP sidecar (times in seconds), and structured lines (`form="log"`, `form="openviber"`).
+Rule: whatever the bytes are, the answer is one of the two. Four forms are read: events of
+`SessionLog` and of `pipe --events`, those of the MCP sidecar (times in seconds), and structured
+lines (`form="log"`, `form="openviber"`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ Fields: TypeAlias = Mapping[str, Any]
 
 @attrs.frozen
 class Record:
-    """A line that could be read: when (seconds since 1970), what, and its fields. `event` is empty for a line that a program wrote itself."""
+    """A readable line: when (seconds since 1970), what, and its fields.
+
+    `event` is empty for a line that a program wrote itself.
+    """
 
     at: float
     event: str
@@ -42,7 +46,7 @@ class Damage:
 
 
 def read_line(line: bytes) -> Record | Damage | None:
-    """Return the record of a line, what is wrong with it, or None for an empty one."""
+    """Return the record of a line, or its damage; None for an empty line."""
     if len(line) > LONGEST:
         return Damage(f"longer than {LONGEST} bytes")
     if not line.strip():
@@ -88,7 +92,7 @@ def text_in(fields: Fields, name: str) -> str:
 
 def safe(text: str) -> str:
     """Return text that can be shown: one line, secrets masked once more."""
-    return _safe(text[: READ + 1])  # of a longer one no more is looked at, and no more is held
+    return _safe(text[: READ + 1])  # of a longer text no more is read or stored
 
 
 @lru_cache(maxsize=4096)
@@ -97,7 +101,7 @@ def _safe(text: str) -> str:
 
 
 def number_in(fields: Fields, name: str) -> float:
-    """Return a field's finite number that is not negative; 0 if it is none. Money is written as text."""
+    """Return a field's finite number that is not negative, else 0. Money is written as text."""
     value = fields.get(name)
     if isinstance(value, str) and len(value) < 40:
         try:
@@ -110,12 +114,12 @@ def number_in(fields: Fields, name: str) -> float:
 
 
 def count_in(fields: Fields, name: str) -> int:
-    """Return a field's whole number; 0 if it is none."""
+    """Return a field's whole number, else 0."""
     return int(number_in(fields, name))
 
 
 def first_text(value: object) -> str:
-    """Return the first item of a list of texts; "" if there is none."""
+    """Return the first item of a list of texts, else ""."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return safe(items[0]) if items and isinstance(items[0], str) else ""
 
@@ -127,5 +131,5 @@ def failure_in(fields: Fields) -> Fields:
 
 
 def _structured_name(fields: Fields) -> str:
-    """The message of a structured line up to its colon: behind it stands the failure."""
+    """Return the message of a structured line up to its colon; the failure follows."""
     return text_in(fields, "msg").partition(": ")[0][:80] or "(no message)"

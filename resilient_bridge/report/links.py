@@ -1,6 +1,9 @@
-"""Connections over time: phases of each link, outages with their waits and verdicts, gaps, queue depth. Pure.
+"""Connections over time: phases of each link, outages with their waits and verdicts, gaps, queue lengths.
 
-Rule: an outage begins when a link that was READY is lost and ends when it is READY again. A link that is closed on purpose is not out.
+Pure.
+
+Rule: an outage begins when a link that was READY is lost and ends when it is READY again. A link
+that is closed on purpose has no outage.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from .series import Bins, First, Lane, Largest, Span, Tally, add
 
 READY, CONNECTING, WAITING, DOWN, CLOSED = "ready", "connecting", "waiting", "down", "closed"
 GROUPS: Final = (READY, CONNECTING, WAITING, DOWN, CLOSED)
-"""What a reader has to tell apart; the 13 states of a bridge are these five."""
+"""The phases that a reader has to distinguish; the 13 states of a bridge are these five."""
 _GROUP_OF: Final = {
     "READY": READY, "DRAINING": READY,
     "CONNECTING": CONNECTING, "AUTHENTICATING": CONNECTING, "JOINING": CONNECTING, "REPLAYING": CONNECTING, "FLUSHING": CONNECTING,
@@ -28,14 +31,14 @@ _FINAL: Final = frozenset({"CLOSING", "CLOSED", "DRAINING"})
 DEPTHS: Final = ("queued", "unconfirmed", "unread")
 """Never sent; handed out and unanswered; accepted and not yet taken."""
 _MOST_LINKS: Final = 5_000
-_UNLISTED: Final = 8_192  # of the links without room so many are told apart
-_DETAILED: Final = 500  # the links that come first are drawn in up to 200 spans, those after them in 8
+_UNLISTED: Final = 8_192  # so many links beyond the limit are distinguished
+_DETAILED: Final = 500  # the first links are drawn in up to 200 spans, later ones in 8
 _MOST_WAITS: Final = 12
 
 
 @attrs.define(eq=False)
 class Outage:
-    """One loss of a link, up to its being READY again; `end` is None while it is not."""
+    """One loss of a link, until it is READY again; `end` is None before that."""
 
     link: str
     start: float
@@ -49,13 +52,13 @@ class Outage:
     final: str = ""
 
     def seconds(self, until: float) -> float:
-        """How long it lasted, up to `until` if it has not ended."""
+        """The duration, up to `until` if it has not ended."""
         return max(0.0, (until if self.end is None else self.end) - self.start)
 
 
 @attrs.frozen
 class Gap:
-    """A re-join that is not known to be whole."""
+    """A re-join that is not known to be complete."""
 
     at: float
     link: str
@@ -67,7 +70,7 @@ class Gap:
 
 @attrs.define(eq=False)
 class Link:
-    """One connection: its lane of groups, its present outage, what it lost."""
+    """One connection: its lane of groups, its present outage, its losses."""
 
     key: tuple[str, str]
     name: str
@@ -85,9 +88,11 @@ class Links:
 
     def __init__(self) -> None:
         self.links: dict[tuple[str, str], Link] = {}
-        self._last_of: dict[str, tuple[str, str]] = {}  # the link that a bridge's name last stood for
+        # the link that each bridge's name last stood for
+        self._last_of: dict[str, tuple[str, str]] = {}
         self._ended: dict[tuple[str, str], None] = {}  # in the order in which they ended
-        self._unlisted = array("q", bytes(8 * _UNLISTED))  # hashes of the keys of links without room
+        # hashes of the keys of links beyond the limit
+        self._unlisted = array("q", bytes(8 * _UNLISTED))
         self.seen = 0
         self.folded = 0
         self.outages: Largest[Outage] = Largest(100)
@@ -103,7 +108,7 @@ class Links:
         self.begin: float | None = None
 
     def take(self, record: Record) -> None:
-        """Take an event; what is not about a link changes nothing."""
+        """Take an event; an event that is not about a link changes nothing."""
         if self.begin is None:
             self.begin = record.at
         event, fields = record.event, record.fields
@@ -119,7 +124,7 @@ class Links:
             self._marked(self._link(fields) if event == "Suspended" else self._known(fields), event, fields)
 
     def finish(self, end: float) -> None:
-        """Count what is still under way at the end of the log."""
+        """Count what is still in progress at the end of the log."""
         for link in self.links.values():
             if link.lane.state:
                 self._spread(Span(link.lane.since, end, link.lane.state))
@@ -133,7 +138,7 @@ class Links:
         previous, state = text_in(fields, "previous"), text_in(fields, "state")
         link = self._link(fields, previous)
         if link.key not in self.links:
-            return  # counted, and forgotten: without its last state nothing can be said of this one
+            return  # counted, and forgotten: without its last state nothing can be said of it
         group = _GROUP_OF.get(state, CONNECTING)
         if (
             not link.lane.state
@@ -213,7 +218,7 @@ class Links:
         return self.links.get(key) or self.links.get(self._last_of.get(key[0], key))
 
     def _link(self, fields: Fields, previous: str = "") -> Link:
-        """Return the link of an event. A client that gets a new session stays the link that it was."""
+        """Return the link of an event. A client that gets a new session stays the same link."""
         bridge, session = text_in(fields, "bridge"), text_in(fields, "session_id")
         key = (bridge, session)
         link = self.links.get(key)
@@ -251,7 +256,7 @@ class Links:
         return link
 
     def _forget(self, key: tuple[str, str]) -> None:
-        """Make room: a link that has ended stays in the counts, and is no longer drawn."""
+        """Make room: an ended link stays in the counts, and is no longer drawn."""
         del self._ended[key]
         del self.links[key]
         if self._last_of.get(key[0]) == key:

@@ -1,6 +1,7 @@
-"""The page of an incident: one HTML document that needs nothing but itself. Text out, no I/O.
+"""The page of an incident: one self-contained HTML document. Text out, no I/O.
 
-Rule: each section is a list of parts made of facts; a section without facts is left out, and named at the end.
+Rule: each section is a list of parts made of facts; a section without facts is omitted, and named
+at the end.
 """
 
 from __future__ import annotations

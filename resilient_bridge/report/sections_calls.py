@@ -1,4 +1,7 @@
-"""The sections about calls, about failures by their code, and about the MCP server behind a sidecar. Pure."""
+"""The sections about calls, about failures by their code, and about the MCP server behind a sidecar.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _WORDS: Final = {"unknown": "unknown: may have run", "not_executed": "not execut
 
 
 def calls(incident: Incident, window: Window) -> str:
-    """How many calls ended how, over time and by name; the slowest, and the latest without success."""
+    """Show how calls ended, over time and by name; the slowest, and the latest failures."""
     facts = incident.calls
     if not facts.outcomes and not facts.retries:
         return ""
@@ -77,7 +80,7 @@ def _outcomes(outcomes: Tally) -> str:
 
 
 def codes(incident: Incident, window: Window) -> str:
-    """Failures by their code. One loss stands in several events: that of the link, that of the wait, that of the call."""
+    """List failures by code. One loss is in several events: that of the link, the wait and the call."""
     rows = [
         (
             code,
@@ -96,7 +99,7 @@ def codes(incident: Incident, window: Window) -> str:
 
 
 def server(incident: Incident, window: Window) -> str:
-    """The MCP server behind the sidecar: when it was there, when it was lost and why, how calls ended."""
+    """Show the MCP server behind the sidecar: when it ran, when and why it was lost, how calls ended."""
     named, changes = incident.guards.of["server"], incident.guards.changes["server"]
     losses = count(incident.events.get("server_lost", 0), "loss", "losses")
     note = f"{losses}, {count(incident.guards.restarts, 'restart')}"

@@ -1,4 +1,4 @@
-"""The sections about connections and what guards them: lanes over time, outages, gaps, queues, circuits, budgets, alerts. Pure."""
+"""The sections about connections and their guards: lanes over time, outages, gaps, queues, circuits, budgets, alerts. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _DEPTH_WORDS: Final = {
 
 
 def links(incident: Incident, window: Window) -> str:
-    """The phases of each link over time; of many links, how many were in which phase, and the worst ones."""
+    """Show the phases of each link over time.
+
+    Of many links, the number in each phase, and the worst ones.
+    """
     facts = incident.links
     if not facts.links:
         return ""
@@ -81,7 +84,7 @@ def _note(link: Link) -> str:
 
 
 def _share(link: Link, window: Window) -> str:
-    """How much of its time a link was ready; its time begins with its first event and ends when it is closed for good."""
+    """Return how much of its time a link was ready, from its first event until it was closed for good."""
     spans = link.lane.spans(window.end)
     while spans and spans[-1].state == CLOSED:
         spans.pop()
@@ -95,7 +98,7 @@ def _mark(gap: Gap) -> Mark:
 
 
 def outages(incident: Incident, window: Window) -> str:
-    """The outages, the longest first, and the re-joins that are not known to be whole."""
+    """List the outages, the longest first, and the re-joins that are not known to be complete."""
     facts = incident.links
     rows = [_outage(one, window) for one in facts.outages]
     holes = [
@@ -147,7 +150,7 @@ def _outage(one: Outage, window: Window) -> tuple[object, ...]:
 
 
 def queues(incident: Incident, window: Window) -> str:
-    """How deep the queues were over time, all links together."""
+    """Show how long the queues were over time, all links together."""
     facts = incident.links
     if not any(depth for depth, _ in facts.peak.values()):
         return ""
@@ -166,7 +169,7 @@ def queues(incident: Incident, window: Window) -> str:
 
 
 def circuits(incident: Incident, window: Window) -> str:
-    """Circuits, budgets and alerts over time, what changed when, and what they did not admit."""
+    """Show circuits, budgets and alerts over time, their changes, and what they rejected."""
     parts: list[str] = []
     for kind, words in _LEGENDS.items():
         named, changes = incident.guards.of[kind], incident.guards.changes[kind]

@@ -1,6 +1,7 @@
-"""What grows with a log, held in a fixed size: values over time, intervals of states, the largest of many, counts by name.
+"""Bounded collections for a growing log: values over time, intervals of states, the largest items, counts by name.
 
-Rule: the size is set when it is made. What no longer fits is merged, and says so (`folded`, `others`); nothing is dropped in silence.
+Rule: the size is fixed at creation. What does not fit is merged, and reported (`folded`, `others`);
+nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _FIRST_WIDTH: Final = 0.001  # seconds
 
 
 class Bins:
-    """Values over time in `BINS` bins, whose width doubles until all of them fit. `merge` joins two values of one bin."""
+    """Values over time in `BINS` bins, whose width doubles until all of them fit.
+
+    `merge` joins two values of one bin.
+    """
 
     def __init__(self, merge: Callable[[float, float], float]) -> None:
         self._merge = merge
@@ -31,11 +35,11 @@ class Bins:
         self.values = [0.0] * BINS
 
     def add(self, at: float, value: float) -> None:
-        """Take a value at a time, in any order."""
+        """Add a value at a time, in any order."""
         self.values[self._index(at)] = self._merge(self.values[self._index(at)], value)
 
     def spread(self, start: float, end: float, value: float = 1.0) -> None:
-        """Take a value that was true from `start` to `end`: each bin gets the seconds that fall into it, times the value."""
+        """Add a value that was true from `start` to `end`: each bin gets its seconds of that time, times the value."""
         if end <= start:
             return
         first, last = self._indices(start, end)
@@ -44,13 +48,13 @@ class Bins:
             self.values[index] += value * max(0.0, min(end, edge + self.width) - max(start, edge))
 
     def hold(self, start: float, end: float, value: float) -> None:
-        """Take a value that was true from `start` to `end`, for each bin in between."""
+        """Add a value that was true from `start` to `end`, to each bin in between."""
         first, last = self._indices(start, end)
         for index in range(first, last + 1):
             self.values[index] = self._merge(self.values[index], value)
 
     def sums(self, begin: float, end: float, count: int) -> list[float]:
-        """Return what came in each of `count` equal parts of a time; a bin on a border is divided."""
+        """Return the sums of `count` equal parts of a time; a bin on a border is divided."""
         parts, width = [0.0] * count, (end - begin) / count
         for edge, value in self._points():
             first = max(0, min(count - 1, int((edge - begin) / width)))
@@ -125,7 +129,7 @@ class Lane:
         self.since: float = 0.0
 
     def enter(self, at: float, state: str) -> Span | None:
-        """Be in `state` from `at` on; return the span that ended. Times that go back count as no time."""
+        """Enter `state` at `at`; return the span that ended. Times that go back count as no time."""
         at = max(at, self.since) if self.state else at
         ended = Span(self.since, at, self.state) if self.state and at > self.since else None
         if ended is not None:
@@ -134,7 +138,7 @@ class Lane:
         return ended
 
     def spans(self, end: float, most: int | None = None) -> list[Span]:
-        """Return the spans up to `end`, the present state's included; at most `most` of them."""
+        """Return at most `most` spans up to `end`, the current state's included."""
         spans = list(self._spans)
         if self.state and end > self.since:
             spans.append(Span(self.since, end, self.state))
@@ -153,7 +157,10 @@ class Lane:
 
 
 def _halved(spans: list[Span]) -> list[Span]:
-    """Merge neighbours, the shortest pairs first, so that about half remain; long spans stay as they are."""
+    """Merge neighbours, the shortest pairs first, so that about half remain.
+
+    Long spans stay as they are.
+    """
     lengths = sorted(two.end - one.start for one, two in pairwise(spans))
     limit = lengths[len(lengths) // 2]
     merged: list[Span] = []
@@ -215,7 +222,7 @@ class First(list[T]):
 
 
 class Tally(dict[str, int]):
-    """How often each name came; what is more than `most` names is counted under `(others)`."""
+    """Counts by name; names beyond `most` are counted under `(others)`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -231,7 +238,7 @@ class Tally(dict[str, int]):
 
     @property
     def total(self) -> int:
-        """How many came."""
+        """The number of all."""
         return sum(self.values())
 
     def ranked(self) -> list[tuple[str, int]]:
@@ -240,7 +247,7 @@ class Tally(dict[str, int]):
 
 
 class Named(dict[str, T]):
-    """Values by name, made when first asked for; more than `most` names share one value under `(others)`."""
+    """Values by name, created on first use; names beyond `most` share one value under `(others)`."""
 
     def __init__(self, make: Callable[[], T], most: int = 300) -> None:
         super().__init__()

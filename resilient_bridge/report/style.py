@@ -1,6 +1,7 @@
-"""How the page looks: on a light screen, a dark one, a narrow one and on paper; and the few lines that filter its tables.
+"""The style of the page, for light, dark and narrow screens and paper, and the script that filters its tables.
 
-Rule: nothing is fetched. The page reads the same without the script, whose hash the page's own policy names.
+Rule: nothing is fetched. The page reads the same without the script, whose hash is in the page's
+own policy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An incident in one sentence, in a few lines for a terminal, and as plain data. Pure.
 
-Rule: the sentence says the worst first, and says nothing that the log does not.
+Rule: the sentence names the worst first, and says only what is in the log.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _doubts(incident: Incident) -> str:
 
 
 def damaged(incident: Incident) -> int:
-    """How many lines could not be read."""
+    """Return how many lines could not be read."""
     return sum(source.damaged.seen for source in incident.sources)
 
 
@@ -111,7 +111,10 @@ def as_text(incident: Incident, width: int = 80) -> str:
 
 
 def as_data(incident: Incident) -> dict[str, Any]:
-    """Return the facts as plain data: what `--json` prints. Times are seconds since 1970, lengths are seconds."""
+    """Return the facts as plain data: what `--json` prints.
+
+    Times are seconds since 1970, lengths are seconds.
+    """
     links, calls = incident.links, incident.calls
     trouble, sentence = headline(incident)
     end = incident.end or 0.0

@@ -1,4 +1,4 @@
-"""Numbers, times and lengths of time as people read them. Rule: one way of writing each, with its unit."""
+"""Numbers, times and durations as people read them. Rule: one format for each, with its unit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def count(number: float, one: str, many: str = "") -> str:
 
 
 def listed(seen: int, shown: int, one: str, which: str = "first") -> str:
-    """Return how many there are, and which of them follow: `3 outages`, `123 outages: the 100 longest`."""
+    """Return the number of items, and which of them follow: `3 outages`, `123 outages: the 100 longest`."""
     return count(seen, one) + (f": the {shown} {which}" if shown < seen else "")
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time with two units at most: 4 ms, 2.5 s, 4 min 12 s, 3 h 5 min, 2 d 4 h."""
+    """Return a duration with two units at most: 4 ms, 2.5 s, 4 min 12 s, 3 h 5 min, 2 d 4 h."""
     if seconds < 0.0005:
         return "0 s"
     if seconds < 1:
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(at: float, span: float) -> str:
-    """Return a time of day in UTC, as exact as a picture of so many seconds needs it."""
+    """Return a time of day in UTC, with the precision that a picture of so many seconds needs."""
     time = datetime.fromtimestamp(at, UTC)
     if span > 4 * 86_400:
         return f"{time:%d %b}"

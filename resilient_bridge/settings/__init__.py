@@ -1,6 +1,9 @@
-"""Settings: plain data to values and back, from files, the environment or a dict. Each name loads when it is first used.
+"""Settings: plain data to values and back, from files, the environment or a dict.
 
-Rule: no second schema. A value's own fields, converters and validators say what settings may hold; here stand paths, sources and hints.
+Each name loads when it is first used.
+
+Rule: no second schema. A value's own fields, converters and validators say what settings may hold;
+this room adds paths, sources and hints.
 """
 
 from __future__ import annotations

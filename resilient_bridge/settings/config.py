@@ -1,6 +1,7 @@
-"""`load`, `dump` and what a document of settings becomes: a Config with policies, the client's arguments and a toolbox.
+"""`load`, `dump` and `Config`: policies, the client's arguments and a toolbox from a document of settings.
 
-Rule: all or nothing. `load` and `reload` return values after everything was read without a problem, and else change nothing.
+Rule: all or nothing. `load` and `reload` return values after everything was read without a problem,
+and otherwise change nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kin
 
 @attrs.frozen
 class Change:
-    """One setting that another reading changed: its path, what was in force, and what is now; None where there is nothing."""
+    """A setting that `reload` changed: its path, its value before and after; None where it is not set."""
 
     path: str
     before: Any
@@ -81,8 +82,10 @@ class Config:
     """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `alerts`, `debug`,
     `warnings`.
 
-    `reload()` reads the same sources again. Values are replaced, and what has a state keeps it: circuits and budgets of `policies` and of
-    the functions that `protect` decorated. Made by `load`.
+    They are `bridge`, `policies` by name, `client`, `tables` by name, `toolbox` and `warnings`.
+
+    `reload()` reads the same sources again. Values are replaced; circuits and budgets of
+    `policies`, and of functions that `protect` decorated, keep their state.
     """
 
     def __init__(self, read: Callable[[], tuple[Settings, Merged]], names: Mapping[str, Any]) -> None:
@@ -94,7 +97,7 @@ class Config:
 
     @property
     def bridge(self) -> BridgePolicy:
-        """The policy of the link, with the one for calls in `bridge.calls` and those for tools in `bridge.tools`."""
+        """The policy of the link; `bridge.calls` is the one for calls, `bridge.tools` those for tools."""
         return self._settings.bridge
 
     @property
@@ -104,12 +107,15 @@ class Config:
 
     @property
     def client(self) -> ClientSettings:
-        """The table `bridge`: where the client connects, and with which credentials."""
+        """The table `bridge`: the client's address and credentials."""
         return cast("ClientSettings", self._settings.tables.get("bridge", ClientSettings()))
 
     @property
     def tables(self) -> Mapping[str, Any]:
-        """Every other table as its value, by name, and `agent` for what stands at the top for OpenViber."""
+        """Every other table as a value, by name.
+
+        `agent` has OpenViber's settings at the top of the file.
+        """
         return MappingProxyType(dict(self._settings.tables))
 
     @property
@@ -128,7 +134,7 @@ class Config:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed, and likely a mistake."""
+        """Settings that are allowed, but probably a mistake."""
         return self._settings.warnings
 
     @property
@@ -138,7 +144,7 @@ class Config:
 
     @property
     def toolbox(self) -> Toolbox:
-        """A Toolbox with these policies, timeouts and permissions, made when it is first asked for, and kept."""
+        """A Toolbox with these policies, timeouts and permissions, created on first use."""
         if self._toolbox is None:
             from ..agent import Toolbox
 
@@ -146,7 +152,7 @@ class Config:
         return self._toolbox
 
     def toolbox_arguments(self) -> dict[str, Any]:
-        """Return what a Toolbox is made with."""
+        """Return the arguments of a Toolbox."""
         now = self._settings
         named = getattr(now.tables.get("toolbox"), "policy", None)
         permissions = now.permissions.items()
@@ -158,14 +164,14 @@ class Config:
         }
 
     def policy(self, name: str, /) -> Policy:
-        """Return the policy of this name; ConfigError if there is none."""
+        """Return the policy of this name. Raises ConfigError if it does not exist."""
         found = self._settings.policies.get(name)
         if found is None:
             raise config_error("policies", f"one of {', '.join(self._settings.policies) or 'none'}", name)
         return found
 
     def protect(self, name: str, /, *, idempotent: bool | None = None) -> Callable[[F], F]:
-        """Decorate a function with the policy of this name, as `policies[name](idempotent=…)` does, and follow its reloads."""
+        """Decorate a function with the policy of this name, as `policies[name](idempotent=…)` does, and apply its reloads."""
         policy = self.policy(name)
 
         def decorate(function: F) -> F:
@@ -179,11 +185,14 @@ class Config:
         self._protected.pop(reference, None)
 
     def explain(self) -> list[Line]:
-        """Return every setting in force as `path`, `value` and `source`: the environment, a line of the file, a preset, the default."""
+        """Return every setting in force as `path`, `value` and `source`.
+
+        A source is the environment, a line of the file, a preset or the default.
+        """
         return explain(self._settings, self._merged, self._names)
 
     def reload(self) -> tuple[Change, ...]:
-        """Read the sources again and return what has changed, in the order of its paths.
+        """Read the sources again and return the changed settings, in the order of their paths.
 
         A source that is wrong is a ConfigError with every problem, and the settings in force stay. Policies keep their circuits and
         budgets. A BridgeClient, a Toolbox, Alerts or a function that was not decorated by `protect` goes on with what it was made with; `client`,
@@ -210,10 +219,14 @@ class Config:
         *,
         timeout: float = 5.0,  # noqa: ASYNC109 -- for all of them
     ) -> None:
-        """Ask the providers, all at once, if the settings say `verify_providers = true`; else do nothing.
+        """Check all providers at once, if the settings say `verify_providers = true`.
 
-        `checks` are async functions by name, which return False or raise for no; without them a connection is made to each URL of the
-        table `providers`. ConfigError has a problem `providers.NAME` for each that failed, or did not answer within `timeout` seconds.
+        Otherwise do nothing.
+
+        `checks` are async functions by name, which return False or raise if a provider is down;
+        without them a connection is made to each URL of the table `providers`. Raises ConfigError
+        with a problem `providers.NAME` for each that failed, or did not answer within `timeout`
+        seconds.
         """
         if not getattr(self._settings.tables.get("agent"), "verify_providers", False):
             return
@@ -222,12 +235,15 @@ class Config:
             raise config_errors(self._merged.title, failed)
 
     async def failed_providers(self, checks: Mapping[str, Check] | None, seconds: float) -> list[Problem]:
-        """Return a problem for each provider that does not answer, whatever the settings say; not for users."""
+        """Return a problem for each provider that does not answer, whatever the settings say.
+
+        Internal.
+        """
         made = {name: connects(url) for name, url in self._settings.providers.items()}
         return await failed_checks(made if checks is None else checks, seconds)
 
     def __repr__(self) -> str:
-        """Return what was read, without any of its values."""
+        """Return the names of what was read, without any values."""
         return f"<Config {self._merged.title} policies={', '.join(self._settings.policies) or 'none'}>"
 
 
@@ -275,14 +291,16 @@ def load(
     env: bool | Mapping[str, str] = False,
     known: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
-    """Read settings from a file (.toml, .json, .yaml), a dict or the environment; return a Config after everything was checked.
+    """Read settings from a file (.toml, .json, .yaml), a dict or the environment, and return the checked Config.
 
-    `names` are the functions and exception classes that settings may name: no setting is ever imported or run. `env=True` lays the
-    variables that begin with `RESILIENT_BRIDGE_` over the source (`RESILIENT_BRIDGE_RETRY__ATTEMPTS=6`); a mapping stands in for
-    `os.environ`. `known` says which `tools` and `skills` there are. With `kind`, or for what `dump` wrote of a value, it returns that value.
+    `names` are the functions and exception classes that settings may name; no setting is ever
+    imported or run. `env=True` adds the variables that begin with `RESILIENT_BRIDGE_`, which
+    override the source (`RESILIENT_BRIDGE_RETRY__ATTEMPTS=6`); a mapping replaces `os.environ`.
+    `known` lists the existing `tools` and `skills`. With `kind`, or for the output of `dump` for a
+    value, it returns that value.
 
-    Raises ConfigError with all problems at once, each with its path, what was wanted and got, its line where the format tells it, and the
-    nearest name; nothing has been started then.
+    Raises ConfigError with all problems at once, each with its path, what was wanted and got, its
+    line where the format has lines, and the nearest name. Nothing has been started then.
     """
     environment = _environment(env)
     _check_arguments(source, names)
@@ -352,11 +370,12 @@ def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
 
 
 def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a value or a Config as plain data that `load` reads back as an equal one; what is default is left out.
+    """Return a value or a Config as plain data that `load` reads back as an equal one, without defaults.
 
-    `names` are the functions and classes that may be named, as in `load`. ConfigError names the path of what settings cannot say, such as a
-    function without a name. The data fits TOML, YAML and JSON. A Config's is the document that it was read from, in which
-    a secret is a reference; what the query of a URL says stays in it.
+    `names` are the functions and classes that may be named, as in `load`. Raises ConfigError with
+    the path of a value that settings cannot express, such as a function without a name. The data
+    fits TOML, YAML and JSON. For a Config it is the document that was read, in which a secret is a
+    reference; the query of a URL stays in it.
     """
     if isinstance(value, Config):
         return deepcopy(dict(value.merged.data))

@@ -1,6 +1,7 @@
-"""A whole document of settings: which table is what, and what is laid over which preset.
+"""A whole document of settings: which table is what, and which preset is its base.
 
-Rule: the parts are read by the walk; here stands only where each part is written. Every problem of every part is noted before one is told.
+Rule: the walk reads the parts; this module only knows where each part is written. Every problem of
+every part is noted before the first is raised.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ READERS: Final[Mapping[type, TableReader]] = {
 LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
 _OTHERS: Final = ("calls", "debug", "policies", "preset", "providers", "tools")
 KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
-"""What may stand at the top of a document."""
+"""The keys allowed at the top of a document."""
 
 
 def _none() -> dict[str, Any]:
@@ -47,7 +48,7 @@ def _none() -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What a document says, once: values, and nothing that is open or has a state."""
+    """The values that a document describes; nothing open and nothing with a state."""
 
     bridge: BridgePolicy
     policies: Mapping[str, Policy]
@@ -60,7 +61,7 @@ class Settings:
 
 
 def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[str]] | None = None) -> Reading:
-    """Return what a reading of values of this package starts with."""
+    """Return the start of a reading of values of this package."""
     return Reading(
         names={} if names is None else names,
         known={} if known is None else known,
@@ -70,7 +71,7 @@ def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[st
 
 
 def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
-    """Return what the document says; None if there is a problem, all of which are in the reading then."""
+    """Return what the document says; None if there is a problem: all of them are in the reading then."""
     for key in data:
         if key not in KEYS:
             reading.unknown("", key, KEYS)
@@ -109,8 +110,8 @@ def _bridge(
 
 
 def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:
-    """Return the policy for calls: the layers that stand at the top of the document, and those of its table `calls`."""
-    calls: Any = base.evolve()  # with circuits and budgets of its own, and not those of the preset
+    """Return the policy for calls: the layers at the top of the document, and those of its table `calls`."""
+    calls: Any = base.evolve()  # with circuits and budgets of its own, not those of the preset
     top = {key: data[key] for key in LAYERS if key in data}
     if top:
         calls = read_policy(top, "", reading, base)
@@ -120,7 +121,7 @@ def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:
 
 
 def _table(raw: Any, path: str, wanted: str, reading: Reading) -> Mapping[str, Any]:
-    """Return a table that may be missing; an empty one, with a problem, for what is none."""
+    """Return a table that may be missing; an empty one, with a problem, for a value that is no table."""
     return {} if raw is None else reading.table(raw, path, wanted) or {}
 
 
@@ -130,7 +131,7 @@ def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
 
 
 def _tools(raw: Any, reading: Reading) -> tuple[dict[str, Any], dict[str, float], dict[str, dict[str, bool]]]:
-    """Take apart the table `tools`: layers by name, OpenViber's timeouts, and what each operation may do."""
+    """Read the table `tools`: layers by name, OpenViber's timeouts, and the permissions of each operation."""
     layers: dict[str, Any] = {}
     timeouts: dict[str, float] = {}
     permissions: dict[str, dict[str, bool]] = {}
@@ -187,7 +188,7 @@ def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
 
 
 def _check_secrets(client: Any, reading: Reading) -> None:
-    """Look whether each reference leads to a secret now, so that nothing starts without its credentials."""
+    """Check that each reference leads to a secret now, so that nothing starts without its credentials."""
     if not isinstance(client, ClientSettings):
         return
     for name in ("url", "token", "store"):
@@ -241,7 +242,7 @@ def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], re
 
 
 def _gasoline(data: Mapping[str, Any], reading: Reading) -> Mapping[str, Any]:
-    """Take Gasoline's backoff out of its options of a breaker: it is the schedule of the calls and of the link."""
+    """Take Gasoline's backoff out of its breaker options: it is the schedule of the calls and of the link."""
     if not isinstance(data.get("breaker"), Mapping):
         return data
     breaker = dict(data["breaker"])

@@ -1,4 +1,4 @@
-"""What is in force, setting by setting, and where each comes from: the environment, a line of a file, a preset, the default."""
+"""The settings in force, one by one, with their sources: the environment, a line of a file, a preset, the default."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Line(NamedTuple):
 def shown(
     settings: Settings, names: Mapping[str, Any], *, is_full: bool = False, is_bare: bool = False
 ) -> dict[str, Any]:
-    """Return all that was read as plain data, each setting by its whole path, without secrets.
+    """Return everything that was read as plain data, each setting by its whole path, without secrets.
 
-    `is_bare` has the queries of URLs, too: to be compared, and shown nowhere.
+    `is_bare` includes the queries of URLs: to be compared, and never shown.
     """
     writer = Writer(names, is_full=is_full, is_print=True, is_bare=is_bare)
     tables = {name: writer.write(value, name) for name, value in settings.tables.items()}
@@ -52,7 +52,7 @@ def shown(
     others["debug"] = list(settings.debug)
     others["tool_timeouts"] = dict(settings.timeouts)
     others["tool_permissions"] = {name: dict(each) for name, each in settings.permissions.items()}
-    # each by itself: an agent's list of tools stands beside the policies of the link for tools
+    # One by one: an agent's list of tools is beside the policies of the link for tools.
     return flat(_filled(link)) | flat(_filled(agent)) | flat(_filled(others))
 
 
@@ -71,7 +71,7 @@ def flat(data: Any, path: str = "") -> dict[str, Any]:
 
 
 def explain(settings: Settings, merged: Merged, names: Mapping[str, Any]) -> list[Line]:
-    """Return every setting of the bridge, and of what else the document has, with its source."""
+    """Return every setting of the bridge and of the document's other tables, with its source."""
     from .. import presets
 
     name = merged.data.get("preset")
@@ -113,7 +113,7 @@ def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
 
 
 def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
-    """Return where a setting was written: itself, or, if its value is not that of the base, the table around it."""
+    """Return where a setting was written: itself, or, if its value differs from the base's, the table around it."""
     short = path.removeprefix(_CALLS)
     exact = next((each for each in (path, short, _of_tool(path)) if each in merged.origins), None)
     origin = merged.origins[exact] if exact else None
@@ -126,7 +126,7 @@ def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
 
 
 def _of_tool(path: str) -> str:
-    """Return where the document has what is shown as a timeout or a permission of a tool."""
+    """Return the path in the document of a tool's timeout or permission."""
     kind, _, name = path.partition(".")
     if kind == "tool_timeouts":
         return "tools.default_timeout_ms" if name == "default" else f"tools.per_tool.{name}"

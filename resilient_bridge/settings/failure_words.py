@@ -1,6 +1,7 @@
-"""Failures as they are written in settings: "transient", "UPSTREAM", "CONN_RESET", 429, "5xx", "openai:RateLimitError", "/quota/i".
+"""Failures as settings write them: "transient", "UPSTREAM", "CONN_RESET", 429, "5xx", "openai:RateLimitError", "/quota/i".
 
-Rule: what is written is compared and never imported: a class is one of the caller's names, a builtin exception, or ("package", "Class").
+Rule: the text is compared and never imported: a class is one of the caller's names, a builtin
+exception, or ("package", "Class").
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class StatusRange:
 
 
 def read_what(raw: Any, path: str, reading: Reading) -> Any:
-    """Return the failure that is meant, or BAD."""
+    """Return the failure that a text means, or BAD."""
     if isinstance(raw, str) and not isinstance(raw, Kind | Category):
         found = _of_text(raw.strip(), reading)
         if found is None:
@@ -99,7 +100,7 @@ def _pattern(text: str, flags: int) -> Any:
 
 
 def write_what(what: Any, names: Mapping[str, Any]) -> Any:
-    """Return what `read_what` reads back as equal; None where nothing can."""
+    """Return text that `read_what` reads back as equal; None if there is none."""
     named = next((name for name, value in names.items() if value is what), None)
     if named is not None:
         return named

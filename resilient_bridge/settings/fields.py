@@ -1,6 +1,7 @@
 """One field of a value, from what was written: durations, sizes, schedules, failures, nested values, names of functions.
 
-Rule: by the kind of the field alone. What is already a value is returned as it is, and the field's validator has the last word.
+Rule: only the kind of the field matters. A value that is already parsed is returned as it is, and
+the field's validator decides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Policies as tables: a key for each layer, in any order, with `order` where the usual order is not meant.
+"""Policies as tables: one key for each layer, in any order; `order` overrides the usual order.
 
-Rule: a table says what a policy does, and never that a call may be repeated: that is said of an operation, `[tools.search] idempotent = true`.
+Rule: a table says what a policy does, and never that a call may be repeated. That is said of an
+operation, `[tools.search] idempotent = true`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LAYERS: Final[Mapping[str, type[Layer]]] = {
 NAMES: Final[Mapping[type, str]] = {kind: key for key, kind in LAYERS.items()}
 _OPTIONS: Final = ("name", "order", "preset", "state")
 PERMISSIONS: Final = ("idempotent", "required")
-"""What a table of an operation says of it beside its layers; no policy may say it."""
+"""Keys of an operation's table beside its layers; a policy may not have them."""
 
 
 def preset_names() -> list[str]:
@@ -46,7 +47,7 @@ def preset_names() -> list[str]:
 
 
 def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
-    """Return the preset of this name; None, with a problem, if there is none."""
+    """Return the preset of this name; None, with a problem, if it does not exist."""
     from .. import presets
 
     known = preset_names()

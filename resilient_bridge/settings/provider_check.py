@@ -1,6 +1,7 @@
-"""Are the providers there? The optional step between settings that are right and a program that starts.
+"""The optional check that all providers answer, between reading settings and starting a program.
 
-Rule: all at once, within one time limit, and every one that does not answer is a problem with its path.
+Rule: all at once, within one time limit, and every provider that does not answer is a problem with
+its path.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PORTS = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 
 def address_of(url: str) -> tuple[str, int] | None:
-    """Return the host and the port of a URL; None for what is no URL of a server."""
+    """Return the host and the port of a URL; None for one without a host."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
@@ -35,7 +36,7 @@ def has_credentials(url: str) -> bool:
 
 
 def connects(url: str) -> Check:
-    """Return a check that somebody listens at the host of a URL."""
+    """Return a check that something listens at the host of a URL."""
 
     async def check() -> None:
         host, port = address_of(url) or ("", 0)
@@ -48,7 +49,7 @@ def connects(url: str) -> Check:
 
 
 async def failed_checks(checks: Mapping[str, Check], seconds: float) -> list[Problem]:
-    """Run all checks at once; return a problem for each that raised, said False, or took longer than `seconds`."""
+    """Run all checks at once; return a problem for each that raised, returned False, or took longer than `seconds`."""
     if not checks:
         return []
     names = list(checks)
@@ -68,7 +69,7 @@ async def failed_checks(checks: Mapping[str, Check], seconds: float) -> list[Pro
 
 
 async def _answer(check: Check) -> str:
-    """Return what is wrong, in words; empty for nothing."""
+    """Return the problem in words; empty if there is none."""
     try:
         return "False" if await check() is False else ""
     except Exception as error:  # noqa: BLE001 -- whatever a check raises is its answer

@@ -1,6 +1,7 @@
-"""What one reading of settings gathers: its problems and warnings, and what it may use: the caller's names and the readers by class.
+"""The state of one reading: problems, warnings, the caller's names and the readers by class.
 
-Rule: nothing is raised while reading. Each problem is noted with its path, and whoever could not read a value returns BAD.
+Rule: nothing is raised while reading. Each problem is noted with its path, and a function that
+cannot read a value returns BAD.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ..errors import ConfigError, Problem, is_sensitive
 
 
 class Bad(Enum):
-    """The answer in the place of a value that could not be read."""
+    """The marker returned in place of a value that could not be read."""
 
     BAD = "bad"
 
 
 BAD: Final = Bad.BAD
 MASKED: Final = "***"
-_MOST_HINTS: Final = 50  # as many problems as one error tells
+_MOST_HINTS: Final = 50  # as many problems as one error reports
 _PARTS: Final = re.compile(r"[.\[\]\"]+")
 TableReader: TypeAlias = "Callable[[Any, str, Reading, Any], Any]"
 Aliases: TypeAlias = "Callable[[dict[str, Any], str, Reading], dict[str, Entry]]"
@@ -33,7 +34,7 @@ Aliases: TypeAlias = "Callable[[dict[str, Any], str, Reading], dict[str, Entry]]
 
 @attrs.frozen
 class Entry:
-    """One setting: the key that it was written under, and what was written."""
+    """One setting: its key and its value, as written."""
 
     key: str
     value: Any
@@ -63,7 +64,7 @@ class Reading:
     warnings: list[str] = attrs.field(factory=_no_warnings)
 
     def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
-        """Note what was wanted and what was got there; returns BAD. `got` is NOTHING for what is missing."""
+        """Note what was wanted and got at a path; return BAD. `got` is NOTHING for a missing value."""
         is_masked = is_secret or any(map(is_sensitive, _PARTS.split(path)))
         received = MASKED if is_masked and got is not None and not is_reference(got) else got
         if got is attrs.NOTHING:
@@ -80,17 +81,17 @@ class Reading:
         return None
 
     def unknown(self, path: str, key: str, known: Iterable[str]) -> None:
-        """Note a key that there is none of, with the one that may be meant."""
+        """Note an unknown key, with the one that may be meant."""
         known = sorted(known)
         hint = self.near(key, known) or f", wanted one of {', '.join(known)}"
         self.problems.append(Problem(joined(path, key), f"unknown key{hint}"))
 
     def near(self, text: object, known: Iterable[str]) -> str:
-        """Return the hint of `near`, while it is of use: of a thousand problems only the first are told."""
+        """Return the hint of `near` while it is of use: of a thousand problems only the first are reported."""
         return near(text, known) if len(self.problems) + len(self.warnings) < _MOST_HINTS else ""
 
     def named(self, text: Any, path: str, wanted: str) -> Any:
-        """Return what the caller gave under this name, or BAD."""
+        """Return the caller's object of this name, or BAD."""
         if isinstance(text, str):
             if text in self.names:
                 return self.names[text]

@@ -1,6 +1,7 @@
-"""The JSON Schema of a document of settings, by the same walk as its reading: editors complete and check with it.
+"""The JSON Schema of a document of settings, made by the same walk as its reading, for editors.
 
-Rule: the schema may let something pass that the reading refuses, and refuses nothing that the reading lets pass.
+Rule: the schema may accept something that the reading refuses, and refuses nothing that the reading
+accepts.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class _Definitions:
     def of(self, kind: type) -> dict[str, Any]:
         name = kind.__name__
         if name not in self.found:
-            self.found[name] = {}  # a class that holds itself finds this
+            self.found[name] = {}  # a class that refers to itself finds this
             made: Callable[[], dict[str, Any]] = self._policy if kind is Policy else lambda: self._table(kind)
             self.found[name] = made()
         return {"$ref": f"#/$defs/{name}"}

@@ -1,6 +1,7 @@
-"""Secrets by reference: `env:NAME` and `file:PATH`, read when they are needed and shown nowhere.
+"""Secrets by reference: `env:NAME` and `file:PATH`, read when they are needed and never shown.
 
-Rule: settings hold the reference and never the secret, so nothing that prints or writes settings can show one.
+Rule: settings hold the reference and never the secret, so nothing that prints or writes settings
+can show one.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ REFERENCE: Final = "env:NAME or file:PATH"
 
 @attrs.frozen(repr=False, eq=False)
 class Secret(Value):
-    """A function that returns the secret as it is now: the client asks once per connection attempt, so a rotated one is taken up.
+    """A function that returns the current secret: the client calls it once per connection attempt, so a new one is used.
 
-    `reference` is `env:NAME` or `file:PATH`, of which a line break at the end is cut. Raises LookupError if there is nothing.
+    `reference` is `env:NAME` or `file:PATH`; a line break at the end of the file is cut. Raises
+    LookupError if the variable or file is missing or empty.
     """
 
     reference: str
@@ -48,7 +50,7 @@ def _contents(path: str) -> str | None:
 
 
 def resolved(raw: str, path: str, reading: Reading) -> Any:
-    """Return the text itself, or what it refers to."""
+    """Return the text itself, or the secret it refers to."""
     if not is_reference(raw):
         return raw
     try:

@@ -1,6 +1,7 @@
-"""Keys that published specifications print, as the fields that they mean: OpenViber's `max_attempts`, Gasoline's `resetTimeout`.
+"""Keys of published specifications, as the fields that they mean: OpenViber's `max_attempts`, Gasoline's `resetTimeout`.
 
-Rule: one function a class. It takes its keys out of the table and returns the fields; what it leaves is read as every other key.
+Rule: one function per class. It takes its keys out of the table and returns the fields; the
+remaining keys are read as usual.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def _breaker(table: dict[str, Any], path: str, reading: Reading) -> dict[str, En
 
 
 def gasoline_steps(table: dict[str, Any], path: str, reading: Reading) -> Any:
-    """Take `initialBackoff` and `maxBackoff` out of a breaker's table; return their schedule, BAD, or None where neither is there."""
+    """Take `initialBackoff` and `maxBackoff` out of a breaker's table.
+
+    Return their schedule, BAD, or None if neither is there.
+    """
     if {"initialBackoff", "maxBackoff"}.isdisjoint(table):
         return None
     units: list[Any] = []
@@ -89,7 +93,7 @@ def gasoline_steps(table: dict[str, Any], path: str, reading: Reading) -> Any:
 
 
 def _backoff(table: dict[str, Any], _: str, __: Reading) -> dict[str, Entry]:
-    """Give a schedule in a table the defaults of the constructor of its shape."""
+    """Add the defaults of the constructor of its shape to a schedule in a table."""
     shape = table.get("shape")
     found: dict[str, Entry] = {}
     if shape in ("linear", "exponential", "decorrelated") and "cap" not in table and "cap_ms" not in table:
@@ -103,5 +107,5 @@ WORDS_OF: Final[Mapping[type, tuple[str, ...]]] = {
     Retry: ("base_delay_ms", "max_attempts", "max_delay_ms", "retryable_errors"),
     Breaker: ("consecutive", "initialBackoff", "maxBackoff", "maxFailures", "resetTimeout"),
 }
-"""The keys of each class that are no fields of it."""
+"""The extra keys of each class."""
 ALIASES: Final[Mapping[type, Aliases]] = {Retry: _retry, Breaker: _breaker, Backoff: _backoff}

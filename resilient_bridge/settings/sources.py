@@ -1,6 +1,6 @@
-"""Where settings come from: a file, a mapping, the environment; merged into one document that knows where each path was written.
+"""The sources of settings (a file, a mapping, the environment), merged into one document that knows where each path was written.
 
-Rule: the environment is read when it is asked for, and never at import; what it says is laid over the file.
+Rule: the environment is read on request, never at import; it overrides the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEBUG: Final = "gasoline:"
 
 
 class Origin(NamedTuple):
-    """Where a path was written: the file, the variable, or a dict; and the line, if it is known."""
+    """Where a path was written: the file with its line, where known, the variable, or a dict."""
 
     source: str
     line: int | None = None
@@ -45,7 +45,10 @@ class Merged(NamedTuple):
         return self.origins.get(self.nearest(path))
 
     def nearest(self, path: str) -> str:
-        """Return this path if it was written, or the nearest one around it that was; empty for none."""
+        """Return this path if it was written, else the nearest written one around it.
+
+        Empty if there is none.
+        """
         while path and path not in self.origins:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return path
@@ -70,7 +73,7 @@ def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merge
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both, table by table; what is no table in both is that of the one above."""
+    """Merge both, table by table; where one of them is no table, the upper one wins."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
@@ -117,7 +120,7 @@ def _note(data: Any, path: str, title: str, lines: Mapping[str, int], origins: d
         items = [*enumerate(cast("Any", data))]
     for key, value in items:
         below = joined(path, key)
-        around = origins[path].line if path in origins else None  # what stands in one line has one line
+        around = origins[path].line if path in origins else None  # a value in one line has one line
         origins[below] = Origin(title, lines.get(below, around))
         _note(value, below, title, lines, origins)
 
@@ -149,7 +152,7 @@ def _of_environment(environment: Mapping[str, str], origins: dict[str, Origin]) 
 
 
 def _value(text: str) -> Any:
-    """Return what a variable says: a value as in TOML or JSON, else the text itself."""
+    """Return the value of a variable: as in TOML or JSON, else the text itself."""
     try:
         found = tomllib.loads(f"value = {text}") if "\n" not in text and len(text) <= MOST_BYTES else {}
     except (ValueError, RecursionError):
@@ -166,7 +169,7 @@ def _value(text: str) -> Any:
 
 
 def _of_gasoline(environment: Mapping[str, str], origins: dict[str, Origin]) -> dict[str, Any]:
-    """Return what Gasoline's own variables say; its names are read only where its preset is asked for."""
+    """Return the settings of Gasoline's own variables; they are read only with its preset."""
     table: dict[str, Any] = {}
     if "GASOLINE_PORT" in environment:
         table["port"] = _value(environment["GASOLINE_PORT"])

@@ -1,6 +1,7 @@
-"""What settings hold beside policies: the client's own arguments, the toolbox, and the tables of the specifications.
+"""The settings beside policies: the client's arguments, the toolbox, and the tables of the specifications.
 
-Rule: each is a value like every other, read by the same walk. Another table is one more row of `TABLES`.
+Rule: each is a value like every other, read by the same walk. Another table is one more row of
+`TABLES`.
 """
 
 from __future__ import annotations
@@ -115,12 +116,12 @@ def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) 
 
 @attrs.frozen
 class Headers:
-    """Headers of each connection attempt; a secret among them is read anew."""
+    """Headers of each connection attempt; secrets among them are read anew each time."""
 
     entries: tuple[tuple[str, Any], ...]
 
     def __call__(self) -> dict[str, str]:
-        """Return them as they are now."""
+        """Return the current headers."""
         return {name: text() if isinstance(text, Secret) else text for name, text in self.entries}
 
 
@@ -144,7 +145,7 @@ class ClientSettings(Value):
     health_check: Any = attrs.field(default=None, validator=_function)
 
     def __repr__(self) -> str:
-        """Return the call that makes it, but for the query of its URL, which may hold a secret."""
+        """Return the call that makes it, without the query of its URL, which may hold a secret."""
         return called(self, url=repr(shown(self.url))) if isinstance(self.url, str) else called(self)
 
     def arguments(self) -> dict[str, Any]:
@@ -241,7 +242,7 @@ _names: Final = tuple_of("a name", _is_name)
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AgentSettings(Value):
-    """OpenViber's settings of an agent, which stand at the top of a file."""
+    """OpenViber's settings of an agent, at the top of a file."""
 
     model: str = attrs.field(validator=_check_model)
     name: str = attrs.field(validator=_check_name)
@@ -285,7 +286,7 @@ class DegradationSettings(Value):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GasolineSettings(Value):
-    """Gasoline's daemon: where it listens, whether it outlives its client, and whether its debug log is asked for."""
+    """Gasoline's daemon: its address, whether it outlives its client, and whether its debug log is requested."""
 
     port: int = attrs.field(default=7890, validator=_check_port)
     persist: bool = attrs.field(default=False, validator=flag)
@@ -294,7 +295,10 @@ class GasolineSettings(Value):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ToolboxSettings(Value):
-    """How a Toolbox is made: which named policy it has; without one the calls and tools of the bridge's."""
+    """The settings of a Toolbox: the name of its policy.
+
+    Without one, the calls and tools of the bridge's.
+    """
 
     policy: str | None = attrs.field(default=None, validator=optional(_check_name))
 

@@ -1,7 +1,7 @@
 """Plain data to any attrs value, by the value's own fields, converters and validators.
 
-Rule: no field is known here. A validator says what its field takes (`values.forms`), and judges it; the walk adds the path, the nearest
-word, and that every problem is told and not only the first.
+Rule: no field is known here. A validator says what its field takes (`values.forms`), and judges it.
+The walk adds the path and the nearest word, and reports every problem, not only the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _FIELD: Final = re.compile(r"\w+\.(\w+)(.*)", re.DOTALL)
 
 
 def entries_of(kind: type, data: Any, path: str, reading: Reading) -> dict[str, Entry] | None:
-    """Return what was written for each field: a table, true for all defaults, or the one argument that the value is named for."""
+    """Return what was written for each field.
+
+    Written may be a table, true for all defaults, or the one argument that the value is named for.
+    """
     if isinstance(data, Mapping):
         return arrange(kind, dict(cast("Mapping[str, Any]", data)), path, reading)
     if data is True:
@@ -44,7 +47,7 @@ def default_of(field: attrs.Attribute[Any]) -> Any:
 
 
 def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entry]:
-    """Return what was written for each field, whatever key says it: its name, its name with `_ms`, or a word of a specification."""
+    """Return what was written for each field under any of its keys: its name, its name with `_ms`, or a specification's word."""
     fields = {field.name: form_of(field.validator) for field in fields_of(kind)}
     alias = reading.aliases.get(kind)
     found = {} if alias is None else alias(table, path, reading)
@@ -64,7 +67,7 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
 
 
 def _all_from_millis(raw: Any, path: str, reading: Reading) -> Any:
-    """Return what a field with `_ms` takes: one duration, or, where the field takes several, a list of them."""
+    """Return the value of a field with `_ms`: one duration, or, where the field takes several, a list of them."""
     if not isinstance(raw, list):
         return from_millis(raw, path, reading)
     items = [from_millis(item, joined(path, n), reading) for n, item in enumerate(cast("Any", raw))]
@@ -72,7 +75,7 @@ def _all_from_millis(raw: Any, path: str, reading: Reading) -> Any:
 
 
 def from_millis(raw: Any, path: str, reading: Reading) -> Any:
-    """Return milliseconds as seconds; BAD for what is no number."""
+    """Return milliseconds as seconds; BAD for a value that is no number."""
     try:
         if isinstance(raw, int | float) and not isinstance(raw, bool):
             return raw / 1000
@@ -175,11 +178,12 @@ def refused(
     *,
     form: Form = PLAIN,
 ) -> Any:
-    """Note what a constructor or a validator refused, under the path that it was written at."""
+    """Note what a constructor or a validator refused, under the path where it was written."""
     problem = violation_of(error)
     found = _FIELD.fullmatch(str(problem["field"]))
     about, rest = (found[1], found[2]) if found else ("", "")
-    if about not in entries and name:  # the error names an argument of a constructor, or a field beside it
+    # the error names an argument of a constructor, or a field beside it
+    if about not in entries and name:
         about = name
     at = joined(path, entries[about].key if about in entries else about) if about else path
     written: Any = problem["received"]
@@ -192,5 +196,5 @@ def refused(
 
 
 def _may_hold_a_secret(url: Any) -> bool:
-    """Return whether a URL has more than scheme, host and path: then the refusal shows what it may."""
+    """Return whether a URL has more than scheme, host and path: then an error shows only these."""
     return isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url)

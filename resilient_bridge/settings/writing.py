@@ -1,6 +1,7 @@
-"""Any value of this package as plain data: what `load` reads back as an equal value.
+"""Any value of this package as plain data that `load` reads back as an equal value.
 
-Rule: what differs from the defaults is written, and nothing is left out in silence: a value that no text can say is refused with its path.
+Rule: what differs from the defaults is written, and nothing is omitted silently: a value without a
+text form is refused with its path.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from .walk import default_of, fields_of
 
 @attrs.frozen
 class Writer:
-    """One writing: `names` are the caller's, `is_full` writes defaults too, `is_print` shows what no text can say by its name.
+    """One writing: `names` are the caller's, `is_full` writes defaults too.
 
-    An address is printed without its query, which may hold a secret, unless `is_bare`: then it is only compared, and shown nowhere.
+    With `is_print`, a value without a text form is shown by its name. A URL is written without its
+    query, which may hold a secret, unless `is_bare`: then the result is only compared, and never
+    shown.
     """
 
     names: Mapping[str, Any]
@@ -105,7 +108,7 @@ class Writer:
         return written
 
     def _schedule(self, schedule: Backoff, path: str) -> Any:
-        """Return it as in code; as a table where no constructor makes it."""
+        """Return it as in code, or as a table where no constructor makes it."""
         text = repr(schedule).replace("Backoff.", "")
         try:
             if parse_schedule(text) == schedule:

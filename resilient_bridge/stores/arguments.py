@@ -1,4 +1,4 @@
-"""What users pass where a store is asked for, made into a store."""
+"""Turns a user's `store=` argument into a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def store_of(store: object, path: str = "BridgeClient.store") -> Store:
-    """The store of a client: of a path or a URL, the one given, or memory."""
+    """Return the store of a client: of a path or a URL, the given object, or memory."""
     if store is None:
         return MemoryStore()
     if isinstance(store, str) and store.startswith(("redis://", "rediss://", "unix://")):

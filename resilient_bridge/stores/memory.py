@@ -1,4 +1,4 @@
-"""The store of a living process. Give one object to two clients, one after the other, and the second resumes the first."""
+"""The default store, in memory. A second client with the same object resumes the first one's session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries; nothing survives the process."""
+    """A store in memory: nothing survives the process."""
 
     is_durable = False
     on_failure: Callable[[StoreError | None], object] | None = None
@@ -33,40 +33,40 @@ class MemoryStore:
         return f"<MemoryStore sessions={len(self._sessions)} entries={len(self._entries)}>"
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
-        """There is nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def close(self, *, outbox: bool = True) -> None:
-        """There is nothing to close: the next client of this object goes on from here."""
+        """Do nothing: the next client of this object continues from here."""
 
     def session(self, session_id: str) -> Watermark:
-        """The position of this session, a fresh one if there is none."""
+        """Return the position of this session, a new one if there is none."""
         self._last = session_id
         return self._sessions.setdefault(session_id, Watermark(session_id))
 
     def drop_session(self, session_id: str) -> None:
-        """The server has forgotten this session."""
+        """Drop a session that the server has forgotten."""
         self._sessions.pop(session_id, None)
 
     def last_session(self) -> str | None:
-        """The session used last, by the name the server knows it by."""
+        """Return the session used last, by the server's name for it."""
         return None if self._last is None else self.session(self._last).session_id
 
     def touch(self, taken: int = 0) -> None:
-        """The position is where the client has it."""
+        """Do nothing: the client has changed the position itself."""
 
     def keep(self, watermark: Watermark) -> None:
-        """The position is where the client has it."""
+        """Do nothing: the client has changed the position itself."""
 
     def entries(self) -> Iterable[Entry]:
-        """What was accepted and never settled."""
+        """Return the accepted sends without an outcome."""
         return tuple(self._entries.values())
 
     def outcomes(self) -> Iterable[Entry]:
-        """A client remembers what it settled itself."""
+        """Return nothing: a client remembers what it settled itself."""
         return ()
 
     def last_seq(self) -> int:
-        """The highest sequence number of what was accepted."""
+        """Return the highest sequence number of the accepted sends."""
         return self._last_seq
 
     def put(self, entry: Entry) -> None:
@@ -75,20 +75,20 @@ class MemoryStore:
         self._last_seq = max(self._last_seq, entry.seq)
 
     def mark(self, through: int, wall: float) -> None:
-        """An entry knows itself whether it was handed out."""
+        """Do nothing: an entry knows itself whether it was handed out."""
 
     def settle(self, entry: Entry) -> None:
-        """The outcome of this send is known."""
+        """Remove a send whose outcome is known."""
         self._entries.pop(entry.id, None)
 
     def records(self) -> Mapping[str, str]:
-        """The session records, by session id."""
+        """Return the session records, by session id."""
         return MappingProxyType(self._records)
 
     def keep_record(self, session_id: str, record: str) -> None:
-        """Keep a session record."""
+        """Save a session record."""
         self._records[session_id] = record
 
     def drop_record(self, session_id: str) -> None:
-        """Forget a session record."""
+        """Remove a session record."""
         self._records.pop(session_id, None)

@@ -1,7 +1,8 @@
-"""What a durable store keeps, as plain rows: sends, outcomes and positions, to and from what the session core works with.
+"""The data of a durable store as plain rows: sends, outcomes and positions, converted to and from the session's values.
 
-Rule: a process reads what another wrote, so times are wall-clock seconds here, and nothing is believed that cannot be: a wall
-clock that went back makes a message as old as can be, and a position that was not closed may have handed out more.
+Rule: a process reads what another wrote, so times are wall-clock seconds here, and impossible
+values are not trusted. If the wall clock went back, a message has the largest age; a position that
+was not closed may have handed out more messages.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _FLOATING: Final = 2  # beside 1 for doubtful, in one column since release 0.1
 
 
 class EntryRow(NamedTuple):
-    """A send that was accepted; `expires` and `accepted` in epoch seconds."""
+    """An accepted send; `expires` and `accepted` in epoch seconds."""
 
     seq: int
     id: str
@@ -45,7 +46,7 @@ class EntryRow(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """What became of a send."""
+    """The outcome of a send."""
 
     seq: int
     id: str
@@ -81,8 +82,8 @@ class AnswerRow(NamedTuple):
 
 
 def entry_row(entry: Entry, wall: float) -> EntryRow:
-    """An accepted send as a row."""
-    # A whole number would come back as another value than the check sum is of.
+    """Return an accepted send as a row."""
+    # A whole number would be read back as another value than the checksum covers.
     expires = None if entry.expires is None else float(entry.expires.wall)
     return EntryRow(
         entry.seq, entry.id, entry.key, entry.type, entry.frame, expires, entry.coalesce, float(wall)
@@ -90,10 +91,13 @@ def entry_row(entry: Entry, wall: float) -> EntryRow:
 
 
 def entry_of(row: EntryRow, handed: float | None, now: Now) -> Entry:
-    """The send of a row; `handed`: when it was first handed out (None: provably never, UNSURE: nobody knows)."""
+    """Return the send of a row.
+
+    `handed`: when it was first handed out (None: provably never, UNSURE: unknown).
+    """
     expires = None
     if row.expires is not None:
-        # An age that cannot be told counts as expired.
+        # An unknown age counts as expired.
         expires = _moment(row.expires, now) if row.accepted <= now.wall else now
     entry = Entry(row.seq, row.id, row.key, row.type, row.frame, expires=expires, coalesce=row.coalesce)
     if handed is not None:
@@ -108,14 +112,14 @@ def _moment(wall: float, now: Now) -> Now:
 
 
 def outcome_row(entry: Entry, wall: float) -> OutcomeRow:
-    """A settled send as a row."""
+    """Return a settled send as a row."""
     return OutcomeRow(
         entry.seq, entry.id, entry.key, entry.type, entry.state.value, entry.confirmation, entry.reason, wall
     )
 
 
 def outcome_of(row: OutcomeRow) -> Entry:
-    """The settled send of a row; what it stored is forgotten."""
+    """Return the settled send of a row, without its payload."""
     entry = Entry(row.seq, row.id, row.key, row.type, "")
     entry.settle(EntryState(row.state), confirmation=row.confirmation, reason=row.reason)
     return entry
@@ -125,9 +129,12 @@ def outcome_of(row: OutcomeRow) -> Entry:
 
 
 def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 0) -> str:
-    """A position as one JSON text, without its messages. `is_exact`: nothing is handed out after this.
+    """Return a position as one JSON text, without its messages.
 
-    `doubt`: an earlier process may have handed out the messages through this number; a close now does not settle that.
+    `is_exact`: nothing is handed out after this.
+
+    `doubt`: an earlier process may have handed out the messages through this number; closing now
+    does not settle that.
     """
     return json.dumps(
         {
@@ -148,7 +155,7 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
 
 
 def mark_rows(watermark: Watermark, after: int, now: Now) -> list[MarkRow]:
-    """The messages taken since the one with number `after`."""
+    """Return the messages taken since the one with number `after`."""
     return [_mark_row(n, mark, now) for n, mark in watermark.marks(after)]
 
 
@@ -159,7 +166,7 @@ def _mark_row(n: int, mark: Mark, now: Now) -> MarkRow:
 
 
 def answer_rows(watermark: Watermark, after: int) -> list[AnswerRow]:
-    """The answers used up since the one with number `after`."""
+    """Return the answers used up since the one with number `after`."""
     return [AnswerRow(n, *key) for n, key in watermark.answers(after)]
 
 
@@ -170,7 +177,10 @@ def watermark_of(
     answers: Iterable[AnswerRow],
     now: Now,
 ) -> Watermark:
-    """The position of a session, from its rows in order. Raises ValueError or KeyError for what is none."""
+    """Return the position of a session, from its rows in order.
+
+    Raises ValueError or KeyError for invalid rows.
+    """
     stored = cast("dict[str, Any]", json.loads(position))
     watermark = Watermark(session_id)
     watermark.asked_to_join = bool(stored["asked_to_join"])
@@ -178,7 +188,8 @@ def watermark_of(
     watermark.replaces = bool(stored["replaces"])
     watermark.epoch = stored["epoch"]
     watermark.is_shuffled = bool(stored.get("shuffled"))
-    newest = marks[-1].at if marks else now.wall  # the tail does not age while nobody is there
+    # the tail does not age while no client is connected
+    newest = marks[-1].at if marks else now.wall
     watermark.restore(
         [_mark(row, now, newest) for row in marks],
         taken=int(stored["taken"]),
@@ -186,7 +197,7 @@ def watermark_of(
         answers_used=int(stored["answers_used"]),
         in_hand=[_mark(MarkRow(*row), now, newest) for row in stored["in_hand"]],
         unsure=int(stored["unsure"]),
-        # Release 0.1 wrote none of these.
+        # Release 0.1 did not write these.
         horizon=parse_timestamp(stored.get("horizon")),
         seam=stored.get("seam"),
         bookmark=Bookmark.from_stored(stored["bookmark"]) if "bookmark" in stored else None,
@@ -195,7 +206,7 @@ def watermark_of(
 
 
 def doubt_of(position: str) -> int:
-    """The number of the last message that the process which wrote this position may have handed out."""
+    """Return the number of the last message that the process which wrote this position may have handed out."""
     stored = cast("dict[str, Any]", json.loads(position))
     return int(stored["taken"]) + int(stored["unsure"])
 
@@ -213,6 +224,6 @@ def _mark(row: MarkRow, now: Now, newest: float) -> Mark:
 
 
 def noted(writing: asyncio.Future[None]) -> None:
-    """Somebody may wait for it, or nobody: a failure is told elsewhere."""
+    """Mark a future's exception as retrieved; a failure is reported elsewhere."""
     if not writing.cancelled():
         writing.exception()

@@ -1,7 +1,10 @@
-"""Events and records as lines of a session log: one JSON object each, bounded, without secrets. Does no I/O.
+"""Events and records as lines of a session log: one JSON object each, bounded, without secrets.
 
-Rule: whatever goes in, one line comes out. A value is a secret by its name, wherever the name stands: a key, the item before it, or a
-field `name` beside a field `value`; text is redacted besides. What was cut says so.
+Does no I/O.
+
+Rule: every input becomes one line. A value is a secret by its name, wherever the name is: a key,
+the item before it, or a field `name` beside a field `value`; text is redacted as well. Cut values
+are marked.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _WIDEST: Final = 100  # items of one mapping or sequence
 _MOST: Final = 2_000  # values in one line
 _WORK: Final = (
     2 * LONGEST_LINE
-)  # characters looked at for one line: what is shown of a text is a part of what is read
+)  # characters read for one line: only a part of what is read of a text is shown
 _READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
 _VIBER_KEYS: Final = ("level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms")
@@ -41,7 +44,7 @@ _VALUES: Final = ("value", "received")
 
 
 def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
-    """Return the line of an event: `at`, `event` (its class), its fields, a failure as its `to_dict()`, and what else there is to say."""
+    """Return the line of an event: `at`, `event` (its class), its fields, a failure as its `to_dict()`, and additional fields."""
     kind = type(event).__name__
     try:
         fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))[1:]}
@@ -53,7 +56,7 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
 
 
 def log_line(event: Event) -> bytes:
-    """Return the line of an event in the form of a structured log: level, ts, msg, and what is known of tool, provider and error."""
+    """Return the line of an event in the form of a structured log: level, ts, msg, and tool, provider and error where known."""
     try:
         return _written(_log_fields(event))
     except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
@@ -76,7 +79,10 @@ def viber_line(event: Event) -> bytes:
 
 
 def _log_fields(event: Event) -> dict[str, Any]:
-    """What a structured log has of an event, masked. Raises for one that cannot be read."""
+    """Return the fields of a structured log for an event, masked.
+
+    Raises for an event that cannot be read.
+    """
     failure: Failure | None = getattr(event, "failure", None)
     details: Mapping[str, Any] = {} if failure is None else failure.details
     seconds = getattr(event, "seconds", None)
@@ -129,14 +135,14 @@ def _written(plain: dict[str, Any]) -> bytes:
 
 
 class _Masked:
-    """One walk through a value, which may be of any size and hold itself."""
+    """One walk through a value, which may have any size and contain itself."""
 
     def __init__(self) -> None:
         self._values_allowed = _MOST
         self._work = _WORK
 
     def value(self, value: object, depth: int) -> Any:
-        """The value as plain data."""
+        """Return the value as plain data."""
         self._values_allowed -= 1
         match value:
             case Failure():
@@ -162,7 +168,7 @@ class _Masked:
                 return redact_value(value)
 
     def mapping(self, value: Mapping[Any, object], depth: int) -> dict[str, Any]:
-        """The mapping as a dictionary."""
+        """Return the mapping as a dictionary."""
         names_secret = any(_is_secret(value.get(name)) for name in _NAMES)
         plain: dict[str, Any] = {}
         for number, (key, item) in enumerate(islice(value.items(), _WIDEST + 1)):
@@ -189,7 +195,7 @@ class _Masked:
 
 
 def _is_secret(name: object) -> bool:
-    """Whether what comes with this name is a secret."""
+    """Return whether a value with this name is a secret."""
     return isinstance(name, str | bytes) and is_sensitive(_text(name))
 
 

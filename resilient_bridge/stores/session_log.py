@@ -1,7 +1,8 @@
-"""A log of what happened in this process, one JSON object a line, only ever appended to.
+"""An append-only log of this process's events, one JSON object a line.
 
-Rule: a log never breaks or holds up what it logs. What cannot be written is counted, told once, and not kept; when it works again, that
-is told too. System calls go through `disk`, in whose place a test puts one that fails.
+Rule: a log never breaks or delays what it logs. Lines that cannot be written are counted, reported
+once, and dropped; when writing works again, that is reported too. System calls go through `disk`,
+which tests replace.
 """
 
 from __future__ import annotations
@@ -36,21 +37,28 @@ _FORMS: Final = {"events": event_line, "log": log_line, "openviber": viber_line}
 
 
 class SessionLog:
-    """Every event of this process as a line of a file, inside `with SessionLog(path):`.
+    """Writes every event of this process as a line of a file, inside `with SessionLog(path):`.
 
-    A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its `to_dict()`; secrets are masked, and
-    control characters escaped. With `form="log"` the lines of events are those of a structured log instead: `{"level": …, "ts": …,
-    "msg": …}`, and as far as they are known `kind` (that of `rb.Debug`), `tool`, `name`, `provider`, `attempt`, `error` (the type that a
-    model is told), `code` and `duration_ms`; `form="openviber"` has the keys, the messages and the times of that specification, and no others. A line that would make the file larger than `max_bytes` begins a new one: the old is `<name>.1`, the one before
-    `<name>.2`, up to `keep` of them. The file is 0600; nothing is read back from it.
+    A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its
+    `to_dict()`. Secrets are masked, and control characters escaped. With `form="log"` the lines of
+    events are those of a structured log: `{"level": …, "ts": …, "msg": …}`, and where known `kind`
+    (that of `rb.Debug`), `tool`, `name`, `provider`, `attempt`, `error` (the type that a model
+    gets), `code` and `duration_ms`. `form="openviber"` has exactly the keys, messages and times of
+    that specification.
 
-    A full disk or a directory that is gone raises nothing and is not waited for: such lines are counted in `lost`, and told once
-    by StoreFailed and in the stdlib logger `resilient_bridge`, until StoreRecovered, which stands in the log with that count. A
-    line is handed to the system at once, so it survives this process, if killed; a power cut may take the last seconds. One process
-    writes to a path at a time; its threads may share the object. The default log goes on.
+    A line that would make the file larger than `max_bytes` starts a new one: the old file becomes
+    `<name>.1`, the one before `<name>.2`, up to `keep` of them. The file is 0600; nothing is read
+    back from it.
 
-    Raises ConfigError for arguments that cannot be meant and, on entering, for a path that is not safe; on entering also StoreError
-    (SYS_STORE_UNAVAILABLE) if the file cannot be opened, (SYS_STORE_IN_USE) if this object is in use already.
+    A full disk or a missing directory raises nothing and is not waited for. Such lines are counted
+    in `lost`, and reported once by StoreFailed and in the stdlib logger `resilient_bridge`, until
+    StoreRecovered, which is in the log with that count. A line is passed to the system at once, so
+    it survives a kill of this process; a power cut may lose the last seconds. One process writes to
+    a path at a time; its threads may share the object. The default log continues.
+
+    Raises ConfigError for wrong arguments and, on entering, for a path that is not safe; on
+    entering also StoreError (SYS_STORE_UNAVAILABLE) if the file cannot be opened,
+    (SYS_STORE_IN_USE) if this object is in use already.
     """
 
     def __init__(
@@ -86,7 +94,7 @@ class SessionLog:
 
     @property
     def path(self) -> Path:
-        """The file that is written to now."""
+        """The path of the current file."""
         return self._path
 
     @property
@@ -111,16 +119,17 @@ class SessionLog:
     ) -> None:
         with self._lock:
             listening, self._listening = self._listening, None
-        if listening is not None:  # first of all: whatever else happens, nobody is told to a log that is over
+        if listening is not None:  # first of all: no event may reach a log that is closed
             listening.__exit__(kind, error, trace)
         with self._lock:
             self._close()
 
     def write(self, record: Mapping[str, object], /) -> None:
-        """Append a line of your own: `at`, unless the record has its own, and its fields, masked and escaped as those of events.
+        """Append a line of your own: `at`, unless the record has its own, and its fields, masked and escaped like those of events.
 
-        Texts are cut at 500 characters, lines at 64 KiB. Raises ConfigError for what is no mapping, StoreError (SYS_STORE_UNAVAILABLE)
-        outside of the `with` block, and nothing if it cannot be written: that is counted in `lost`.
+        Texts are cut at 500 characters, lines at 64 KiB. Raises ConfigError for a record that is no
+        mapping, and StoreError (SYS_STORE_UNAVAILABLE) outside of the `with` block. A line that
+        cannot be written raises nothing: it is counted in `lost`.
         """
         if not hasattr(record, "items"):
             raise config_error("SessionLog.write.record", "a mapping", type(record).__name__)
@@ -137,16 +146,16 @@ class SessionLog:
             self._append(self._line_of(event))
         elif isinstance(
             event, events.StoreRecovered
-        ):  # the gap, in its place; that it began could not be written
+        ):  # the gap in its position; its start could not be written
             self._append(event_line(event, {"lost": self._lost}))
 
     def _append(self, line: bytes) -> None:
         with self._lock:
             if self._listening is None:
-                return  # told by a hub that did not know yet
+                return  # reported by a hub that did not know yet
             event = self._written(line)
         if event is not None:
-            emit(event)  # without the lock: this object hears it too
+            emit(event)  # without the lock: this object receives the event too
 
     def _written(self, line: bytes) -> events.StoreFailed | events.StoreRecovered | None:
         """Write the line, or count it; return what has changed by that."""
@@ -155,7 +164,7 @@ class SessionLog:
                 write_all(self._ready_for(len(line)), line)
         except BridgeError as error:
             self._lost += 1
-            self._close()  # opened anew for the next line, which ends what may have been begun here
+            self._close()  # opened again for the next line, which ends a line that was cut here
             if self._has_failed:
                 return None
             self._has_failed = True
@@ -168,7 +177,7 @@ class SessionLog:
     # ---- the file ----------------------------------------------------------------------------------------------------
 
     def _ready_for(self, length: int) -> int:
-        """The descriptor of a file at this path that has room for so many bytes."""
+        """Return the descriptor of a file at this path that has room for so many bytes."""
         if self._handle is not None and not self._is_path_current(self._handle):
             self._close()
         handle = self._open()
@@ -180,7 +189,7 @@ class SessionLog:
         return handle
 
     def _is_path_current(self, handle: int) -> bool:
-        """Whether the path still leads to the open file: one that was deleted or renamed takes lines that nobody will find."""
+        """Return whether the path still leads to the open file: lines in a deleted or renamed one are lost."""
         try:
             there = disk.lstat(self._path)
         except OSError:
@@ -189,7 +198,7 @@ class SessionLog:
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def _open(self) -> int:
-        """Open the file to append to; a line that was begun by a process that is gone is ended."""
+        """Open the file to append to; a line that a dead process had begun is ended."""
         if self._handle is None:
             handle = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FIELD)
             try:
@@ -202,7 +211,7 @@ class SessionLog:
         return self._handle
 
     def _ends_whole(self, handle: int) -> bool:
-        """Whether the last line has its end: the one byte that is ever looked at."""
+        """Return whether the last line is complete: reads only the last byte."""
         end = disk.lseek(handle, 0, os.SEEK_END)
         if not end:
             return True
@@ -210,7 +219,10 @@ class SessionLog:
         return disk.read(handle, 1) == b"\n"
 
     def _rotate(self) -> None:
-        """Give the files their next numbers. If this fails half-way, it goes on from the free number, and loses no file by that."""
+        """Give the files their next numbers.
+
+        If this fails half-way, it continues from the free number, and loses no file.
+        """
         numbered = [
             self._path,
             *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._keep + 1)),

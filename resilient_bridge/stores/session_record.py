@@ -1,7 +1,7 @@
 """The record of a client's own session: what entering, leaving and losing the session do to it.
 
-Rule: whoever changes a record does it through `change`, so that of two who change one at once each sees what the other did. The
-store has kept what is returned; a StoreError means that nothing was changed.
+Rule: every change goes through `change`, so that of two concurrent changes each sees the other. The
+store has saved what is returned; after a StoreError nothing has changed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ R = TypeVar("R", bound="SessionRecord | None")
 
 
 class _QueuedChange:
-    """A lock, and how many have it or wait for it."""
+    """A lock, and how many hold it or wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
 
 
-# A turn is there while somebody uses it, and he uses the store as well: its id cannot become another's meanwhile.
+# A turn exists while it is used, and its user holds the store as well: so its id cannot be reused
+# meanwhile.
 _QUEUES: Final[dict[tuple[int, str], _QueuedChange]] = {}
 
 
 @asynccontextmanager
 async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
-    """Hold the record of a session; with nobody else there it does not wait."""
+    """Hold the record of a session; without another user it does not wait."""
     key = (id(store), session_id)
     mine = _QUEUES.setdefault(key, _QueuedChange())
     mine.users += 1
@@ -57,7 +58,10 @@ async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
 
 
 def record_of(store: Store, session_id: str) -> SessionRecord | None:
-    """The kept record of a session. Raises StoreError, naming session and field, for a text that is none."""
+    """Return the stored record of a session.
+
+    Raises StoreError, with session and field, for an invalid text.
+    """
     text = store.records().get(session_id)
     if text is None:
         return None
@@ -72,7 +76,7 @@ def record_of(store: Store, session_id: str) -> SessionRecord | None:
 
 
 async def change(store: Store, session_id: str, decide: Callable[[SessionRecord | None], R]) -> R:
-    """Keep what `decide` makes of the record, in the place of it, and return it."""
+    """Store what `decide` makes of the record in its place, and return it."""
     async with turn(store, session_id):
         before = record_of(store, session_id)
         after = decide(before)
@@ -87,9 +91,10 @@ async def change(store: Store, session_id: str, decide: Callable[[SessionRecord 
 
 
 async def on_enter(store: Store, session_id: str, now: Now) -> SessionRecord:
-    """A client is about to join this session: its record becomes active; one is made if there is none.
+    """Activate the record of a session that a client is about to join; create it if there is none.
 
-    Raises SessionError: SESS_CLOSED if it was closed, SESS_NOT_RESUMABLE if it is in error, or paused and not resumable.
+    Raises SessionError: SESS_CLOSED if it was closed, SESS_NOT_RESUMABLE if it is in error, or
+    paused and not resumable.
     """
     return await change(store, session_id, lambda before: _entered(before, session_id, now))
 
@@ -101,7 +106,7 @@ def _entered(before: SessionRecord | None, session_id: str, now: Now) -> Session
 
 
 def _found_in(before: SessionRecord | None, session_id: str, now: Now) -> SessionRecord:
-    """The server says that we are in it: there is nobody to refuse, and a record that is over stays so."""
+    """Record that the server has already joined us to a session: it cannot be refused, and a closed record stays closed."""
     try:
         return _entered(before, session_id, now)
     except SessionError:
@@ -109,9 +114,10 @@ def _found_in(before: SessionRecord | None, session_id: str, now: Now) -> Sessio
 
 
 async def on_exit(store: Store, watermark: Watermark, now: Now) -> SessionRecord | None:
-    """A client has left its session: paused, with the position as its checkpoint; the user's context snapshot stays.
+    """Pause the record of a session that a client has left, with the position as its checkpoint.
 
-    A record that was closed, failed or forgotten meanwhile is left as it is.
+    The user's context snapshot stays. A record that was closed, failed or forgotten meanwhile is
+    not changed.
     """
 
     def decide(before: SessionRecord | None) -> SessionRecord | None:
@@ -123,7 +129,10 @@ async def on_exit(store: Store, watermark: Watermark, now: Now) -> SessionRecord
 
 
 def _reached(earlier: SessionCheckpoint | None, watermark: Watermark) -> SessionCheckpoint:
-    """The checkpoint of this position. What it cannot tell, because it is a new one, an earlier checkpoint still can."""
+    """Return the checkpoint of this position.
+
+    What a new position does not know is taken from the earlier checkpoint.
+    """
     earlier = earlier or SessionCheckpoint()
     if not watermark.taken:
         return earlier
@@ -134,9 +143,10 @@ def _reached(earlier: SessionCheckpoint | None, watermark: Watermark) -> Session
 
 
 async def on_lost(store: Store, old_id: str, new_id: str, now: Now) -> SessionRecord:
-    """The server has forgotten a session, and the client goes on in a new one, which gets its owner and context snapshot.
+    """Move owner and context snapshot of a session that the server has forgotten to the new session.
 
-    The new record is kept before the old one is closed: whatever fails between the two, the snapshot is in one of them.
+    The new record is stored before the old one is closed: whatever fails in between, the snapshot
+    is in one of them.
     """
     old = record_of(store, old_id)
 
@@ -158,7 +168,7 @@ async def on_lost(store: Store, old_id: str, new_id: str, now: Now) -> SessionRe
 
 
 async def on_renamed(store: Store, old_id: str, new_id: str, now: Now) -> SessionRecord:
-    """The server knows the session by another name: its record goes by that one, too (a dialect's `session_from_join`)."""
+    """Store the record under the server's name for the session, too (a dialect's `session_from_join`)."""
     old = record_of(store, old_id)
 
     def begin(before: SessionRecord | None) -> SessionRecord:

@@ -1,7 +1,7 @@
-"""Sessions: the records of who works where, kept by a store, found again after a restart.
+"""Sessions: records of agents and their work, kept by a store, found again after a restart.
 
-Rule: an operation has happened when it returns, and the store has kept it by then. What may follow what is written in
-`protocol/session_records.py`, and only there.
+Rule: when an operation returns, the store has saved it. `protocol/session_records.py` alone defines
+which operation may follow which.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COMPARED: Final = 1_000  # ids that a wrong one is compared with
 
 
 class _Unchanged(Enum):
-    """What was not said stays."""
+    """The default of an argument that leaves a field unchanged."""
 
     UNCHANGED = "kept"
 
@@ -51,9 +51,10 @@ _UNCHANGED: Final = _Unchanged.UNCHANGED
 class Sessions:
     """The session records of a store: a path (SQLite), a redis:// URL, or a store object, which a BridgeClient may share.
 
-    Use it as `async with`; ConfigError outside of it. Every operation returns the record as it is kept from then on. Each
-    raises SessionError (SESS_NOT_FOUND for an unknown id, SESS_CLOSED for a closed session, SESS_NOT_RESUMABLE,
-    PROTO_SEQUENCE_ERROR for what comes out of turn) and StoreError (not kept: nothing has changed; or the record is damaged).
+    Use it as `async with`; ConfigError outside of it. Every operation returns the record as stored.
+    Each raises SessionError (SESS_NOT_FOUND for an unknown id, SESS_CLOSED for a closed session,
+    SESS_NOT_RESUMABLE, PROTO_SEQUENCE_ERROR for a wrong order) and StoreError (nothing was saved or
+    changed; or the record is damaged).
     """
 
     def __init__(self, store: Storage, /) -> None:
@@ -83,7 +84,7 @@ class Sessions:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close the store, as far as these sessions are concerned."""
+        """Close the store for these sessions."""
         self._guard.check()
         self._open = self._guard.loop = None
         await self._store.close(outbox=False)
@@ -98,9 +99,12 @@ class Sessions:
         session_id: str | None = None,
         resumable: bool = True,
     ) -> SessionRecord:
-        """A new session, created; its id is `session_id`, or a new UUID. The directory is kept as it is given.
+        """Create a session; its id is `session_id`, or a new UUID.
 
-        Raises ConfigError if a record with this id is kept already, SessionError (SESS_CLOSED) if that one is closed.
+        The directory is stored as given.
+
+        Raises ConfigError if a record with this id exists already, SessionError (SESS_CLOSED) if
+        that one is closed.
         """
         _, ids = self._opened()
         directory = (
@@ -111,7 +115,7 @@ class Sessions:
         return await self._add(record, "Sessions.create.session_id")
 
     async def adopt(self, record: SessionRecord, /) -> SessionRecord:
-        """Keep a record from elsewhere as it is, such as `SessionRecord.from_json(text)` of another program's file.
+        """Store a record from elsewhere unchanged, such as `SessionRecord.from_json(text)` of another program's file.
 
         Raises as `create` does.
         """
@@ -132,7 +136,10 @@ class Sessions:
         return await change(self._store, record.id, decide)
 
     async def activate(self, session_id: str, /) -> SessionRecord:
-        """The session is worked on, from created; an active one is taken over from a process that died. Its checkpoint stays."""
+        """Start work on a created session, or take over an active one from a process that died.
+
+        Its checkpoint stays.
+        """
         return await self._move(session_id, "activate")
 
     async def checkpoint(
@@ -144,7 +151,9 @@ class Sessions:
         last_message_id: str | _Unchanged | None = _UNCHANGED,
         context_snapshot: Any = _UNCHANGED,
     ) -> SessionRecord:
-        """Keep how far a created, active or paused session is. What is not given stays as it was, 0 and None at first.
+        """Save the progress of a created, active or paused session.
+
+        Omitted values stay as they were, 0 and None at first.
 
         `context_snapshot` is any JSON value of at most 1 MiB; ConfigError for anything else.
         """
@@ -157,21 +166,30 @@ class Sessions:
         return await self._move(session_id, "checkpoint", changes=fields)
 
     async def pause(self, session_id: str, /) -> SessionRecord:
-        """The session rests, until it is resumed, in this process or another."""
+        """Pause the session until it is resumed, in this process or another."""
         return await self._move(session_id, "pause")
 
     async def resume(self, session_id: str, /) -> SessionRecord:
-        """The paused, resumable session is active again; its checkpoint is where to go on from. Of two callers one gets it."""
+        """Activate a paused, resumable session; its checkpoint is where to continue.
+
+        Of two callers one succeeds.
+        """
         return await self._move(session_id, "resume")
 
     async def fail(self, session_id: str, failure: Failure, /) -> SessionRecord:
-        """The session is in error, and can only be closed; `rb.classify(error)` makes a Failure of any exception."""
+        """Put the session in error: it can only be closed.
+
+        `rb.classify(error)` makes a Failure of any exception.
+        """
         if not isinstance(failure, Failure):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise config_error("Sessions.fail.failure", "a Failure", type(failure).__name__)
         return await self._move(session_id, "fail", error=failure)
 
     async def close(self, session_id: str, /) -> SessionRecord:
-        """The session is over: every later operation on it is SESS_CLOSED. The record stays, until it is forgotten."""
+        """Close the session: every later operation on it is SESS_CLOSED.
+
+        The record stays until it is forgotten.
+        """
         return await self._move(session_id, "close")
 
     async def _move(
@@ -196,12 +214,15 @@ class Sessions:
     # ---- the kept records -------------------------------------------------------------------------------------
 
     async def get(self, session_id: str, /) -> SessionRecord:
-        """The record as it was last kept."""
+        """Return the record as it was last stored."""
         self._check(session_id)
         return record_of(self._store, session_id) or self._unknown(session_id)
 
     async def list(self, state: SessionState | str | None = None) -> Records:
-        """The records, or those in one state; the one with the latest activity first. A damaged one is an error that names it."""
+        """Return the records, or those in one state, the latest activity first.
+
+        A damaged one is an error that names it.
+        """
         self._opened()
         if state is not None and state not in set(SessionState):
             raise config_error("Sessions.list.state", "one of " + ", ".join(SessionState), state)
@@ -210,7 +231,10 @@ class Sessions:
         return sorted(found, key=lambda record: record.last_activity_at, reverse=True)
 
     async def forget(self, session_id: str, /) -> None:
-        """Drop the record, whatever its state and even if it is damaged; afterwards the id is unknown."""
+        """Delete the record, whatever its state and even if it is damaged.
+
+        Afterwards the id is unknown.
+        """
         self._check(session_id)
         async with turn(self._store, session_id):
             if session_id not in self._store.records():

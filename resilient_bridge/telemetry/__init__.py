@@ -1,6 +1,6 @@
-"""What the package tells about itself: event records, the hub that hands them out, and the default log.
+"""What the package reports about itself: event records, the hub that delivers them, and the default log.
 
-Each part loads when it is first asked for: event records are pure, the hub holds a lock.
+Each part loads when it is first used: event records are pure, the hub holds a lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The events of alerts, public in `rb.events`: a threshold was crossed, and it has been kept again for long enough."""
+"""The events of alerts, public in `rb.events`: a threshold was crossed, or is respected again for long enough."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ AlertRule: TypeAlias = Literal[
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class AlertRaised(Event):
-    """`rb.Alerts` found `value` above `threshold`; told once, until it is cleared or gets worse. Of the rule `failure`, a single failure
-    is enough, the one that is here: its severity is critical or fatal.
+    """`rb.Alerts` found `value` above `threshold`; reported once until it is cleared or gets worse.
+
+    For the rule `failure` one failure is enough, the one in this event: its severity is critical or
+    fatal.
     """
 
     rule: AlertRule
@@ -35,7 +37,10 @@ class AlertRaised(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class AlertCleared(Event):
-    """An alert of `level` is over: for one whole window its threshold was kept. `remaining` is `warning` if that one still stands."""
+    """An alert of `level` is over: its threshold was respected for one whole window.
+
+    `remaining` is `warning` if the warning still holds.
+    """
 
     rule: AlertRule
     level: AlertLevel

@@ -1,7 +1,10 @@
-"""When an alert is raised and when it is cleared: counts in a sliding window against two thresholds. Reads no clock.
+"""When an alert is raised and cleared: counts in a sliding window against two thresholds.
 
-Rule: strictly above is too much. It is raised at once, and cleared after one whole window that kept the threshold, so that a rate that
-swings around it does not tell every minute.
+Reads no clock.
+
+Rule: a value strictly above the threshold is too much. The alert is raised at once, and cleared
+after one whole window that respected the threshold, so a rate that swings around it is not reported
+every minute.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class Change(NamedTuple):
 
 
 class AlertState:
-    """One rule: `bad` of `all` in the last `window` seconds, as a share, or `bad` a minute."""
+    """One rule: `bad` of `all` in the last `window` seconds, as a share, or `bad` per minute."""
 
     def __init__(
         self, warning: float, critical: float, *, window: float, is_share: bool, least: int = 0
@@ -41,7 +44,7 @@ class AlertState:
         self.level: Level = ""
         self._below_since: dict[
             Level, float
-        ] = {}  # for a level that stands: since when it would not be raised
+        ] = {}  # for each level in force: since when it would not be raised
 
     def add(self, now: float, *, bad: int) -> None:
         """Count one thing; `bad` is 1 if it was bad."""
@@ -54,7 +57,7 @@ class AlertState:
         self._all += 1
 
     def value(self, now: float) -> float:
-        """Return the share, or how many a minute."""
+        """Return the share, or the count per minute."""
         oldest = now // self._width - _BUCKETS
         while self._buckets and self._buckets[0][0] <= oldest:
             _, bad, count = self._buckets.popleft()
@@ -65,7 +68,7 @@ class AlertState:
         return self._bad / self._all if self._all >= max(self._least, 1) else 0.0
 
     def look(self, now: float) -> Change | None:
-        """Return what has changed by now; None if nothing has."""
+        """Return the change since the last call, None if there is none."""
         value = self.value(now)
         found: Level = "critical" if value > self._thresholds["critical"] else ""
         if not found and value > self._thresholds["warning"]:
@@ -81,7 +84,7 @@ class AlertState:
             else:
                 self._below_since.setdefault(level, now)
         if before and now - self._below_since.get(before, now) >= self._window:
-            # From critical to what stands in its place, if that has not been kept for as long.
+            # From critical to warning, if critical alone was respected for a window.
             still = before == "critical" and now - self._below_since.get("warning", now) < self._window
             self.level = "warning" if still else ""
             return Change(before, self.level, value, self._thresholds[before])

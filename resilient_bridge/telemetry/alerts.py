@@ -1,7 +1,7 @@
-"""`rb.Alerts`: thresholds evaluated in this process, by events alone, and told by events again.
+"""`rb.Alerts`: thresholds evaluated in this process from events, and reported as events.
 
-Rule: no thread and no timer. It looks whenever something is counted, and when somebody asks; a process in which nothing happens clears its
-alerts when it is asked.
+Rule: no thread and no timer. It checks whenever something is counted, and on request; an idle
+process clears its alerts when it is asked.
 """
 
 from __future__ import annotations
@@ -34,21 +34,29 @@ if TYPE_CHECKING:
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 _NOTICED: Final = (Severity.ERROR, *_ALARMING)
 _LONGEST_WINDOW: Final = 86_400
-_NOT_MADE: Final = ("rejected", "cancelled")  # says nothing of the other side
+_NOT_MADE: Final = ("rejected", "cancelled")  # says nothing about the server
 _in_use: Final[WeakSet[Alerts]] = WeakSet()
 
 
 class Alerts:
-    """Raises an alert when something goes wrong too often, inside `with rb.Alerts():`.
+    """Raises an alert when something fails too often, inside `with rb.Alerts():`.
 
-    Each threshold is a pair, warning and critical, and strictly above it is too much: `error_rate`, the share of calls that failed, from
-    `least_calls` calls on (calls that were rejected or cancelled do not count); and a minute: `reconnect_failures`, attempts to connect
-    that failed; `session_drops`, connections that were established and lost; `hook_failures`, hook events that were not valid. None leaves
-    a rule out. `window` is in seconds. A failure of severity critical or fatal raises an alert at once, once for each code.
+    Each threshold is a pair, warning and critical; a value strictly above it raises an alert. None
+    switches a rule off.
 
-    What is raised is the event AlertRaised, a line of the log and `active()`; it is AlertCleared after one whole window below the threshold.
-    `notify` is called with each failure of severity error or worse, in the thread that had it: be quick. Raises ConfigError for arguments
-    that cannot be meant.
+    - `error_rate`: the share of calls that failed, from `least_calls` calls on. Rejected and
+      cancelled calls do not count.
+    - `reconnect_failures`: failed connection attempts per minute.
+    - `session_drops`: established connections that were lost, per minute.
+    - `hook_failures`: hook events that were not valid, per minute.
+
+    `window` is in seconds. A failure of severity critical or fatal raises an alert at once, once
+    for each code.
+
+    An alert is the event AlertRaised, a line of the log, and an entry of `active()`. AlertCleared
+    follows after one whole window below the threshold. `notify` is called with each failure of
+    severity error or worse, in the thread where it happened; it must be quick. Raises ConfigError
+    for wrong arguments.
     """
 
     def __init__(
@@ -62,7 +70,7 @@ class Alerts:
         least_calls: int = 20,
         notify: Callable[[Failure], object] | None = None,
     ) -> None:
-        """Begin with nothing counted."""
+        """Start with nothing counted."""
         if type(window) not in (int, float) or not 1 <= window <= _LONGEST_WINDOW:
             raise config_error("Alerts.window", f"seconds from 1 to {_LONGEST_WINDOW}", window)
         if type(least_calls) is not int or least_calls < 1:
@@ -84,8 +92,8 @@ class Alerts:
             if pair is not None:
                 self._rules[rule] = self._state(rule, pair, least_calls)
         self._failures: dict[str, AlertState] = {}
-        self._counted: set[AlertRule] = set()  # since the last look
-        self._look_at = 0.0  # when those are looked at, too, of which nothing was counted
+        self._counted: set[AlertRule] = set()  # since the last check
+        self._look_at = 0.0  # when rules without new counts are checked, too
         self._listening: AbstractContextManager[None] | None = None
 
     def _state(self, rule: AlertRule, pair: object, least: int) -> AlertState:
@@ -109,7 +117,7 @@ class Alerts:
         return f"<Alerts {standing}>"
 
     def __enter__(self) -> Self:
-        """Listen from now on. ConfigError if it does already."""
+        """Start listening. ConfigError if it listens already."""
         if self._listening is not None:
             raise config_error("Alerts", "to be entered once at a time", "a second time")
         self._listening = listen(self._hear)
@@ -120,14 +128,17 @@ class Alerts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Listen no longer; what stands is not cleared by that."""
+        """Stop listening; active alerts are not cleared by that."""
         listening, self._listening = self._listening, None
         _in_use.discard(self)
         if listening is not None:
             listening.__exit__(kind, error, trace)
 
     def active(self) -> dict[AlertRule, AlertLevel]:
-        """Look, and return what stands now, by rule; of `failure` it is critical as long as one code stands."""
+        """Check now, and return the active alerts by rule.
+
+        `failure` is critical as long as one code is active.
+        """
         self._look(current_world().monotonic())
         return dict(self._standing())
 
@@ -177,7 +188,7 @@ class Alerts:
             self._counted.add(rule)
 
     def _look(self, now: float, alarming: list[Failure] | None = None, *, everything: bool = True) -> None:
-        """Tell what has changed; outside of the lock, because whoever hears it may ask."""
+        """Report what has changed; outside of the lock, because a listener may ask for the state."""
         news: list[AlertRaised | AlertCleared] = []
         with self._lock:
             if everything:
@@ -216,5 +227,5 @@ def _event(rule: AlertRule, change: Change, failure: Failure | None) -> AlertRai
 
 
 def standing_alerts() -> list[tuple[str, str]]:
-    """Return what stands in any Alerts of this process, having looked."""
+    """Check, and return the active alerts of every Alerts of this process."""
     return sorted({pair for alerts in list(_in_use) for pair in alerts.active().items()})

@@ -1,6 +1,6 @@
-"""The events of single calls, public in `rb.events`: made only while somebody listens.
+"""The events of single calls, public in `rb.events`: created only while a listener is registered.
 
-Rule: as for every event, no argument, no result and no secret: what a metric counts, and no more.
+Rule: as for every event, no argument, no result and no secret: only what a metric counts.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["CallFinished", "CallOutcome", "CallRejected"]
 
 CallOutcome: TypeAlias = Literal["ok", "failed", "rejected", "cancelled", "fell_back"]
-"""How a call ended: `failed` also if it returned what stands for a failure, `rejected` if nothing was called."""
+"""How a call ended: `failed` also for a returned failure, `rejected` if nothing was called."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CallFinished(Event):
-    """A call of `name` has ended: told for each one, while somebody listens.
+    """A call of `name` has ended; one event for each, while a listener is registered.
 
-    `outcome` is ok, failed, rejected (nothing was called), cancelled or fell_back. `seconds` is all of it, the `waited` between
-    attempts included; `key` that of its circuit, or what its state belongs to: a function, an origin.
+    `outcome` is ok, failed, rejected (nothing was called), cancelled or fell_back. `seconds` is the
+    whole time, including the `waited` between attempts; `key` that of its circuit, or the owner of
+    its state: a function, an origin.
     """
 
     name: str
@@ -40,7 +41,10 @@ class CallFinished(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CallRejected(Event):
-    """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a repeat): told while somebody listens."""
+    """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a retry).
+
+    Created only while a listener is registered.
+    """
 
     name: str
     by: Literal["circuit", "bulkhead", "rate_limit", "budget"]

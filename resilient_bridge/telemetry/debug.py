@@ -1,6 +1,7 @@
-"""Debug mode: connection states, circuits, polling, escalations and correlations, each as a line of its own logger.
+"""Debug mode: connection states, circuits, polling, escalations and correlations, each with its own logger.
 
-Rule: it is switched on where the program says so, or where it asks its environment; importing the package reads no environment.
+Rule: the program switches it on, or asks for its environment to be read; importing the package
+reads no environment.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _KIND_OF: Final[dict[str, DebugKind]] = {
 
 
 def kind_of(event: Event) -> DebugKind | None:
-    """Return which of the five an event belongs to; None for all others. A repeat after a timeout is an escalation."""
+    """Return the debug kind of an event, or None for all others.
+
+    A repeat after a timeout is an escalation.
+    """
     name = type(event).__name__
     if name in {"RetryScheduled", "GaveUp"}:
         failure: Any = getattr(event, "failure", None)
@@ -51,20 +55,23 @@ def kind_of(event: Event) -> DebugKind | None:
 
 
 def name_in_words(event: Event) -> str:
-    """Return what an event is called, as words: `tool failed` for a ToolFailed."""
+    """Return the name of an event as words: `tool failed` for a ToolFailed."""
     return _HUMP.sub(" ", type(event).__name__).lower()
 
 
 class Debug:
-    """Writes events of these kinds to the loggers `resilient_bridge.<kind>` at debug, inside `with rb.Debug("circuit"):`.
+    """Logs events of chosen kinds at debug level, inside `with rb.Debug("circuit"):`.
 
-    The kinds are connection, circuit, polling, escalation and correlation; none named means all five. The loggers have the level DEBUG
-    meanwhile; if nobody has set up logging, the lines go to stderr. Each record has the event's fields as `extra`, and `kind`; where
-    something took time, `duration_ms`. ConfigError for a kind that there is not, and on entering a second time.
+    The kinds are connection, circuit, polling, escalation and correlation; without arguments all
+    five. Each kind has the logger `resilient_bridge.<kind>`. Inside the block these loggers have
+    the level DEBUG; if logging is not configured, the lines go to stderr. Each record has the
+    event's fields as `extra`, and `kind`; where something took time, `duration_ms`.
+
+    Raises ConfigError for an unknown kind, and on entering a second time.
     """
 
     def __init__(self, *kinds: DebugKind) -> None:
-        """Nothing is written yet."""
+        """Store the kinds; nothing is logged before the block is entered."""
         for kind in kinds:
             if kind not in KINDS:
                 raise config_error("Debug", f"one of {', '.join(KINDS)}", kind)
@@ -75,10 +82,13 @@ class Debug:
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """What the environment asks for, which may be nothing at all: then the block writes nothing.
+        """Return the Debug that the environment asks for; without a request its block logs nothing.
 
-        `RESILIENT_BRIDGE_DEBUG` names kinds, with commas, or is `*`; `DEBUG=gasoline:*` means all, and `DEBUG=gasoline:circuit` one, as the
-        Gasoline tools read it. Raises ConfigError for a kind in the first that there is not; DEBUG is other programs' as well.
+        `RESILIENT_BRIDGE_DEBUG` holds kinds separated by commas, or `*`. `DEBUG=gasoline:*` means
+        all, and `DEBUG=gasoline:circuit` one, as the Gasoline tools read it.
+
+        Raises ConfigError for an unknown kind in the first variable; the second belongs to other
+        programs, too.
         """
         found = os.environ if environment is None else environment
         kinds = {*kinds_in(found.get(VARIABLE, "")), *_gasoline_kinds(found.get("DEBUG", ""))}
@@ -92,11 +102,11 @@ class Debug:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What it writes; empty if it is off."""
+        """The kinds that are logged; empty if debug mode is off."""
         return tuple(kind for kind in KINDS if kind in self._kinds)
 
     def __enter__(self) -> Self:
-        """Write from now on."""
+        """Start logging."""
         if self._listening is not None:
             raise config_error("Debug", "to be entered once at a time", "a second time")
         if self._kinds:
@@ -108,7 +118,7 @@ class Debug:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write no more; the loggers have the levels that they had."""
+        """Stop logging, and restore the levels of the loggers."""
         listening, self._listening = self._listening, None
         if listening is None:
             return
@@ -150,7 +160,7 @@ class Debug:
 
 
 def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
-    """The line: the kind, what happened in words, and the fields."""
+    """Return the line: the kind, what happened in words, and the fields."""
     words = name_in_words(event)
     verb = "escalate: " if kind == "escalation" else ""
     in_words = {"event_name", "kind", "category", "severity", "retryable"}

@@ -1,6 +1,6 @@
-"""The events of commands that answer later, public in `rb.events`: made only while somebody listens.
+"""The events of asynchronous commands, public in `rb.events`: created only while a listener is registered.
 
-Rule: a correlation id and a status, never what the command was given or has returned.
+Rule: a correlation id and a status, never a command's arguments or results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CommandSent(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CommandAnswered(Event):
-    """The peer said how a command stands: complete, timeout or expired, `seconds` after it was sent or first followed."""
+    """The peer reported a command complete, timed out or expired, `seconds` after it was sent or first followed."""
 
     name: str
     correlation_id: str
@@ -38,7 +38,7 @@ class CommandAnswered(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PollFailed(Event):
-    """A look at a command failed; whether it is repeated depends on the failure."""
+    """Polling a command failed; whether it is repeated depends on the failure."""
 
     name: str
     correlation_id: str

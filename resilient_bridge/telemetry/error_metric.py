@@ -1,7 +1,8 @@
-"""One failure as a metric sees it: the six labels that say whose fault of which sort it is, and nothing that a program could not list.
+"""The labels of one failure in a metric: six values that identify its kind and origin.
 
-Rule: four of the six have few values and are labels. A session's id has one per session: it goes where a single event is looked at (an
-exemplar, an attribute of a span, a line of a log), and is a label only if somebody asks for that.
+Rule: four of the six have few values and are labels. A session's id has one value per session: it
+is attached to a single event (an exemplar, an attribute of a span, a line of a log), and is a label
+only on request.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ _SERVERS: Final = frozenset({Category.UPSTREAM, Category.AUTH, Category.PROTOCOL
 
 @attrs.frozen(kw_only=True)
 class ErrorMetric:
-    """The labels of one failure. `category` is the prefix of its code (`CONN_`), `code` the whole of it.
+    """The labels of one failure.
 
-    `source` is `hook` for a hook event that was not valid, `server` for what the server answered (UPSTREAM, AUTH, PROTOCOL), `client` for
-    what was noticed here: a link that is gone, a time that is up, a call that our own layers refused.
+    `category` is the prefix of its code (`CONN_`), `code` the whole of it.
+
+    `source` is `hook` for a hook event that was not valid, `server` for an answer of the server
+    (UPSTREAM, AUTH, PROTOCOL), `client` for what was noticed here: a lost link, a timeout, a call
+    that our own layers refused.
     """
 
     category: str
@@ -39,7 +43,10 @@ class ErrorMetric:
 
 
 def error_metric(failure: Failure, event: Event | None = None, *, user_agent: str = "") -> ErrorMetric:
-    """Return the labels of a failure, and whose session it happened in, as far as it or its event says so; `user_agent` is our version."""
+    """Return the labels of a failure, with its session where it or its event names one.
+
+    `user_agent` is our version.
+    """
     prefix, _, _ = failure.code.partition("_")
     known = getattr(event, "session_id", None) or failure.details.get("session_id")
     return ErrorMetric(

@@ -1,4 +1,4 @@
-"""What every event has: its time, and how it reads, compares and hashes.
+"""The base of all events: time, repr, equality and hash.
 
 Rule: an event carries no payload, no argument and no secret.
 """
@@ -18,28 +18,29 @@ if TYPE_CHECKING:
 
 
 QUIET_WAIT: Final = 1.0
-"""Seconds: a wait up to this is not worth a line of the log."""
+"""Seconds: a shorter wait is not logged."""
 
 
 def _now() -> datetime:
     return current_world().now()
 
 
-# Repr, equality and hash are written once, in the base: attrs would compile them for every class, most of the cost of
-# importing this module.
+# Repr, equality and hash are written once, in the base. attrs would compile them for every class,
+# which is most of the cost of importing this module.
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Event:
-    """What all events have.
+    """The base of all events.
 
-    `at` is the wall-clock time with its time zone; left out, it is the time in this context. `bridge` is the name of the client or
-    link that the event is about (`BridgeClient(name=)`, `reconnecting(name=)`), empty for one without a name and for all other events.
+    `at` is the wall-clock time with its time zone; by default the current time of this context.
+    `bridge` is the name of the client or link that the event is about (`BridgeClient(name=)`,
+    `reconnecting(name=)`), empty without one and for all other events.
     """
 
     at: datetime = attrs.field(factory=_now)
     bridge: str = ""
 
     def __repr__(self) -> str:
-        """Return the record as a call, the time last: what happened is read first."""
+        """Return the record as a call, with the time last."""
         fields = [field.name for field in attrs.fields(type(self))]
         names = (*fields[2:], *(["bridge"] if self.bridge else []), "at")
         shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
@@ -58,7 +59,7 @@ class Event:
 
 
 def _shown(value: object) -> str:
-    # An enum member reads better by its name, a time in the form people paste into searches.
+    # An enum member is shown by its name, a time in the form that people paste into searches.
     if isinstance(value, StrEnum):
         return str(value)
     isoformat = getattr(value, "isoformat", None)

@@ -1,7 +1,8 @@
 """Every event the package emits, and the two enums they carry.
 
-Frozen, past-tense records, so that pure code can make them and tests can compare them. None carries a payload, an
-argument or a secret: a session id, a message type and a key are as far as it goes. Public as `rb.events`.
+Frozen, past-tense records, so that pure code can create them and tests can compare them. None
+carries a payload, an argument or a secret; a session id, a message type and a key are allowed.
+Public as `rb.events`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ __all__ = [
 
 
 class BridgeState(StrEnum):
-    """Where a bridge stands. `READY` sends and receives; `FAILED` and `CLOSED` are final."""
+    """The state of a bridge. `READY` sends and receives; `FAILED` and `CLOSED` are final."""
 
     IDLE = "IDLE"
     CONNECTING = "CONNECTING"
@@ -80,7 +81,7 @@ class BridgeState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a resume ended: nothing was missed, something was, or nobody can tell."""
+    """How a resume ended: RECOVERED (nothing missed), GAP (something missed), or UNKNOWN."""
 
     RECOVERED = "RECOVERED"
     GAP = "GAP"
@@ -91,8 +92,8 @@ class Verdict(StrEnum):
 class StateChanged(Event):
     """The bridge went from `previous` to `state`, because of `reason`.
 
-    Of a BridgeClient it also has the session, and how many messages are `queued` (never sent), `unconfirmed` (handed out and
-    unanswered) and `unread` (accepted and not yet taken) at that time.
+    Of a BridgeClient it also has the session, and how many messages are `queued` (never sent),
+    `unconfirmed` (handed out and unanswered) and `unread` (accepted, not yet taken) at that time.
     """
 
     previous: BridgeState
@@ -106,14 +107,14 @@ class StateChanged(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Connected(Event):
-    """The server accepted the connection and our credentials; the session comes next."""
+    """The server accepted the connection and the credentials; joining the session follows."""
 
     session_id: str | None = None
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Disconnected(Event):
-    """The connection is gone; `failure` is None when we closed it ourselves."""
+    """The connection is lost or closed; `failure` is None if we closed it."""
 
     reason: str
     failure: Failure | None = None
@@ -142,9 +143,10 @@ class Joined(Event):
 class Resumed(Event):
     """A join after a loss ended in `verdict`.
 
-    `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a GAP, where known. `proof` is how
-    RECOVERED is known of a server with positions: "stated", "window", "anchor", "contiguity", "session", "barrier", "backfill"; `channels`
-    has the verdicts of its channels, of which `verdict` is the worst.
+    `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a
+    GAP, where known. For a server with positions, `proof` is the evidence for RECOVERED: "stated",
+    "window", "anchor", "contiguity", "session", "barrier", "backfill". `channels` has the verdicts
+    of its channels; `verdict` is the worst of them.
     """
 
     session_id: str
@@ -159,7 +161,7 @@ class Resumed(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class AcknowledgementLate(Event):
-    """The reader has not taken a message in the time in which its server wants an acknowledgement; the server may send it again."""
+    """The reader did not take a message before its server's acknowledgement deadline; the server may send it again."""
 
     type: str
     id: str
@@ -167,7 +169,7 @@ class AcknowledgementLate(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Suspended(Event):
-    """Disconnected mode: `attempts` failed or the outage outlasted the grace; the schedule goes on."""
+    """Disconnected mode: `attempts` failed or the outage outlasted the grace period; the schedule continues."""
 
     reason: str
     failure: Failure | None = None
@@ -187,7 +189,10 @@ class GaveUp(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class RetryScheduled(Event):
-    """Call number `attempt` of `name` starts in `wait` seconds: `failure` ended the one before, and `permission` is why a repeat is safe."""
+    """Call number `attempt` of `name` starts in `wait` seconds.
+
+    `failure` ended the call before; `permission` is why a repeat is safe.
+    """
 
     name: str
     attempt: int
@@ -198,7 +203,7 @@ class RetryScheduled(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class RetryRecovered(Event):
-    """Call number `attempt` of `name` succeeded, after all."""
+    """Call number `attempt` of `name` succeeded after earlier attempts had failed."""
 
     name: str
     attempt: int
@@ -215,7 +220,7 @@ class FellBack(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ThreadLeftBehind(Event):
-    """A sync call of `name` took longer than its `seconds`; its thread goes on, and nobody waits for it."""
+    """A sync call of `name` exceeded its `seconds`; its thread is still running and is not waited for."""
 
     name: str
     seconds: float
@@ -223,7 +228,7 @@ class ThreadLeftBehind(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CircuitOpened(Event):
-    """The circuit `key` lets nothing through for `retry_after` seconds, or until it is reset; `failure` is what opened it."""
+    """The circuit `key` rejects calls for `retry_after` seconds, or until it is reset; `failure` opened it."""
 
     key: str
     reason: str
@@ -233,7 +238,7 @@ class CircuitOpened(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CircuitHalfOpened(Event):
-    """The circuit `key` lets its probes through: they decide."""
+    """The circuit `key` admits its probes; their results decide."""
 
     key: str
     reason: str
@@ -241,7 +246,7 @@ class CircuitHalfOpened(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CircuitClosed(Event):
-    """The circuit `key` lets everything through again."""
+    """The circuit `key` admits every call again."""
 
     key: str
     reason: str
@@ -249,7 +254,7 @@ class CircuitClosed(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Closed(Event):
-    """The bridge is closed and will not come back."""
+    """The bridge is closed and will not reconnect."""
 
     reason: str
 
@@ -265,7 +270,10 @@ class MessageDropped(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class DeliveryUnknown(Event):
-    """A message was handed out, and nobody will ever know whether it arrived; it is not repeated. `key`: its idempotency key."""
+    """A message was handed out and its arrival will stay unknown; it is not repeated.
+
+    `key` is its idempotency key.
+    """
 
     type: str
     key: str
@@ -274,7 +282,7 @@ class DeliveryUnknown(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageQuarantined(Event):
-    """A message that killed its connection was set aside; the rest goes on."""
+    """A message that killed its connection was set aside; the others are sent."""
 
     type: str
     key: str | None
@@ -284,7 +292,7 @@ class MessageQuarantined(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageResent(Event):
-    """A message that may have arrived was handed out again, under its id and key: this was the time number `sends`."""
+    """A message that may have arrived was sent again, under its id and key, for the `sends`-th time."""
 
     type: str
     key: str
@@ -293,7 +301,7 @@ class MessageResent(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageRejected(Event):
-    """A frame came in that is no message; it was dropped and the connection kept."""
+    """A received frame is not a valid message; it was dropped and the connection kept."""
 
     failure: Failure
 
@@ -308,7 +316,10 @@ class LateReply(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class FeatureRefused(Event):
-    """The server does not know our message `type`; the client goes on without it. `feature` is its field in `Dialect`. Told once."""
+    """The server does not know our message `type`; the client continues without it. Reported once.
+
+    `feature` is its field in `Dialect`.
+    """
 
     feature: str
     type: str
@@ -339,8 +350,10 @@ class DuplicateConflict(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StoreFailed(Event):
-    """A store could not be reached or written; told once, until `StoreRecovered`. `degraded`: it goes on in this process alone
-    (circuits, budgets); else what has to be kept is refused until the store is back.
+    """A store could not be reached or written; reported once, until `StoreRecovered`.
+
+    With `degraded` it continues in this process alone (circuits, budgets); otherwise writes are
+    refused until the store works again.
     """
 
     store: str
@@ -357,8 +370,10 @@ class StoreRecovered(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StateSetAside(Event):
-    """Saved state was damaged. It was kept as `set_aside` beside the original; `source` says what is used in its place (a backup
-    with its time, or the parts that could be read), `lost` what is gone.
+    """Saved state was damaged, and was kept as `set_aside` beside the original.
+
+    `source` says what is used instead (a backup with its time, or the parts that could be read),
+    `lost` what is gone.
     """
 
     path: str
@@ -368,8 +383,8 @@ class StateSetAside(Event):
     failure: Failure
 
 
-# The records of work are as many again, and a program that only retries or sends makes none of them; the others here are made only while
-# somebody listens.
+# The records of work are as many again, and a program that only retries or sends creates none of
+# them. The others here are created only while a listener is registered.
 _RARE = {
     ".alert_events": "AlertCleared AlertLevel AlertRaised AlertRule",
     ".call_events": "CallFinished CallOutcome CallRejected",

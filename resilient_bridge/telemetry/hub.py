@@ -1,8 +1,9 @@
-"""The one place where events change hands: `listen` adds a listener, `emit` tells them all.
+"""The event hub: `listen` adds a listener, `emit` calls them all.
 
-Rule: emitting never fails and never waits. A listener runs in the emitter's place, so it has to be quick; what it raises is
-counted, logged once, and does not reach the emitter or the next listener. A listener takes nothing away: not from the others, and
-not from the log, which hears every event as well and has a switch of its own.
+Rule: emitting never fails and never waits. A listener runs in the emitter's thread, so it has to be
+quick. Its exceptions are counted, logged once, and reach neither the emitter nor the next listener.
+A listener takes no event from the others or from the log, which receives every event and has its
+own switch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _COROUTINE_FUNCTION: Final = (
 
 
 class _Listening:
-    """A listener's stay: active inside the `with` block."""
+    """A registered listener: active inside the `with` block."""
 
     __slots__ = ("_complained", "_listener")
 
@@ -62,7 +63,8 @@ class _Hub:
     def __init__(self) -> None:
         self._lock = Lock()
         self.failures = 0
-        self.listening: tuple[_Listening, ...] = ()  # replaced, never changed: emit reads it without the lock
+        # replaced, never changed: emit reads it without the lock
+        self.listening: tuple[_Listening, ...] = ()
 
     def add(self, one: _Listening) -> None:
         with self._lock:
@@ -71,21 +73,24 @@ class _Hub:
     def remove(self, one: _Listening) -> None:
         with self._lock:
             remaining = list(self.listening)
-            remaining.remove(one)  # one entry only: the same `with` object may have been entered twice
+            # only one entry: the same `with` object may have been entered twice
+            remaining.remove(one)
             self.listening = tuple(remaining)
 
 
 HUB: Final = _Hub()
-"""Who listens, in this process. Its `listening` is what a caller on a hot path asks before it makes an event."""
+"""The listeners of this process. Hot paths check `listening` before they create an event."""
 
 
 def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
-    It is called in the thread and the task that emits, in the order of events. What it raises is counted
-    (`listener_failures`), logged once, and kept away from the emitter. The log goes on: its switch is that of the stdlib,
-    `logging.getLogger("resilient_bridge").disabled = True`, or its level.
-    Raises ConfigError for something that cannot be called, or an `async def`, which would never run.
+    It is called in the thread and task that emits, in the order of events. Its exceptions are
+    counted (`listener_failures`), logged once, and do not reach the emitter. The log continues;
+    switch it off with its level, or with `logging.getLogger("resilient_bridge").disabled = True`.
+
+    Raises ConfigError for an object that is not callable, and for an `async def`, which would never
+    run.
     """
     path = "listen.listener"
     if not callable(listener):
@@ -97,7 +102,7 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
 
 
 def has_listeners() -> bool:
-    """Return whether somebody listens: ask before building an event that the log does not show."""
+    """Return whether a listener is registered: check before creating an event that the log does not show."""
     return bool(HUB.listening)
 
 
@@ -107,7 +112,7 @@ def listener_failures() -> int:
 
 
 def emit(event: Event, /) -> None:
-    """Tell every listener of `event`, and the log. Never raises what they raise."""
+    """Pass `event` to every listener and the log. Never raises what they raise."""
     tell(event)
     from .log import log_event
 
@@ -115,6 +120,6 @@ def emit(event: Event, /) -> None:
 
 
 def tell(event: Event, /) -> None:
-    """Tell every listener of an event that the log does not show."""
+    """Pass an event that the log does not show to every listener."""
     for one in HUB.listening:
         one.tell(event)

@@ -1,7 +1,8 @@
-"""The metrics that the package knows, by the names of the conventions: a table, from which exporters and the reference page are made.
+"""The metrics of the package, by conventional names: one table for the exporters and the reference page.
 
-Rule: names are OpenTelemetry's spelling (dots, base units apart); Prometheus has underscores, the unit and `_total` behind them. Every label
-has few values: an enum, a code of ours, or a name that the user gave.
+Rule: names are in OpenTelemetry's spelling (dots, base units separate); Prometheus has underscores,
+and the unit and `_total` at the end. Every label has few values: an enum, a code of ours, or a name
+that the user gave.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 Sort: TypeAlias = Literal["counter", "histogram", "gauge"]
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0)
-"""The bounds that the conventions advise for an HTTP client, and two more, because a call may wait in between."""
+"""The bounds that the conventions advise for an HTTP client, and two more for calls that wait in between."""
 
 
 @attrs.frozen(eq=False)
@@ -30,12 +31,12 @@ class Instrument:
 
     @property
     def prometheus_name(self) -> str:
-        """As Prometheus spells it, without the `_total` of a counter."""
+        """The name in Prometheus, without the `_total` of a counter."""
         return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
 
     @property
     def scraped_name(self) -> str:
-        """As it stands in a scrape; a histogram has `_bucket`, `_sum` and `_count` behind it."""
+        """The name in a scrape; a histogram adds `_bucket`, `_sum` and `_count`."""
         return self.prometheus_name + ("_total" if self.sort == "counter" else "")
 
 

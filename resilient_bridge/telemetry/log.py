@@ -1,7 +1,9 @@
-"""The log: what somebody has to hear although nobody listens, in the stdlib logger `resilient_bridge`; its level is the switch.
+"""The default log: important events in the stdlib logger `resilient_bridge`, with or without listeners.
 
-One record per event, one line per record: text that came from a peer cannot forge a second line, and nothing is logged that
-an event does not carry.
+Its level is the switch.
+
+One record per event, one line per record: text from a peer cannot forge a second line, and nothing
+is logged that an event does not carry.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ if TYPE_CHECKING:
 
 
 def log_event(event: Event) -> None:
-    """Log what somebody has to hear; leave every other event alone. Never raises.
+    """Log an event if it is important; ignore every other event. Never raises.
 
-    Waits over a second, suspensions, fallbacks, circuits that open, stores that fail, damaged state, unknown deliveries, contexts that
-    are nearly full, and work that is skipped, done again or paused are warnings; a workflow that halts is an error. A give-up is told
-    at the level of its severity: info, warning, error, and critical for what is critical or fatal; an ordinary error that no
-    policy had anything to do with stays at debug, as do short waits.
+    Warnings: waits over a second, suspensions, fallbacks, circuits that open, stores that fail,
+    damaged state, unknown deliveries, contexts that are nearly full, and work that is skipped,
+    repeated or paused. A workflow that halts is an error. A call that gave up is logged at the
+    level of its severity: info, warning, error, and critical for critical or fatal. An ordinary
+    error that no policy handled stays at debug, as do short waits.
     """
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
@@ -35,7 +38,7 @@ def log_event(event: Event) -> None:
         why = _reason(event.reason, event.failure)
         say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
     elif isinstance(event, GaveUp):
-        kind = event.failure.kind.value  # C1: the classification is what was decided by
+        kind = event.failure.kind.value  # C1: the classification behind the decision
         text = f"{event.name} gave up after a {kind} failure: {event.failure}{_stopped(event.failure)}"
         say(_level(event.failure), text, event)
     else:
@@ -43,7 +46,7 @@ def log_event(event: Event) -> None:
 
 
 def _log_call(event: Event) -> None:
-    """Log what happened to a call; nothing is put into words that nobody would read."""
+    """Log an event of a call; no text is made for a level that is off."""
     row = _CALLS.get(type(event).__name__)
     if row is None:
         return
@@ -62,7 +65,7 @@ def _level(failure: Failure) -> str:
 
 
 def _stopped(failure: Failure) -> str:
-    """Say why, and that what was transient has become permanent."""
+    """Return why it stopped, and that a transient failure has become permanent."""
     if failure.stopped is None:
         return ""
     calls = len(failure.history) + 1
@@ -102,7 +105,7 @@ def _alert_raised(event: Any) -> str:
     return f"alert {event.rule}, {event.level}: {event.value:.3g} is above {event.threshold:.3g}{why}"
 
 
-# By the name of the class: the records of work load when one is made.
+# By class name: the records of work are imported only when one is made.
 _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "RetryScheduled": ("debug", _retry_scheduled),  # a warning, if the wait is long
     "RetryRecovered": ("info", _retry_recovered),
@@ -192,7 +195,7 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 @contextmanager
 def muted() -> Generator[None]:
-    """Keep the log quiet inside the block: for a program of ours that shows the events itself, in its own words."""
+    """Silence the log inside the block, for a command of ours that prints the events itself."""
     import logging
 
     logger = logging.getLogger("resilient_bridge")
@@ -204,7 +207,10 @@ def muted() -> Generator[None]:
 
 
 def log_listener_failure(listener: Callable[..., Any], error: BaseException) -> None:
-    """Say once that a listener raises. The error's text is left out: it may hold what the listener was working on."""
+    """Log once that a listener raises.
+
+    The error's text is omitted: it may contain data of the listener.
+    """
     name = getattr(listener, "__qualname__", type(listener).__qualname__)
     say(
         "error",
@@ -228,7 +234,7 @@ def _is_read(level: str) -> bool:
 
 
 def say(level: str, text: str, event: Event | None = None) -> None:
-    """Write a line, masked, with the fields of its event for formatters that print them. Never raises."""
+    """Log a line, masked, with the fields of its event for formatters that print them. Never raises."""
     try:
         import logging
 

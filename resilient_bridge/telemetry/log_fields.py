@@ -1,6 +1,6 @@
-"""The fields of a log record about an event, for `extra=`: what structlog and JSON formatters print beside the text.
+"""The fields of a log record about an event, for `extra=`: structlog and JSON formatters print them beside the text.
 
-Rule: plain values, masked, and never a name that logging itself has on its records.
+Rule: plain values, masked, and never under a name that logging itself uses on its records.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from .event import Event
 
 
-_RENAMED: Final[dict[str, str]] = {"name": "call", "seconds": "duration"}  # `name` is the logger's own
+# `name` is the logger's own
+_RENAMED: Final[dict[str, str]] = {"name": "call", "seconds": "duration"}
 
 
 def log_fields(event: Event) -> dict[str, Any]:
-    """Return `event_name`, and the fields of the event that are text, numbers or truth values; of a failure its `code`, `category`,
-    `severity`, `retryable` and what it says of where (`tool`, `provider`, `session_id`).
+    """Return `event_name` and the event's fields that are text, numbers or booleans.
+
+    Of a failure: its `code`, `category`, `severity` and `retryable`, and `tool`, `provider` and
+    `session_id` where known.
     """
     fields: dict[str, Any] = {"event_name": type(event).__name__}
     for field in attrs.fields(type(event))[1:]:

@@ -1,7 +1,8 @@
-"""From an event to what is counted and timed: the one place that knows which event moves which metric.
+"""Turns events into measurements: the only module that knows which event changes which metric.
 
-Rule: exporters and alerts compute from nothing but this, and this from nothing but events. A failure is counted once, however many events
-tell of it. What is remembered (which link is up, since when it is down) is little, and bounded.
+Rule: exporters and alerts compute from measurements alone, and measurements come from events alone.
+A failure is counted once, however many events report it. The remembered state (which link is up,
+since when it is down) is small and bounded.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _MOST_LINKS: Final = 10_000
 _TOOLS_OWN: Final = frozenset(
     {"TOOL_NOT_FOUND", "TOOL_ARGUMENTS_INVALID"}
-)  # no call was made, so no other event has it
+)  # no call was made, so no other event reports it
 
 _UNDELIVERED: Final = {
     "MessageDropped": "dropped",
@@ -36,7 +37,10 @@ _UNDELIVERED: Final = {
 
 
 class Measurement(NamedTuple):
-    """One instrument moves by `value`; `labels` in the order of the instrument. `error` is the whole of it, for `errors`."""
+    """One instrument changes by `value`; `labels` in the order of the instrument.
+
+    `error` is the full label set, for `errors`.
+    """
 
     instrument: Instrument
     value: float
@@ -51,13 +55,13 @@ class _LinkRecord:
 
     def __init__(self) -> None:
         self.is_up = False
-        self.is_dropped = False  # lost, and the schedule that follows is not yet told
+        self.is_dropped = False  # lost, and the following schedule is not reported yet
         self.down_since: datetime | None = None
         self.last: Failure | None = None
 
 
 class Measures:
-    """Reads events, one after the other. Not for several threads at once."""
+    """Reads events, one after the other. Not thread-safe."""
 
     def __init__(self, user_agent: str = "") -> None:
         self._user_agent = user_agent
@@ -137,7 +141,7 @@ class Measures:
         self._attempt_failed(event, found)
 
     def _gave_up(self, event: Any, found: list[Measurement]) -> None:
-        if event.seconds is None:  # of a link: a call that gave up is counted as one that has ended
+        if event.seconds is None:  # of a link: a call that gave up is counted when it has ended
             self._attempt_failed(event, found)
 
     def _attempt_failed(self, event: Any, found: list[Measurement]) -> None:

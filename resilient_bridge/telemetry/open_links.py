@@ -1,6 +1,6 @@
-"""The clients and links that are open in this process, for what looks at all of them: health, metrics.
+"""The clients and links that are open in this process, for health and metrics.
 
-Rule: nothing is kept alive by being listed, and what has ended is listed no longer.
+Rule: the list keeps nothing alive, and an ended link is not in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .events import BridgeState
 if TYPE_CHECKING:
 
     class Link(Protocol):
-        """A BridgeClient, or what stands behind `reconnecting`."""
+        """A BridgeClient, or the supervisor behind `reconnecting`."""
 
         @property
         def state(self) -> BridgeState: ...

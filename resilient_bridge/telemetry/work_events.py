@@ -1,4 +1,4 @@
-"""The events of work above the wire: tools, workflows, budgets, contexts, degradation, hooks. Public as `rb.events`.
+"""The events of tools, workflows, budgets, contexts, degradation and hooks. Public as `rb.events`.
 
 Rule: as for all events: a tool's name, a phase's name, an amount; never an argument or a result.
 """
@@ -46,8 +46,11 @@ __all__ = [
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ToolFailed(Event):
-    """A tool of a Toolbox failed for good; the failure went to the caller as data. `required` is False for one that may be skipped;
-    `seconds` is how long the whole call took, waits included."""
+    """A tool of a Toolbox failed for good; its caller got the failure as data.
+
+    `required` is False for a tool that may be skipped; `seconds` is how long the whole call took,
+    waits included.
+    """
 
     tool: str
     required: bool
@@ -57,7 +60,10 @@ class ToolFailed(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ToolPending(Event):
-    """A tool whose limit escalates has not ended after `seconds`, and goes on: it has `timeout` seconds in all."""
+    """A tool with escalating limits is still running after `seconds`.
+
+    Its limit is `timeout` seconds in all.
+    """
 
     tool: str
     seconds: float
@@ -66,7 +72,10 @@ class ToolPending(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class TaskLeftBehind(Event):
-    """An async call of `name` was cancelled after `seconds` and goes on all the same; nobody waits for it."""
+    """An async call of `name` was cancelled after `seconds` and is still running.
+
+    It is no longer awaited.
+    """
 
     name: str
     seconds: float
@@ -84,7 +93,7 @@ class HookRejected(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowStarted(Event):
-    """A run of a workflow began, or went on; `completed` of its `total` phases were finished by then."""
+    """A run of a workflow began or continued; `completed` of its `total` phases were finished before."""
 
     workflow: str
     completed: int
@@ -93,7 +102,7 @@ class WorkflowStarted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseStarted(Event):
-    """A phase begins; `number` counts the phases from 1, `run` the times this one has begun, across restarts."""
+    """A phase begins; `number` counts the phases from 1, `run` how often this one has begun, across restarts."""
 
     workflow: str
     phase: str
@@ -104,7 +113,10 @@ class PhaseStarted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseCompleted(Event):
-    """A phase ended well, its artifacts are there, and the checkpoint says so; it does not run again while they are there."""
+    """A phase succeeded: its artifacts exist and it is recorded.
+
+    It does not run again while they exist.
+    """
 
     workflow: str
     phase: str
@@ -115,7 +127,7 @@ class PhaseCompleted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseSkipped(Event):
-    """A phase was left out: an optional one failed (with its failure), or a person said so."""
+    """A phase was skipped: an optional one failed (with its failure), or a person skipped it."""
 
     workflow: str
     phase: str
@@ -127,7 +139,7 @@ class PhaseSkipped(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseUndone(Event):
-    """What a phase did does not hold: it failed half way, or an artifact of a finished one is gone or changed; it will run again."""
+    """A phase will run again: it failed half way, or an artifact of a finished one is missing or changed."""
 
     workflow: str
     phase: str
@@ -136,7 +148,7 @@ class PhaseUndone(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowHalted(Event):
-    """A required phase failed for good. The checkpoint is saved; resume, skip or abort is up to a person."""
+    """A required phase failed for good. The checkpoint is saved; a person resumes, skips or aborts."""
 
     workflow: str
     phase: str
@@ -154,7 +166,7 @@ class WorkflowCompleted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowAborted(Event):
-    """A person ended the workflow; what its finished phases made is still there."""
+    """A person ended the workflow; the results of its finished phases remain."""
 
     workflow: str
     phase: str | None
@@ -165,7 +177,7 @@ class WorkflowAborted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendWarned(Event):
-    """Spending has reached the warning threshold, 80 % of the limit unless said otherwise."""
+    """Spending has reached the warning threshold, 80 % of the limit by default."""
 
     budget: str
     spent: Decimal
@@ -183,7 +195,7 @@ class SpendPaused(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendApproved(Event):
-    """More was approved; `limit` is the new one."""
+    """A higher limit was approved; `limit` is the new one."""
 
     budget: str
     spent: Decimal
@@ -192,7 +204,7 @@ class SpendApproved(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendCancelled(Event):
-    """A person said no to more: every call is refused from here on."""
+    """The budget was cancelled: every further call is refused."""
 
     budget: str
     spent: Decimal
@@ -210,7 +222,10 @@ class ContextCompacted(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ContextNearlyFull(Event):
-    """A conversation takes `tokens` of at most `limit`: the time to save what a new session needs; told once, until it was less."""
+    """A conversation takes `tokens` of at most `limit`: save what a new session needs.
+
+    Reported once until it was less.
+    """
 
     tokens: int
     limit: int
@@ -218,7 +233,7 @@ class ContextNearlyFull(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Degraded(Event):
-    """A capability went from one mode to a lesser one after a failure; None means that none is left."""
+    """A capability went from `previous` to a lesser `mode` after a failure; None means that no mode remains."""
 
     feature: str
     previous: str
@@ -228,7 +243,7 @@ class Degraded(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Restored(Event):
-    """A capability went up again: one mode after so long without a failure, or to its first one because somebody said so."""
+    """A capability went up again: one mode after a time without failures, or to its first one by `reset()`."""
 
     feature: str
     previous: str

@@ -1,8 +1,8 @@
 """How long to wait before the next attempt.
 
-A schedule is a value and `next` a pure function of (attempt, previous wait, random source): the same arguments give the same
-wait, nothing is remembered between calls. Rule: whatever the attempt, a wait is finite, never negative and never above
-what `delays` says.
+A schedule is a value and `next` a pure function of (attempt, previous wait, random source): the
+same arguments give the same wait, and nothing is remembered between calls. Rule: a wait is finite,
+never negative and never above what `delays` says.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _PREFIXES: Final = ("", "Backoff.", "rb.Backoff.", "resilient_bridge.Backoff.")
 _CAP: Final = 30.0
 _DECORRELATED_GROWTH: Final = 3.0  # each wait is drawn from [base, 3 x the wait before]
 _SAMPLES: Final = 2000
-_SHARE: Final = {"none": 1.0, "equal": 0.5, "full": 0.0}  # of the longest wait, that the shortest has
-# What the error calls the argument: the name in the constructor's signature, not the field it is stored in.
+# the shortest wait, as a share of the longest
+_SHARE: Final = {"none": 1.0, "equal": 0.5, "full": 0.0}
+# The name of the argument in errors: that of the constructor's signature, not of the field.
 _ARGUMENT: Final = {"constant": "seconds", "linear": "step", "exponential": "base", "decorrelated": "base"}
 
 
@@ -81,8 +82,8 @@ def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> Non
 class Backoff(Value):
     """A schedule of waits: made by `constant`, `linear`, `exponential`, `decorrelated` or `steps`.
 
-    Wait n comes before repetition n, so five delays belong to six calls, or to five connection attempts after a loss.
-    Goes wherever a wait is asked for, tenacity's `wait=` included.
+    Wait n precedes repetition n, so five delays belong to six calls, or to five connection attempts
+    after a loss. A Backoff can be used wherever a wait is expected, tenacity's `wait=` included.
     """
 
     shape: Shape = attrs.field(validator=one_of(*SHAPES))
@@ -99,7 +100,10 @@ class Backoff(Value):
 
     @classmethod
     def linear(cls, step: Seconds, /, *, cap: Seconds = _CAP, jitter: Jitter = "full") -> Self:
-        """Return a schedule that waits step x n seconds, at most `cap`; `linear(1)` is 1, 2, 3, 4, 5 …."""
+        """Return a schedule that waits step x n seconds, at most `cap`.
+
+        `linear(1)` is 1, 2, 3, 4, 5 ….
+        """
         return cls(shape="linear", seconds=(step,), cap=cap, jitter=jitter)
 
     @classmethod
@@ -113,7 +117,8 @@ class Backoff(Value):
     def decorrelated(cls, base: Seconds, /, *, cap: Seconds = _CAP) -> Self:
         """Return a schedule that draws each wait between `base` and three times the wait before, at most `cap`.
 
-        The recommended one: clients that lost the same server do not come back together, the first time included.
+        Recommended: clients that lost the same server do not come back together, the first time
+        included.
         """
         return cls(shape="decorrelated", seconds=(base,), cap=cap)
 
@@ -121,7 +126,8 @@ class Backoff(Value):
     def steps(cls, *seconds: Seconds, then: Backoff | None = None, jitter: Jitter = "none") -> Self:
         """Return a schedule that waits as listed (`steps(1, 2, 5, 10, 30)`).
 
-        The last step repeats; with `then` the schedule goes on with that one, from its first delay. `jitter` belongs to the steps.
+        The last step repeats; with `then` that schedule follows, from its first delay. `jitter`
+        applies to the steps only.
         """
         return cls(shape="steps", seconds=seconds, jitter=jitter, then=then)
 
@@ -144,7 +150,8 @@ class Backoff(Value):
     def next(self, attempt: int, previous: float | None, rng: random.Random) -> float:
         """Return the seconds to wait before repetition `attempt` (1, 2, 3 …).
 
-        Pure: `previous` is the wait that came before (None at first; only decorrelated schedules look), `rng` the only chance.
+        Pure: `previous` is the wait before (None at first; only decorrelated schedules use it),
+        `rng` the only randomness.
         """
         if attempt < 1:
             refuse("Backoff.next.attempt", "1 or more", attempt)
@@ -152,10 +159,10 @@ class Backoff(Value):
         longest = _longest(stage, index)
         if stage.shape == "decorrelated":
             base = _shortest(stage, index)
-            # The first wait of a schedule that follows steps has no wait before it.
+            # After steps, the first wait of the following schedule has no wait before it.
             before = base if previous is None or index == 1 else max(base, min(previous, longest))
-            # The draw goes beyond the cap and is cut: a part of the clients waits exactly the cap, as in the
-            # simulations that chose this schedule.
+            # The draw goes beyond the cap and is cut: some of the clients wait exactly the cap, as
+            # in the simulations that chose this schedule.
             return min(longest, base + (_DECORRELATED_GROWTH * before - base) * rng.random())
         if stage.jitter == "none" or longest == 0:
             return longest
@@ -163,7 +170,7 @@ class Backoff(Value):
         return shortest + (longest - shortest) * rng.random()
 
     def delays(self, n: int, /) -> list[float]:
-        """Return the longest that each of the first `n` waits can be: exact without jitter, the bound with it."""
+        """Return the upper bound of each of the first `n` waits; without jitter the wait itself."""
         return [_longest(*_stage(self, attempt)) for attempt in range(1, _whole("Backoff.delays.n", n) + 1)]
 
     def sample(self, n: int, /, *, seed: int) -> list[float]:
@@ -179,7 +186,7 @@ class Backoff(Value):
         yield from self._run(current_world().rng)
 
     def explain(self, n: int = 10, /) -> str:
-        """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the longest added up."""
+        """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the sum of the longest."""
         total = 0.0
         lines = [repr(self), f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}"]
         for index, (shortest, mean, longest) in enumerate(spread(self, _whole("Backoff.explain.n", n)), 1):
@@ -190,7 +197,7 @@ class Backoff(Value):
 
     def __call__(self, retry_state: _RetryState) -> float:
         """Return the wait after `retry_state.attempt_number` calls: this makes a Backoff a tenacity `wait=`."""
-        # tenacity still holds the wait before this one there, 0 when there was none; before 8.4 it forgot.
+        # tenacity has the previous wait here, 0 when there was none; before 8.4 it was lost.
         before: float | None = getattr(retry_state, "upcoming_sleep", None) or None
         return self.next(retry_state.attempt_number, before, current_world().rng)
 
@@ -203,7 +210,7 @@ class Backoff(Value):
         return self if other == 0 else _sum(other, self)
 
     def __repr__(self) -> str:
-        """Return the constructor's call, with what differs from its defaults."""
+        """Return the constructor's call, with the arguments that differ from its defaults."""
         parts = [shown(delay) for delay in self.seconds]
         if self.factor != 2:
             parts.append(f"factor={shown(self.factor)}")
@@ -224,7 +231,7 @@ class Backoff(Value):
 
     @property
     def is_random(self) -> bool:
-        """Whether chance has a part in it: two clients with this schedule do not come back together."""
+        """Whether the schedule is random: then two clients do not come back together."""
         stage: Backoff | None = self
         while stage is not None:
             if stage.shape == "decorrelated" or stage.jitter != "none":
@@ -263,7 +270,10 @@ def _made(call: Call) -> Backoff:
 
 @lru_cache(maxsize=1)  # the command line asks twice
 def spread(schedule: Backoff, n: int) -> Sequence[tuple[float, float, float]]:
-    """Return (shortest, mean, longest) of each of the first `n` waits; the means are those of 2,000 runs, always the same."""
+    """Return (shortest, mean, longest) of each of the first `n` waits.
+
+    The means are those of 2,000 runs, always the same.
+    """
     runs = [schedule.sample(n, seed=seed) for seed in range(_SAMPLES if schedule.is_random else 1)]
     return [
         (_shortest(*_stage(schedule, index + 1)), sum(run[index] for run in runs) / len(runs), longest)

@@ -1,7 +1,8 @@
-"""How policy values read and check their fields, and how they print.
+"""How policy values read, check and print their fields.
 
-Rule: a converter only changes the form (a timedelta becomes seconds, a list a tuple) and hands bad values through; the
-validator refuses them, because only it knows the field's path. Every refusal is a ConfigError that names that path.
+Rule: a converter only changes the form (a timedelta becomes seconds, a list a tuple) and returns
+bad values unchanged; the validator refuses them, because only it knows the field's path. Every
+refusal is a ConfigError that names that path.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ Seconds: TypeAlias = float | timedelta
 Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
 
 LONGEST: Final = 1e9
-"""Seconds, about 31 years: the clocks and timers of the platforms take no more."""
+"""Seconds, about 31 years: clocks and timers of the platforms accept no more."""
 LONGEST_TIMEOUT: Final = 3600.0
-"""Seconds: a peer nobody misses for an hour is a duration given in milliseconds."""
+"""Seconds: a heartbeat longer than an hour is a duration given in milliseconds."""
 
 
 class Value:
-    """The base of every policy value: equal by class and fields; its repr is the call that makes it, with what differs.
+    """The base of every policy value: equal by class and fields.
 
-    Both are written once here: attrs would compile them for every class, a third of what importing one costs.
+    Its repr is the call that makes it, with what differs.
+
+    Both are written once here: attrs would compile them for every class, a third of what importing
+    one costs.
     """
 
     __slots__ = ()
@@ -54,7 +58,7 @@ class Value:
         return called(self)
 
     def evolve(self, **fields: Any) -> Self:
-        """Return a copy with these fields changed and every other one kept; ConfigError names a field that there is none of."""
+        """Return a copy with these fields changed and every other one kept; ConfigError names an unknown field."""
         known = [field.name for field in attrs.fields(cast("Any", type(self))) if field.init]
         for name in fields:
             if name not in known:
@@ -70,7 +74,8 @@ def _compared(value: Value) -> tuple[object, ...]:
 def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
     """Return the call that makes `value`: the arguments in `first`, then each field that differs from its default.
 
-    `by` names a constructor other than the class. A field named in `texts` is written as it is there, or left out if that is empty.
+    `by` names a constructor other than the class. A field named in `texts` is written as given
+    there, or omitted if that is empty.
     """
     arguments = list(first)
     for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(value))):
@@ -82,7 +87,10 @@ def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return `value` as source text: whole seconds without `.0`; classes, functions and enum members by name."""
+    """Return `value` as source text: whole seconds without `.0`.
+
+    Classes, functions and enum members by name.
+    """
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, tuple):
@@ -99,7 +107,8 @@ def shown(value: object) -> str:
 
 def refuse(path: str, constraint: str, received: object) -> NoReturn:
     """Raise the ConfigError that says what `path` wanted and what it got."""
-    from ..errors import config_error  # here: a value that is right needs no error, and most are
+    # imported here: a correct value needs no error, and most are correct
+    from ..errors import config_error
 
     raise config_error(path, constraint, received)
 
@@ -115,7 +124,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def as_seconds(value: Seconds) -> float:
-    """Return seconds as a float; hands through what is neither a number nor a timedelta."""
+    """Return seconds as a float; other values than numbers and timedeltas unchanged."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
@@ -148,7 +157,7 @@ def check_flag(path: str, value: object) -> None:
 
 
 def as_tuple(value: Any) -> Any:
-    """Return a list as a tuple; hands everything else through."""
+    """Return a list as a tuple; other values unchanged."""
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
@@ -214,17 +223,17 @@ def whole(instance: object, attribute: attrs.Attribute[Any], value: object) -> N
 
 @takes("text", wanted="a name that is not empty")
 def state_key(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate the name under which state is shared: text that is not empty, or None for a state of one's own."""
+    """Validate the name under which state is shared: text that is not empty, or None for private state."""
     if value is not None and not (isinstance(value, str) and value):
         refuse(path_of(instance, attribute), "a name that is not empty, or None", value)
 
 
 def function(wanted: str) -> Validator:
-    """Return a validator for something to call; `wanted` says what it is called with."""
+    """Return a validator for a callable; `wanted` says what it is called with."""
 
     @takes("function", wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        # An exception class is callable too, and a mistake here: `on=` is where those go.
+        # An exception class is callable too, and a mistake here: `on=` is for those.
         if not callable(value) or (isinstance(value, type) and issubclass(value, BaseException)):
             refuse(path_of(instance, attribute), wanted, value)
 
@@ -262,7 +271,10 @@ def instance_of(kind: type) -> Validator:
 
 
 def tuple_of(wanted: str, fits: Callable[[object], bool], *, of: type | None = None) -> Validator:
-    """Return a validator for a tuple of such items; the error names the one that is wrong. `of`: values of this class."""
+    """Return a validator for a tuple of such items; the error names the wrong one.
+
+    `of`: values of this class.
+    """
 
     @takes("texts" if of is None else "values", of=of, wanted=f"a list, each {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

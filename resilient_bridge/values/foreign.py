@@ -1,6 +1,7 @@
-"""Objects of tenacity where ours are taken, and schedules in general.
+"""Objects of tenacity in place of ours, and schedules in general.
 
-Rule: a class is recognised by the name of its package, never by importing it; who has such an object has imported it already.
+Rule: a class is recognised by the name of its package, never by importing it; a user who has such
+an object has imported it already.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object)
 
 
 def as_wait(asked: Any) -> float:
-    """Return the seconds that somebody's schedule asks for; nan, which stops other timers, and less than nothing are no wait."""
+    """Return the seconds that a user's schedule asks for.
+
+    Nan, which stops other timers, and negative values are no wait.
+    """
     seconds = asked.total_seconds() if hasattr(asked, "total_seconds") else float(asked)
     return seconds if 0 <= seconds < float("inf") else 0.0

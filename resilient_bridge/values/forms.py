@@ -1,6 +1,7 @@
-"""What a field takes, said by its validator: the readers of settings and the printers of their reference ask that, and no table of fields.
+"""The kind of value that a field takes, marked on its validator, for the readers of settings and their reference page.
 
-Rule: a validator is marked where it is made. A field whose validator has no mark takes plain data as it is.
+Rule: a validator is marked where it is made. A field whose validator has no mark takes plain data
+as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MARK: Final = "__form__"
 def takes(
     kind: FormKind, *, of: type | None = None, words: tuple[str, ...] = (), wanted: str = ""
 ) -> Callable[[V], V]:
-    """Mark a validator with the kind of what it lets pass."""
+    """Mark a validator with the kind of value that it accepts."""
 
     def mark(validator: V) -> V:
         setattr(validator, _MARK, Form(kind, of, words, wanted))
@@ -44,13 +45,14 @@ def takes(
 
 
 def copy_form(source: object, target: V) -> V:
-    """Mark a validator that also lets None pass as the one that it asks."""
+    """Mark a validator that also accepts None like the one that it calls."""
     setattr(target, _MARK, getattr(source, _MARK, PLAIN)._replace(is_optional=True))
     return target
 
 
 def form_of(validator: object) -> Form:
     """Return the mark of a validator, or of the first of several that has one."""
-    several: tuple[object, ...] = getattr(validator, "_validators", (validator,))  # those of attrs' `and_`
+    # those of attrs' `and_`
+    several: tuple[object, ...] = getattr(validator, "_validators", (validator,))
     marks: list[Form | None] = [getattr(each, _MARK, None) for each in several]
     return next((mark for mark in marks if mark is not None), PLAIN)

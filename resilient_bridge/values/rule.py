@@ -1,7 +1,7 @@
 """A rule for one sort of failure, and the search for the rule that fits best.
 
-What a rule is for is said in one vocabulary (`What`). Rule of this file: the most specific key that matches wins, so a table
-may hold the general and the particular side by side, in any order.
+Rules are keyed by one vocabulary (`What`). The most specific matching key wins, so a table may hold
+general and particular rules in any order.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) ->
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Rule(Value):
-    """How one sort of failure is repeated; None leaves that part to the policy the rule stands in.
+    """How one sort of failure is repeated.
 
-    `attempts` counts this failure's attempts, `backoff` is its own schedule: a Backoff, a tenacity wait or a function of the
-    Attempt. `before` runs first, sync or async: refresh a token on 401. Raises ConfigError for anything else.
+    A field that is None is taken from the surrounding policy.
+
+    `attempts` counts this failure's attempts, `backoff` is its own schedule: a Backoff, a tenacity
+    wait or a function of the Attempt. `before` runs first, sync or async: refresh a token on 401.
+    Raises ConfigError for anything else.
     """
 
     attempts: int | None = attrs.field(default=None, validator=optional(count))
@@ -48,7 +51,7 @@ class Rules(Mapping[Any, Rule]):
     __slots__ = ("_hash", "_rules")
 
     def __init__(self, rules: Mapping[Any, Rule] | None = None) -> None:
-        """Copy `rules`; the entries are checked by `check_rules`, which knows whose they are."""
+        """Copy `rules`; `check_rules`, which knows their owner, checks the entries."""
         self._rules = {plain(what): rule for what, rule in (rules or {}).items()}
         self._hash: int | None = None
 
@@ -80,7 +83,7 @@ class Rules(Mapping[Any, Rule]):
 
 
 def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
-    """Return any mapping as a table; hands through what is none."""
+    """Return a mapping as a table; other values unchanged."""
     received: Any = cast("Any", rules)
     return Rules(cast("Mapping[Any, Rule]", received)) if isinstance(received, Mapping) else received
 
@@ -101,9 +104,9 @@ def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object
 def most_specific(rules: Mapping[Any, Rule], failure: Failure) -> Rule | None:
     """Return the rule whose key fits `failure` best, or None.
 
-    From the particular to the general: a number it carries (HTTP status, close code), the very class of its cause, a pattern in
-    its message, its code, a predicate, a base class (the nearest first), its category, its kind, `Exception`. Of two
-    that fit equally the first one written wins.
+    From the particular to the general: a number it carries (HTTP status, close code), the exact
+    class of its cause, a pattern in its message, its code, a predicate, a base class (the nearest
+    first), its category, its kind, `Exception`. Of two equal fits the first one written wins.
     """
     best: Rule | None = None
     closest: tuple[int, int] | None = None

@@ -1,6 +1,7 @@
-"""The one vocabulary of "what": which failures a rule, a retry or a circuit speaks of.
+"""The vocabulary of failures that a rule, a retry or a circuit applies to.
 
-Rule of this file: a `What` is written once and means the same wherever it stands; the more particular it is, the lower its rank.
+Rule: a `What` is written once and means the same everywhere; the more particular it is, the lower
+its rank.
 """
 
 from __future__ import annotations
@@ -41,22 +42,25 @@ WORDS: Final[dict[str, What]] = {
     "server_error": "SYS_UNAVAILABLE",
     "connection_error": Category.TRANSPORT,
 }
-"""OpenViber's names of retryable errors, and what each stands for here."""
+"""OpenViber's names of retryable errors, and their meaning here."""
 _MOST_LEAVES: Final = 1_000
 _PAIR: Final = 2  # ("package", "Class")
-_NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # where a failure carries a number
-# From the particular to the general. A named number says more than a class (1012 among all closes); a class of one's own says
-# more than our code, its base classes less; the two classes that hold everything come last.
+_NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # for a failure with a number
+# From the particular to the general. A number says more than a class (1012 among all closes). A
+# user's class says more than our code, its base classes less; the two classes that hold everything
+# come last.
 _NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND, _ANYTHING = range(9)
 
 
 def as_whats(value: Whats) -> tuple[What, ...]:
-    """Return one What, or a collection of them, as a tuple; hands through what is neither.
+    """Return one What, or a collection of them, as a tuple; other values unchanged.
 
-    Two texts in a tuple are ("package", "Class") unless one of them is a code of ours: those are two codes.
+    Two texts in a tuple are ("package", "Class"), unless one of them is a code of ours: then they
+    are two codes.
     """
     received: Any = cast("Any", value)
-    if isinstance(received, set | frozenset):  # a set has no order of its own: equal sets make equal policies
+    # a set has no order of its own: equal sets make equal policies
+    if isinstance(received, set | frozenset):
         return tuple(sorted((_named(plain(item)) for item in cast("set[Any]", received)), key=shown))
     if isinstance(received, list) or (
         isinstance(received, tuple) and not _is_pair(cast("tuple[object, ...]", received))
@@ -73,7 +77,10 @@ def _named(what: Any) -> Any:
 
 
 def whats(*, of_tenacity: bool = False) -> Validator:
-    """Return a validator for a tuple of What; `of_tenacity` lets one of tenacity's `retry=` objects stand for one."""
+    """Return a validator for a tuple of What.
+
+    `of_tenacity` lets one of tenacity's `retry=` objects stand for one.
+    """
 
     @takes("whats", wanted="failures")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -83,7 +90,7 @@ def whats(*, of_tenacity: bool = False) -> Validator:
 
 
 def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
-    """Raise the ConfigError for what is no tuple of What, at the place that is wrong."""
+    """Raise the ConfigError for a value that is no tuple of What, with the position of the wrong item."""
     wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
     if not isinstance(value, tuple):
         refuse(path, f"{wanted}, or a collection of those", value)
@@ -116,13 +123,14 @@ def plain(what: Any) -> Any:
 ANSWERS: Final[ContextVar[Mapping[int, bool | Exception] | None]] = ContextVar(
     "resilient_bridge.answers", default=None
 )
-"""What conditions that had to be awaited have answered, by their id, while a decision is made that asks them again."""
+"""The answers of conditions that were awaited, by their id, during a decision that asks them again."""
 
 
 def ask(condition: Any, about: object) -> bool:
     """Return what a condition of the user's says about a failure, a result or tenacity's state.
 
-    ConfigError for one that has to be awaited where nobody awaits: a coroutine is true, and would allow everything.
+    Raises ConfigError for a coroutine where it cannot be awaited: a coroutine is true, and would
+    allow everything.
     """
     answers = ANSWERS.get()
     if answers is not None and id(condition) in answers:
@@ -135,7 +143,7 @@ def ask(condition: Any, about: object) -> bool:
         return bool(result)
     close = getattr(result, "close", None)
     if callable(close):
-        close()  # or Python warns that nobody has awaited it
+        close()  # or Python warns that it was never awaited
     name = getattr(condition, "__qualname__", type(condition).__qualname__)
     raise config_error(
         name, "True or False: a condition is awaited in async calls alone", type(result).__name__
@@ -143,7 +151,7 @@ def ask(condition: Any, about: object) -> bool:
 
 
 def is_condition(what: object) -> bool:
-    """Return whether it is a function or an object of tenacity's that has to be called for its answer."""
+    """Return whether it is a function or a tenacity object that has to be called for its answer."""
     return callable(what) and not isinstance(what, type)
 
 
@@ -156,14 +164,18 @@ def is_async(condition: object) -> bool:
 
 
 def matches(these: Iterable[Any], failure: Failure) -> bool:
-    """Return whether one of `these` fits `failure`; an object of tenacity fits none: it asks for tenacity's own state."""
+    """Return whether one of `these` fits `failure`.
+
+    A tenacity object fits none, because it needs tenacity's own state.
+    """
     return any(rank(what, failure) is not None for what in these)
 
 
 def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
-    """Do the same where an error of the caller's is on its way out: a condition that raises says no, and is told in a note on that error.
+    """Do the same while a caller's error is being raised: a condition that raises counts as no, and is noted on that error.
 
-    Where there is no such error, because an answer stands for the failure, the condition's own comes out.
+    If a returned value stands for the failure, there is no such error; then the condition's own
+    error is raised.
     """
     try:
         return matches(these, failure)
@@ -174,7 +186,7 @@ def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
 
 
 def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
-    """Add a note about another error, once; False if that one is to be raised: it says that the policy itself is not right."""
+    """Add a note about another error, once; False if that error must be raised: it says that the policy itself is wrong."""
     from ..errors import ConfigError, class_name, text_of
 
     if issubclass(type(wrong), ConfigError):
@@ -197,7 +209,10 @@ def take_back(error: BaseException, note: str) -> None:
 
 
 def matches_ended(these: Iterable[Any], failure: Failure) -> bool:
-    """Return whether one of `these` fits a failure whose repeats are over: one that became permanent by that still fits as transient."""
+    """Return whether one of `these` fits a failure without attempts left.
+
+    One that became permanent that way still fits as transient.
+    """
     these = tuple(these)
     if matches_safely(these, failure):
         return True
@@ -234,7 +249,7 @@ def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
 def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, int] | None:
     """Look for a class, or for ("package", "Class") without importing it, among the classes of the failure.
 
-    A group is of a class if it says so itself, or if all of its members are.
+    A group has a class if it has it itself, or if all of its members have.
     """
     cause: Any = failure.cause
     if issubclass(
@@ -253,7 +268,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             return
         error = pending.pop()
         if issubclass(type(error), BaseExceptionGroup):
-            with suppress(Exception):  # a class may put a property of its own in their place
+            with suppress(Exception):  # a class may define properties under these names
                 pending.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
         elif issubclass(type(error), Exception):  # the cancelled ones say nothing
             yield error
@@ -277,7 +292,8 @@ def _nearest(
 def _classes(failure: Failure) -> Iterator[tuple[int, type[BaseException]]]:
     if failure.cause is not None:
         yield _CLASS, type(failure.cause)
-    # What we would raise for it counts too, but only as a family: AuthError says less than AUTH_TOKEN_EXPIRED.
+    # The class that we would raise for it counts too, but only as a family: AuthError says less
+    # than AUTH_TOKEN_EXPIRED.
     from ..errors import error_class
 
     yield _BASE_CLASS, error_class(failure)

@@ -1,4 +1,4 @@
-"""The real world, which is also the base class of those that tests put in its place."""
+"""The real world, and the base class of the worlds that tests install."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ class World:
     rng: random.Random
     """The source of jitter."""
     ids: random.Random
-    """The source of ids: where there are seeds, another one than that of jitter, so that asking for an id changes no wait."""
+    """The source of ids.
+
+    With seeds it is another one than that of jitter, so that making an id changes no wait.
+    """
 
     def __init__(self) -> None:
-        # Attributes, because they are read on every call. In seconds: one that only grows, and the time since 1970.
+        # Attributes, because they are read on every call. In seconds: one that only grows, and the
+        # time since 1970.
         self.monotonic: Callable[[], float] = time.monotonic
         self.wall: Callable[[], float] = time.time
-        # The wall clock that goes with the running loop's own: for what waits for I/O.
+        # The wall clock that belongs to the running loop's clock, for what waits for I/O.
         self.loop_wall: Callable[[], float] = time.time
 
     def now(self) -> datetime:
@@ -52,8 +56,8 @@ class World:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> random.Random:
-            # Made when one is first asked for: `random` costs more to import than this package. The system's source: forked workers must
-            # not share a sequence, or their jitter is none.
+            # Created on first use: `random` costs more to import than this package. The system's
+            # source, because forked workers that share a sequence would have no jitter.
             if name not in ("rng", "ids"):
                 raise AttributeError(name)
             from random import SystemRandom
@@ -78,7 +82,7 @@ class World:
         return str(UUID(int=self.ids.getrandbits(128), version=4))
 
     def new_token(self) -> str:
-        """Return 16 random hexadecimal digits: a name that nobody else has."""
+        """Return 16 random hexadecimal digits, as a unique name."""
         return f"{self.ids.getrandbits(64):016x}"
 
     # ---- waits --------------------------------------------------------------------------------------------------
@@ -89,14 +93,14 @@ class World:
             time.sleep(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Suspend this task; a wait of 0 does not give way to other tasks."""
+        """Suspend this task; a wait of 0 does not yield to other tasks."""
         if seconds > 0:
             import asyncio
 
             await asyncio.sleep(seconds)
 
     def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
-        """Return the clock that `call_later` goes by: the loop's own, which may be simulated or cached."""
+        """Return the clock that `call_later` uses: the loop's own, which may be simulated or cached."""
         return loop.time()
 
     def call_later(
@@ -114,12 +118,16 @@ class World:
         return thread
 
     def call_in_thread(self, function: Callable[[], T], name: str) -> Future[T]:
-        """Call `function` in a daemon thread of its own; a simulated world calls it here, before this returns."""
+        """Call `function` in a daemon thread of its own.
+
+        A simulated world calls it here, before this returns.
+        """
         from concurrent.futures import Future
 
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        # In a list, and taken out of it: an error holds the frames it came through, and must not be held by one of them.
+        # The future is in a list, and taken out of it: an error holds the frames it came through,
+        # and none of them may hold the error.
         self.start_thread(partial(run_into, [future], function), name)
         return future
 
@@ -132,7 +140,7 @@ class World:
     # ---- tests --------------------------------------------------------------------------------------------------
 
     def injected(self, function: Any, owner: object) -> Any:  # noqa: ARG002 -- a test's world looks at it
-        """Return what is called instead of `function`, which `owner` protects; only a test injects anything."""
+        """Return the replacement for `function`, which `owner` protects; only tests inject one."""
         return function
 
 
@@ -148,7 +156,7 @@ def current_world() -> World:
 
 
 def run_into(held: list[Future[Any]], function: Callable[[], Any]) -> None:
-    """Call the function, and put what comes of it into the future, which is taken out of its list."""
+    """Call the function, and put its result into the future, which is taken out of its list."""
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made

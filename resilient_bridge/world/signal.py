@@ -1,4 +1,4 @@
-"""A wake-up for one waiter, which any thread may give."""
+"""A wake-up for one waiter, set from any thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Signal:
         return self._event.is_set()
 
     def set(self, *_: object) -> bool:
-        """Wake the waiter, now or as soon as it waits; False if its loop is closed, so that nobody waits any more.
+        """Wake the waiter, now or as soon as it waits; False if its loop is closed and no waiter remains.
 
         Arguments are ignored, so that this can be a callback.
         """
@@ -40,11 +40,15 @@ class Signal:
         return self._event.wait(seconds)
 
     async def suspend(self, world: World, seconds: float | None = None) -> bool:
-        """Suspend this task until it is set, or for so many seconds of that world; return whether it is set."""
+        """Suspend this task until it is set, or for so many seconds of that world.
+
+        Return whether it is set.
+        """
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._wake = partial(_wake_in, loop, woken)
-        if not self._event.is_set():  # after `_wake` is there: a thread that sets it from now on finds it
+        # after `_wake` is set: a thread that sets the signal from now on finds it
+        if not self._event.is_set():
             timer = None if seconds is None else world.call_later(loop, seconds, partial(_resolve, woken))
             try:
                 await woken

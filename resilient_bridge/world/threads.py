@@ -1,4 +1,4 @@
-"""Daemon threads as an executor: a call that never returns keeps neither the process nor the calls after it."""
+"""An executor of daemon threads: a call that never returns blocks neither the exit of the process nor later calls."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ class _DaemonThreads(Executor):
 
 
 TOOL_THREADS: Final = _DaemonThreads()
-"""For `loop.run_in_executor`, which a simulated loop carries out itself."""
+"""For `loop.run_in_executor`, which a simulated loop runs itself."""

@@ -1,7 +1,7 @@
-"""`rb.stdio(command, …)`: a factory of children that speak JSON-RPC, one per `async with`, started on entering and ended on leaving.
+"""`rb.stdio(command, …)`: a factory of children that speak JSON-RPC, one per `async with`.
 
-Rule: what is wrong with the arguments is said here, before anything runs, and neither arguments nor environment are ever shown:
-they may hold secrets.
+Rule: wrong arguments are refused here, before anything runs. Neither arguments nor environment are
+ever shown: they may hold secrets.
 """
 
 from __future__ import annotations
@@ -35,13 +35,19 @@ def stdio(
     max_line: int = _MAX_LINE,
     close_timeout: Seconds = 2,
 ) -> Callable[[], AbstractAsyncContextManager[Peer]]:
-    """Return a factory of peers: `async with factory() as peer` starts the command and ends it; each call is another child.
+    """Return a factory of peers: `async with factory() as peer` starts the command and ends it.
 
-    The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; its stderr is read and its end kept. `cwd` and `env` are
-    those of `subprocess` (`env` is the whole environment; None inherits ours). A line of more than `max_line` bytes is skipped.
-    Leaving closes its stdin, after `close_timeout` seconds sends SIGTERM to its process group, after as many again SIGKILL, and
-    returns when the child is reaped, 7 s later at the most; so does a cancellation. What moves to a session of its own is not
-    reached. Entering raises what the system says, unchanged: FileNotFoundError, PermissionError. ConfigError names a bad argument.
+    Each call is another child.
+
+    The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; the end of its stderr
+    is kept. `cwd` and `env` are those of `subprocess` (`env` is the whole environment; None
+    inherits ours). A line of more than `max_line` bytes is skipped.
+
+    Leaving the block closes the child's stdin, after `close_timeout` seconds sends SIGTERM to its
+    process group, after as many again SIGKILL, and returns when the child is reaped, 7 s later at
+    most; so does a cancellation. A process that has moved to a session of its own is not reached.
+    Entering raises the system's errors unchanged: FileNotFoundError, PermissionError. ConfigError
+    names a bad argument.
     """
     return _Factory(
         _checked_command(command),
@@ -53,7 +59,7 @@ def stdio(
 
 
 class _Factory:
-    """What `stdio` returns; equal arguments make equal children."""
+    """The factory that `stdio` returns; equal arguments make equal children."""
 
     __slots__ = ("_close_timeout", "_command", "_cwd", "_env", "_max_line")
 
@@ -69,7 +75,7 @@ class _Factory:
         self._max_line, self._close_timeout = max_line, close_timeout
 
     def __repr__(self) -> str:
-        """Name the program, and nothing of its arguments."""
+        """Show the program, and nothing of its arguments."""
         return f"<stdio {os.path.basename(self._command[0])}>"  # noqa: PTH119 -- a name, not a file
 
     @asynccontextmanager
@@ -128,7 +134,7 @@ def _checked_max_line(max_line: object) -> int:
 
 
 def _can_be_passed(word: object) -> bool:
-    """Whether the system takes it: text, without the null character and in an encoding that file names can have."""
+    """Return whether the system accepts it: text, without the null character and in an encoding of file names."""
     if not isinstance(word, str) or "\0" in word:
         return False
     try:
@@ -139,5 +145,5 @@ def _can_be_passed(word: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """What was got, without what it holds."""
+    """Return the kind of a value, without its content."""
     return type(value).__name__

@@ -1,4 +1,7 @@
-"""What a child sends without being asked, until somebody reads it. Rule: bounded in number and bytes; the oldest goes first."""
+"""The child's notifications, until they are read.
+
+Rule: bounded in number and bytes; the oldest is dropped first.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ class Notifications:
     """Notifications in their order. `missed` counts those that were dropped to make room."""
 
     def __init__(self, max_bytes: int, ending: Callable[[], BridgeError | None]) -> None:
-        """Keep at most 1,000, and of more than one at most so many bytes; `ending` says what the reader gets after the last."""
+        """Keep at most 1,000, and of more than one at most so many bytes.
+
+        `ending` is the reader's result after the last.
+        """
         self.missed = 0
         self._queue: deque[tuple[int, Message]] = deque()
         self._bytes = 0
@@ -33,7 +39,7 @@ class Notifications:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def put(self, method: str, params: dict[str, Any] | list[Any] | None, size: int) -> None:
-        """A notification came; `size` is that of its line."""
+        """Add a notification; `size` is that of its line."""
         payload = {"params": params} if isinstance(params, list) else params or {}
         self._queue.append((size, Message(type=method, id=None, raw_timestamp=None, payload=payload)))
         self._bytes += size
@@ -43,12 +49,15 @@ class Notifications:
         self._wake()
 
     def end(self) -> None:
-        """No more will come."""
+        """End: no more will come."""
         self._is_ended = True
         self._wake()
 
     async def next(self) -> Message:
-        """Return the oldest, waiting for it. Raises what `ending` says, or StopAsyncIteration, once there will be no more."""
+        """Return the oldest, waiting for it.
+
+        Raises what `ending` says, or StopAsyncIteration, once there will be no more.
+        """
         while not self._queue:
             if self._is_ended:
                 error = self._ending()
@@ -69,13 +78,16 @@ class Notifications:
         return message
 
     def _wake(self) -> None:
-        for waiting in self._waiting:  # all of them: one that is being cancelled would take nothing
+        for waiting in self._waiting:  # all waiters: one that is being cancelled would take nothing
             if not waiting.done():
                 waiting.set_result(None)
 
 
 class Reader:
-    """An iterator over notifications, on the loop of their peer. It owns nothing, so dropping it in the middle loses none."""
+    """An iterator over notifications, on the loop of their peer.
+
+    It owns nothing, so dropping it loses none.
+    """
 
     def __init__(self, notifications: Notifications, guard: LoopGuard) -> None:
         self._notifications = notifications

@@ -1,4 +1,7 @@
-"""A child process that speaks JSON-RPC 2.0, as its user has it. Rule: a view; what the transport calls is in `peer_exchange`."""
+"""The user's view of a child process that speaks JSON-RPC 2.0.
+
+Rule: only a view; the transport calls `peer_exchange`.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,25 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """A child process that is asked by JSON-RPC 2.0, one object per line; `rb.stdio(…)` makes and ends it.
+    """A child process that speaks JSON-RPC 2.0, one object per line.
 
-    It is open until the child goes or the `async with` is left; `repr()` is a status line. A request from the child is answered
-    with -32601, method not found. Used in another process, thread or event loop than that of its block it raises ConfigError.
+    `rb.stdio(…)` starts and ends it.
+
+    It is open until the child exits or the `async with` is left; `repr()` is a status line. A
+    request from the child is answered with -32601, method not found. Raises ConfigError when used
+    in another process, thread or event loop than that of its block.
     """
 
     __slots__ = ("__weakref__", "_exchange")
 
     def __init__(self, exchange: PeerExchange) -> None:
-        """See an exchange; made by `rb.stdio` alone."""
+        """Wrap an exchange; created by `rb.stdio` only."""
         self._exchange = exchange
 
     __reduce__ = stays_here
 
     def __repr__(self) -> str:
-        """A status line: program, pid, state, requests that wait."""
+        """A status line: program, pid, state, pending requests."""
         return repr(self._exchange)
 
     @property
@@ -46,15 +52,15 @@ class Peer:
 
     @property
     def close_exc(self) -> Exception | None:
-        """Why it went unasked: CalledProcessError, EOFError (exit code 0, or stdout closed), BrokenPipeError (stdin closed).
+        """Why it ended by itself: CalledProcessError, EOFError (exit code 0, or stdout closed), BrokenPipeError (stdin closed).
 
-        None while it is open, and when it was closed by us.
+        None while it is open, and after a close by us.
         """
         return self._exchange.close_exc
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote to stderr: at most 8 KiB, with secrets masked."""
+        """The end of its stderr: at most 8 KiB, with secrets masked."""
         return self._exchange.stderr
 
     @property
@@ -64,7 +70,7 @@ class Peer:
 
     @property
     def unmatched(self) -> int:
-        """How many answers nobody waited for: late, repeated, or to an id that was never used."""
+        """How many answers matched no pending request: late, repeated, or with an unknown id."""
         return self._exchange.unmatched
 
     @property
@@ -81,31 +87,41 @@ class Peer:
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,
     ) -> Any:
-        """Ask, and return the `result` of the answer. Never repeated here, whatever `idempotent` says.
+        """Send a request and return the `result` of its answer.
 
-        Raises the error of an error answer, as `classify` reads it; ProtocolError (UPSTREAM) for an answer that is neither;
-        AttemptTimeoutError after `timeout` seconds, then a late answer is dropped; when the child goes, OutcomeUnknownError if
-        the request was handed out and NotConnectedError if it never left, both from `close_exc`; ConfigError for what cannot be
-        sent. Cancelled, it is withdrawn if it has not left.
+        Never repeated here, whatever `idempotent` says.
+
+        Raises:
+
+        - The error of an error answer, as `classify` reads it; ProtocolError (UPSTREAM) for an
+          answer that is neither.
+        - AttemptTimeoutError after `timeout` seconds; a late answer is dropped.
+        - OutcomeUnknownError if the child exits after the request was written, NotConnectedError if
+          it was not, both from `close_exc`.
+        - ConfigError for what cannot be sent.
+
+        Cancelled, it is withdrawn if it was not written yet.
         """
         return await self._exchange.request(method, params, timeout=timeout, idempotent=idempotent)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None, /) -> None:
-        """Say what needs no answer; returns when the pipe has it, which is not delivery.
+        """Send a notification; returns when it is written to the pipe, which is not delivery.
 
-        Waits while the child does not read. Raises NotConnectedError, from `close_exc`, if the child goes before, and ConfigError
-        for what cannot be sent. Cancelled, it is withdrawn if it has not left.
+        Waits while the child does not read. Raises NotConnectedError, from `close_exc`, if the
+        child exits before, and ConfigError for what cannot be sent. Cancelled, it is withdrawn if
+        it was not written yet.
         """
         await self._exchange.notify(method, params)
 
     def notifications(self) -> AsyncIterator[Message]:
-        """Iterate over what the child sends unasked: `type` is the method, `payload` the params (a list as `{"params": […]}`).
+        """Iterate over the child's notifications: `type` is the method, `payload` the params (a list as `{"params": […]}`).
 
-        The last 1,000 are kept, from the start on; dropped ones are counted in `missed`. Each goes to one reader. After the last
-        it raises NotConnectedError, from `close_exc`, if the child went, and ends if it was closed by us.
+        The last 1,000 are kept, from the start on; dropped ones are counted in `missed`. Each goes
+        to one reader. After the last it raises NotConnectedError, from `close_exc`, if the child
+        ended by itself, and stops if it was closed by us.
         """
         return self._exchange.notifications()
 
     async def wait_closed(self) -> None:
-        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why, nothing is raised."""
+        """Wait until the child has exited or was closed; `close_exc` says why, nothing is raised."""
         await self._exchange.wait_closed()

@@ -1,7 +1,7 @@
-"""A child process that speaks JSON-RPC 2.0: who asked what, who waits, and what is known when the child goes.
+"""The JSON-RPC 2.0 exchange with a child process: pending requests, and what is known of each when the child exits.
 
-Rule: a request fails the moment its fate is known, and says whether it can have run. What the child sends can be wrong in every
-way: that costs a counter, never the link.
+Rule: a request fails the moment its fate is known, and says whether it can have run. The child's
+output can be wrong in every way: that increments a counter and never ends the link.
 """
 
 from __future__ import annotations
@@ -38,17 +38,21 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 100  # characters of a line that is shown
-_REFUSALS: Final = 100  # answers that wait for a child that asks and does not read
+_REFUSALS: Final = 100  # answers queued for a child that sends requests and does not read
 
 
 class PeerExchange:
-    """The exchange with one child; what a user has of it is a `Peer`."""
+    """The exchange with one child; users have a `Peer`."""
 
     def __init__(self, child: ChildProcess, queue_bytes: int) -> None:
-        """Speak to this child; notifications are kept up to so many bytes of their lines."""
+        """Start an exchange with this child.
+
+        Notifications are kept up to so many bytes of their lines.
+        """
         self._child = child
         self._ids = itertools.count(1)
-        self._calls: dict[object, asyncio.Future[Fields | None]] = {}  # None: there will be no answer
+        # None: there will be no answer
+        self._calls: dict[object, asyncio.Future[Fields | None]] = {}
         self._notes: set[asyncio.Future[None]] = set()
         self._guard = LoopGuard("Peer")
         loop = self._guard.loop = asyncio.get_running_loop()
@@ -56,11 +60,11 @@ class PeerExchange:
         self._is_closing = False
         self._closed: asyncio.Future[None] = loop.create_future()
         self._noise = self._unmatched = self._refusing = self._unanswered = 0
-        self._last_noise = b""  # the beginning of the last line that was no JSON-RPC
-        self._last_stray: object = None  # the id of the last answer that nobody waited for
+        self._last_noise = b""  # the beginning of the last line that was not JSON-RPC
+        self._last_stray: object = None  # the id of the last unmatched answer
 
     def __repr__(self) -> str:
-        """A status line: program, pid, state, requests that wait."""
+        """A status line: program, pid, state, pending requests."""
         state = "closed" if self._is_closing else "open" if self.close_exc is None else "lost"
         return f"<Peer {self._child.program} pid={self.pid} {state} waiting={len(self._calls)}>"
 
@@ -76,15 +80,15 @@ class PeerExchange:
 
     @property
     def close_exc(self) -> Exception | None:
-        """Why it went unasked: CalledProcessError, EOFError (exit code 0, or stdout closed), BrokenPipeError (stdin closed).
+        """Why it ended by itself: CalledProcessError, EOFError (exit code 0, or stdout closed), BrokenPipeError (stdin closed).
 
-        None while it is open, and when it was closed by us.
+        None while it is open, and after a close by us.
         """
         return self._child.loss
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote to stderr: at most 8 KiB, with secrets masked."""
+        """The end of its stderr: at most 8 KiB, with secrets masked."""
         return self._child.stderr
 
     @property
@@ -94,7 +98,7 @@ class PeerExchange:
 
     @property
     def unmatched(self) -> int:
-        """How many answers nobody waited for: late, repeated, or to an id that was never used."""
+        """How many answers matched no pending request: late, repeated, or with an unknown id."""
         return self._unmatched
 
     @property
@@ -111,7 +115,10 @@ class PeerExchange:
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,  # noqa: ARG002 -- for who repeats requests: rb.reconnecting
     ) -> Any:
-        """Ask, and return the `result` of the answer. Never repeated here, whatever `idempotent` says."""
+        """Send a request and return the `result` of its answer.
+
+        Never repeated here, whatever `idempotent` says.
+        """
         self._guard.check()
         seconds = read_seconds("request.timeout", timeout, zero=True)
         number = next(self._ids)
@@ -134,7 +141,7 @@ class PeerExchange:
         return result_of(method, answer)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None, /) -> None:
-        """Say what needs no answer; returns when the pipe has it, which is not delivery."""
+        """Send a notification; returns when it is written to the pipe, which is not delivery."""
         self._guard.check()
         data = encode("notify", method, params)
         self._check_open(method)
@@ -150,17 +157,17 @@ class PeerExchange:
             raise self._lost(method, was_handed=False) from self.close_exc
 
     def notifications(self) -> AsyncIterator[Message]:
-        """Iterate over what the child sends unasked: `type` is the method, `payload` the params (a list as `{"params": […]}`)."""
+        """Iterate over the child's notifications: `type` is the method, `payload` the params (a list as `{"params": […]}`)."""
         return Reader(self._notifications, self._guard)
 
     async def wait_closed(self) -> None:
-        """Wait until the child is gone, by itself or because it was closed; `close_exc` says why, nothing is raised."""
+        """Wait until the child has exited or was closed; `close_exc` says why, nothing is raised."""
         self._guard.check()
         await asyncio.wait([self._closed])
 
     # -- callbacks of `stdio` and of the child ------------------------------------------------------------------------------
     def on_line(self, line: bytes) -> None:
-        """The child wrote a line."""
+        """Handle a line that the child wrote."""
         message = decode(line)
         if message is None:
             self._noise += 1
@@ -181,12 +188,12 @@ class PeerExchange:
         _wake(self._closed)
 
     def on_closing(self) -> None:
-        """We leave: who waits is told at once."""
+        """Inform pending requests that the block is being left."""
         self._is_closing = True
         self._release()
 
     def on_closed(self) -> None:
-        """The child was ended."""
+        """Note that the child was ended."""
         _wake(self._closed)
 
     # -- the parts --------------------------------------------------------------------------------------------------
@@ -199,7 +206,7 @@ class PeerExchange:
             outcome.set_result(message)
 
     def _came_instead(self, noise: int, unmatched: int) -> tuple[str, dict[str, Any]]:
-        """Return what the child wrote since there were so many lines of noise and stray answers: in words, and as details."""
+        """Return what the child wrote since these counts of noise and unmatched answers: in words, and as details."""
         noise, unmatched = self.noise - noise, self.unmatched - unmatched
         words, details = list[str](), dict[str, Any]()
         if noise:
@@ -245,7 +252,7 @@ class PeerExchange:
         if was_handed:
             why += "; it was handed out"
             return error_for(Failure.of("SYS_OUTCOME_UNKNOWN", why, details=details, cause=cause))
-        # What cannot be run now cannot be run the next time either.
+        # A command that cannot be run now cannot be run the next time either.
         retryable = False if cause and classify(cause).category is Category.CONFIG else None
         why += "; it never left"
         return error_for(
@@ -280,4 +287,4 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 
 
 def _nothing() -> None:
-    """Nobody waits for the pipe to have it."""
+    """Do nothing when the pipe has it."""

@@ -1,6 +1,7 @@
-"""JSON-RPC 2.0 as lines of text: what is said, what was heard, and what an answer stands for.
+"""JSON-RPC 2.0 as lines of text: encoding, decoding, and the error that an answer stands for.
 
-Rule: a line holds one object and ends where the line ends, so what is written is ASCII; what is read is trusted in nothing.
+Rule: a line holds one object and ends where the line ends, so output is ASCII; input is never
+trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _LONGEST_ID: Final = 1_000
 
 
 def encode(by: str, method: object, params: object, number: int | None = None) -> bytes:
-    """Return a request, or without a number a notification. Raises ConfigError, naming `by`, for what cannot be sent."""
+    """Return a request, or without a number a notification.
+
+    Raises ConfigError, naming `by`, for what cannot be sent.
+    """
     if not isinstance(method, str) or not method:
         raise config_error(f"{by}.method", "a name that is not empty", type(method).__name__)
     fields: Fields = {"jsonrpc": "2.0", "method": method}
@@ -36,14 +40,14 @@ def encode(by: str, method: object, params: object, number: int | None = None) -
 
 
 def refusal(number: object) -> bytes:
-    """Return the answer to a request that we do not serve."""
+    """Return the answer to a request of the child: method not found."""
     return _line({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}})
 
 
 def decode(line: bytes) -> Fields | None:
-    """Return what a line says: an object with a method, or an answer with an id; None for noise.
+    """Return the message in a line: an object with a method, or an answer with an id; None for noise.
 
-    A log line can be JSON as well, so `"jsonrpc": "2.0"` is asked for.
+    A log line can be JSON as well, so `"jsonrpc": "2.0"` is required.
     """
     try:
         message: object = json.loads(line.decode("utf-8-sig"))
@@ -62,7 +66,10 @@ def decode(line: bytes) -> Fields | None:
 
 
 def result_of(method: str, answer: Fields) -> Any:
-    """Return the result. Raises the error that an error answer stands for, ProtocolError for an answer that is neither."""
+    """Return the result.
+
+    Raises the error that an error answer stands for, ProtocolError for an answer that is neither.
+    """
     if answer.get("error") is None and "result" in answer:
         return answer["result"]
     failure = classify(answer) if isinstance(answer.get("error"), dict) else None
@@ -70,7 +77,8 @@ def result_of(method: str, answer: Fields) -> Any:
         failure = Failure.of(
             "PROTO_INVALID_MESSAGE",
             f"{method}: invalid answer: wanted a result or an error",
-            category=Category.UPSTREAM,  # stdio Bus: what a worker answers wrongly is its failure, not the link's
+            # stdio Bus: what a worker answers wrongly is its failure, not the link's
+            category=Category.UPSTREAM,
             executed=Executed.MAYBE,
             details={"received": sorted(answer)},
         )

@@ -1,7 +1,8 @@
-"""EventSource: server-sent events over httpx or httpx2 that survive. Connect, read, lose, wait, and go on from the last event id.
+"""EventSource: server-sent events over httpx or httpx2, resumed from the last event id after each loss.
 
-Rule: it works while somebody asks for the next event, and at no other time. There is no task, and no generator that owns a
-connection: whatever ends a read (a loss, a cancellation, the end of the `async with`) closes the response first.
+Rule: it works only while the next event is requested. It has no task, and no generator that owns a
+connection: whatever ends a read (a loss, a cancellation, the end of the `async with`) closes the
+response first.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
     from ...values.fields import Seconds
 
     class AsyncClient(Protocol):
-        """An httpx.AsyncClient or httpx2.AsyncClient, or what has their `stream`."""
+        """An httpx.AsyncClient or httpx2.AsyncClient, or an object with their `stream`."""
 
         @property
         def stream(self) -> Callable[..., AbstractAsyncContextManager[Any]]: ...
 
 
 _GOODBYE: Final = 1.0  # seconds that closing a response may take
-_BODY_BYTES: Final = 65_536  # of an answer that is no stream: enough to say why
+_BODY_BYTES: Final = 65_536  # of an answer that is no stream: enough for its error text
 _BODY_SECONDS: Final = 2.0
 _OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
 
@@ -55,16 +56,19 @@ _OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
 class EventSource:
     """The events of one URL, across every loss of the connection.
 
-    `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content` and `params` go to its `stream()`, on
-    every attempt, so a POST is sent again after each loss. `reconnect` is a Reconnect, or a BridgePolicy that has one: its schedule and
-    the server's `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing: before the first one after the
-    hole. `last_event_id` resumes what another process read. `read_timeout`: seconds of silence that end a connection, None to
-    trust it (a stream may be quiet for long). An event of more than `max_event_bytes` is a ProtocolError.
+    `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content`
+    and `params` are passed to its `stream()` on every attempt, so a POST is sent again after each
+    loss. `reconnect` is a Reconnect, or a BridgePolicy with one; its schedule and the server's
+    `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing, before
+    the first event after the hole. `last_event_id` resumes what another process read.
+    `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
+    be quiet for long). An event of more than `max_event_bytes` is a ProtocolError.
 
-    Use it as `async with`, then `async for`, with one reader at a time. 204 ends the iteration for good. An answer that no repeat can
-    change (401, 404, no event stream …) and exhausted attempts raise a BridgeError, on every later request too. Cancelling the reader
-    closes the response; the next request goes on from the last event. Raises ConfigError for arguments that cannot work, and in
-    another process, thread or event loop than the one that entered it.
+    Use it as `async with`, then `async for`, with one reader at a time. 204 ends the iteration for
+    good. A permanent answer (401, 404, no event stream …) and exhausted attempts raise a
+    BridgeError, on every later request too. Cancelling the reader closes the response; the next
+    request continues after the last event. Raises ConfigError for wrong arguments, and in another
+    process, thread or event loop than the one that entered it.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class EventSource:
         self._due = 0.0  # when the next attempt may start, by the loop's clock
         self._is_suspended_reported = False
         self._reading: tuple[asyncio.Task[Any] | None, asyncio.Timeout] | None = None
-        self._reader_gone: asyncio.Future[None] | None = None  # is set when that reader has left
+        self._reader_gone: asyncio.Future[None] | None = None  # set when that reader has left
 
     __reduce__ = stays_here
 
@@ -117,16 +121,22 @@ class EventSource:
 
     @property
     def state(self) -> BridgeState:
-        """IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (BACKOFF for long), FAILED or CLOSED. It changes while somebody reads."""
+        """IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (BACKOFF for long), FAILED or CLOSED.
+
+        It changes only during a read.
+        """
         return self._state
 
     @property
     def last_event_id(self) -> str:
-        """The id to resume from: that of the last event you have, or of an earlier one if that had none. "" without any."""
+        """The id to resume from: that of the last event with an id; "" without any."""
         return self._stream.position.last_event_id
 
     def health(self) -> Health:
-        """A snapshot for a health endpoint. `duplicates` counts the events that came again after a loss and were dropped."""
+        """Return a snapshot for a health endpoint.
+
+        `duplicates` counts events that came again after a loss and were dropped.
+        """
         self._guard.check_process()
         stream, state = self._stream, self._state
         return Health(
@@ -149,7 +159,10 @@ class EventSource:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the response, within about a second. Afterwards the state is CLOSED (or stays FAILED) and a reader's iteration ends."""
+        """Close the response, within about a second.
+
+        Then the state is CLOSED (or stays FAILED) and a reader's iteration ends.
+        """
         self._guard.check()
         if self._state not in _OVER:
             self._move(BridgeState.CLOSED, "user")
@@ -158,17 +171,21 @@ class EventSource:
             await self._drop()
             return
         task, scope = self._reading
-        if task is not asyncio.current_task():  # which would be `on_gap`: that reader ends when it returns
+        # which would be `on_gap`: that reader ends when it returns
+        if task is not asyncio.current_task():
             self._reader_gone = self._reader_gone or asyncio.get_running_loop().create_future()
             scope.reschedule(self._now().mono)
             await asyncio.wait([self._reader_gone], timeout=2 * _GOODBYE)
 
     def __aiter__(self) -> Self:
-        """Events in the server's order, across reconnects; those that come again after one are dropped."""
+        """Iterate over events in the server's order, across reconnects; repeated ones are dropped."""
         return self
 
     async def __anext__(self) -> ServerSentEvent:
-        """Return the next event; connect and wait as it takes. Raises the failure that ended it all, or ConfigError for a second reader."""
+        """Return the next event; connect and wait as needed.
+
+        Raises the final failure, or ConfigError for a second reader.
+        """
         if not self._is_entered:
             raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
         self._guard.check()
@@ -212,7 +229,7 @@ class EventSource:
                 await self._step(self._read)
 
     def _take(self) -> ServerSentEvent | None:
-        """The next event that is here already. None: something else has to happen first."""
+        """Return the next event that is here already. None: something else has to happen first."""
         if self._state in _OVER:
             return None
         try:
@@ -225,10 +242,14 @@ class EventSource:
         answer = None if self._on_gap is None else self._on_gap(gap)
         if answer is not None:
             await answer
-        self._stream.gap_reported()  # only now: what is cancelled or raises is told again
+        # only now: an event whose delivery was cancelled or raised is delivered again
+        self._stream.gap_reported()
 
     async def _step(self, step: Callable[[], Awaitable[Failure | None]]) -> None:
-        """Connect or read. What goes wrong is a loss, and so is a cancellation: nobody reads the rest of that response."""
+        """Connect or read.
+
+        An error is a loss, and so is a cancellation: the rest of that response is never read.
+        """
         try:
             failure = await step()
         except Exception as error:  # noqa: BLE001 -- whatever the client raises is the loss; classify() reads it
@@ -267,7 +288,7 @@ class EventSource:
         return await self._admit(self._answer)
 
     async def _admit(self, answer: _OpenAnswer) -> Failure | None:
-        """Is this answer a stream? 204 means that there will never be one again."""
+        """Return whether this answer is a stream. 204 means that there will never be one again."""
         status: int = answer.response.status_code
         headers: Mapping[str, str] = answer.response.headers
         if status == 204:
@@ -295,7 +316,10 @@ class EventSource:
         return None
 
     async def _drop(self) -> None:
-        """Close the response, if there is one, whatever happens meanwhile. It takes a task of its own to outlast a cancellation."""
+        """Close the response, if there is one, whatever happens meanwhile.
+
+        It needs a task of its own to outlast a cancellation.
+        """
         answer, self._answer = self._answer, None
         if answer is not None:
             await ended(asyncio.create_task(answer.close(), name="resilient_bridge response"))
@@ -331,7 +355,7 @@ class EventSource:
 
 
 class _OpenAnswer:
-    """A response that is being read, and the context manager it came from."""
+    """A response that is being read, and its context manager."""
 
     def __init__(self, entered: AbstractAsyncContextManager[Any], response: Any) -> None:
         self.response = response
@@ -339,11 +363,14 @@ class _OpenAnswer:
         self._chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
 
     async def read(self) -> bytes | None:
-        """The next piece, None at the end."""
+        """Return the next piece, None at the end."""
         return await anext(self._chunks, None)
 
     async def body(self) -> bytes:
-        """The first of what an answer that is no stream has to say; less if it does not come in time: the status alone will do."""
+        """Return the beginning of an answer that is no stream.
+
+        Less if it does not arrive in time: then the status is enough.
+        """
         body = b""
         with suppress(Exception):
             async with asyncio.timeout(_BODY_SECONDS):

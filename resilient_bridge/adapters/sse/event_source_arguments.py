@@ -1,6 +1,6 @@
-"""What an EventSource is given: which arguments can work, and what of them must never be shown.
+"""Checks of the arguments of an EventSource, and the secrets in them.
 
-Rule: whatever cannot work is refused here, by name, before anything is connected.
+Rule: a wrong argument is refused here, by name, before anything is connected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _wanted(is_right: object, field: str, wanted: str, received: object) -> None
 def check_arguments(
     client: object, content: object, on_gap: object, last_event_id: object, limit: object
 ) -> None:
-    """Refuse what cannot work, naming the argument."""
+    """Refuse a wrong argument by name."""
     wanted = "an httpx.AsyncClient or httpx2.AsyncClient"
     _wanted(callable(getattr(client, "stream", None)), "client", wanted, type(client).__name__)
     wanted = "text or bytes, which can be sent again"
@@ -41,7 +41,7 @@ def check_arguments(
 
 
 def checked_policy(reconnect: object) -> Reconnect:
-    """Return the schedule, which a BridgePolicy has too."""
+    """Return the reconnect schedule, also out of a BridgePolicy."""
     chosen: object = Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
     if not isinstance(chosen, Reconnect):
         refuse("EventSource.reconnect", "a Reconnect, a BridgePolicy or None", reconnect)
@@ -49,7 +49,7 @@ def checked_policy(reconnect: object) -> Reconnect:
 
 
 def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the headers with ours, where they do not say otherwise."""
+    """Return the headers, with ours added where they are not set."""
     received = dict(headers or {})
     names = {name.lower() for name in received}
     _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
@@ -58,7 +58,7 @@ def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:
-    """The client's own time limits, but that of reading: a stream may be quiet for longer than any answer."""
+    """Return the client's own time limits without that for reading: a stream may be quiet longer than any answer."""
     read = None if read_timeout is None else as_seconds(read_timeout)
     is_limit = read is None or (is_number(read) and 0 < read <= LONGEST_TIMEOUT)
     _wanted(is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout)
@@ -68,7 +68,10 @@ def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[floa
 
 
 def secrets_in(client: object, url: str, headers: Mapping[str, str]) -> Secrets:
-    """What an answer must not be able to put into our errors by echoing it; of "Bearer X" the X alone too."""
+    """Return the values that an error must not show if an answer echoes them.
+
+    Of "Bearer X" also X alone.
+    """
     own: Mapping[str, str] = getattr(client, "headers", {})
     sent = [value for name, value in headers.items() if name.lower() not in _HARMLESS]
     sent += [value for name, value in own.items() if is_sensitive(name)]

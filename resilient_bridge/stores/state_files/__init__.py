@@ -1,1 +1,1 @@
-"""Documents of state in files: their form, their versions, their copies, and which of them is read."""
+"""State documents in files: their form, versions and copies, and the choice of the copy to read."""

@@ -1,7 +1,10 @@
-"""Which of the two copies of a state can be used, and how far: version, migrations, check, orphans. Does no I/O.
+"""Which of the two copies of a state can be used, and how far: version, migrations, check, orphans.
 
-Rule: what the user's functions raise counts against the value only where that is their purpose (`check`, `orphans`). A migration that
-raises is a defect of the program, not of the file: its error comes out as it is, before anything is touched.
+Does no I/O.
+
+Rule: exceptions of the user's functions count against the value only where that is their purpose
+(`check`, `orphans`). A migration that raises is a defect of the program, not of the file: its error
+is raised unchanged, before anything is touched.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """One file. `is_usable`: its value can be used; `is_salvageable`: so can it, if nothing better is there. `failure`: what is wrong.
+    """One copy of a state. `is_usable`: its value can be used. `failure`: what is wrong.
 
-    `dropped` says what `orphans` took out of the value, `lost` what an earlier load had lost already. `is_over`: it is sound, and says
+    `is_salvageable`: it can be used if no better copy exists. `dropped` says what `orphans` took
+    out of the value, `lost` what an earlier load had lost already. `is_over`: it is sound, and says
     that there is no value.
     """
 
@@ -43,22 +47,25 @@ class Candidate:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing is wrong with it."""
+        """Whether nothing is wrong with it."""
         return self.is_over or (self.is_usable and not self.dropped)
 
     @property
     def label(self) -> str:
-        """Under which kind of name it is kept."""
+        """The kind of name under which it is set aside."""
         return "foreign" if self.failure.code == "SYS_STATE_FOREIGN" else "damaged"
 
 
 class _UnfitError(Exception):
-    """A value that its check does not let pass."""
+    """A value that its check refuses."""
 
 
 @attrs.frozen(kw_only=True)
 class Demands:
-    """What a program asks of its state; the arguments of `StateFile`. Raises ConfigError for what cannot be asked."""
+    """A program's requirements for its state; the arguments of `StateFile`.
+
+    Raises ConfigError for invalid ones.
+    """
 
     version: int
     check: Callable[[Any], object] | None
@@ -80,7 +87,10 @@ class Demands:
                 raise config_error("StateFile.migrations", wanted, f"{step}: {function}")
 
     def examined(self, path: Path, data: bytes | None) -> Candidate:
-        """The candidate for what a file holds; None: it is missing. Raises what a migration raises."""
+        """Return the candidate for the content of a file; None: it is missing.
+
+        Raises what a migration raises.
+        """
         if data is None:
             return Candidate(path=path, data=None, failure=_damaged(path, "wanted a file, got none"))
         try:
@@ -109,7 +119,7 @@ class Demands:
         )
 
     def known(self, data: bytes) -> Document | None:
-        """The document in a file, None if it is damaged or of a later program: what is not known must not be overwritten."""
+        """Return the document in a file; None if it is damaged or of a later program, and so must not be overwritten."""
         with suppress(InvalidDocumentError):
             document = self.form.read(data)
             return document if document.version <= self.version else None
@@ -121,7 +131,10 @@ class Demands:
             raise config_error("value", "one that passes its check", "one that does not")
 
     def _salvaged(self, path: Path, data: bytes, error: InvalidDocumentError) -> Candidate:
-        """What the envelope does not vouch for, the check may: without one nobody can, and the value is not used."""
+        """Return a candidate without a valid checksum, if the check accepts its value.
+
+        Without a check it is not used.
+        """
         failure = _damaged(path, str(error), error)
         if error.is_foreign:
             failure = attrs.evolve(self._foreign(path, None), cause=error)
@@ -148,7 +161,7 @@ class Demands:
         )
 
     def _reaches(self, version: int) -> bool:
-        """Whether the migrations lead from this version to ours."""
+        """Return whether the migrations lead from this version to ours."""
         return 1 <= version <= self.version and all(
             step in self.migrations for step in range(version, self.version)
         )
@@ -166,7 +179,10 @@ class Demands:
         return value
 
     def _accepted(self, value: Any) -> tuple[Any, str]:
-        """The value without orphans, and what they were; checked before and, if there were any, after."""
+        """Return the value without orphans, and what they were.
+
+        Checked before and, if there were any, after.
+        """
         self._checked(value)
         if self.orphans is None:
             return value, ""
@@ -199,7 +215,7 @@ class Demands:
 
 def _damaged(path: Path, reason: str, cause: Exception | None = None) -> Failure:
     current: BaseException | None = cause
-    while current is not None:  # its frames would keep alive whoever reads the file, with his lock on it
+    while current is not None:  # its frames would keep the reader alive, with its lock on the file
         current.__traceback__ = None
         current = current.__cause__ or current.__context__
     return Failure.of("SYS_STATE_DAMAGED", f"{path}: {reason}", cause=cause)

@@ -1,6 +1,6 @@
-"""The two copies of a value, its file and the backup beside it, for those who must not have a later version's set aside.
+"""The two copies of a value, its file and the backup beside it, for callers that must not set aside a later version.
 
-Rule: looks, and changes nothing.
+Rule: reads, and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 
 
 def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
-    """Where the backup of a file is."""
+    """Return the path of a file's backup."""
     return backups_of(path, form)[0]
 
 
 def backups_of(path: Path, form: Form) -> tuple[Path, ...]:
-    """Where its backup is, and where earlier releases have put it."""
+    """Return the path of its backup, and those that earlier releases used."""
     return tuple(path.with_name(f"{path.name}{ending}") for ending in form.backups)
 
 
 def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE) -> bool | None:
-    """Whether a copy is what was written, None if it is not there; in a damaged one the number of a version proves nothing.
+    """Return whether a copy is intact, None if it is missing.
 
-    Raises the StoreError of `later_version` for one of a later version than this, and what `read_private` does, which names `field`.
+    In a damaged one a version number proves nothing.
+
+    Raises the StoreError of `later_version` for a later version than this, and what `read_private`
+    does, which names `field`.
     """
     data = read_private(path, field)
     if data is None:
@@ -46,7 +49,7 @@ def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVE
 
 
 def later_version(path: Path, version: int, found: int, *, of: str) -> StoreError:
-    """Return the error for a copy of another version than is known here; `of`: of what, in words."""
+    """Return the error for a copy of an unknown version; `of` names the kind of state."""
     return StoreError(
         Failure.of("SYS_STATE_FOREIGN", f"{path}: wanted version {version} of {of}, got version {found}")
     )

@@ -1,7 +1,8 @@
-"""What a state file holds: one JSON document with a checksum around a value, to and from bytes.
+"""The content of a state file: one JSON document with a checksum around a value, to and from bytes.
 
-Rule: what is read is what was written, or it is called invalid. The checksum covers the version, the time and the value, so no bit
-that matters can change unnoticed; a value that would come back as another one is refused before it is written. Does no I/O.
+Rule: what is read is what was written, or it is invalid. The checksum covers the version, the time
+and the value, so no relevant bit can change unnoticed. A value that would be read back as another
+one is refused before it is written. Does no I/O.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ if TYPE_CHECKING:
 
 
 FORMAT: Final = "resilient_bridge.state.1"
-"""The name of the format, in every document; the number is that of the envelope, not of what is in it."""
+"""The name of the format, in every document; the number is that of the envelope, not of its content."""
 _FLAT_FORMAT: Final = "resilient_bridge.state.2"
-_BESIDE: Final = (
-    "resilient_bridge"  # where the envelope of a flat document is: beside the fields of its value
-)
+_BESIDE: Final = "resilient_bridge"  # the key of a flat document's envelope, beside the fields of its value
 _KEYS: Final = {"format", "version", "saved_at", "lost", "sha256"}
-_DEEPEST: Final = 100  # as for messages: far below what the interpreter can take, because values are walked deeper in the stack
+# as for messages: far below what the interpreter accepts, because values are walked deeper in the
+# stack
+_DEEPEST: Final = 100
 _SHOWN: Final = 40
 
 
 @attrs.frozen(kw_only=True)
 class Document:
-    """What a state file says: the version of what its value means, when it was saved (None: that cannot be read), and what was lost
-    before it. A document without a value says that there is none any more, and why.
+    """The content of a state file: the version of its value, when it was saved (None: unreadable), and what was lost before.
+
+    A document without a value says that there is none any more, and why.
     """
 
     version: int
@@ -47,9 +49,9 @@ class Document:
 
 
 class InvalidDocumentError(ValueError):
-    """Bytes that are no document: `str()` says why.
+    """Bytes that are no valid document: `str()` says why.
 
-    `is_foreign`: they are JSON, and of another program. `document`: what they say all the same, if it is only the envelope that
+    `is_foreign`: they are JSON of another program. `document`: their content, if only the envelope
     does not fit.
     """
 
@@ -60,7 +62,10 @@ class InvalidDocumentError(ValueError):
 
 
 def write_document(document: Document) -> bytes:
-    """Return the document as bytes: one line of ASCII. Raises ConfigError for a value that JSON cannot hold; tuples become lists."""
+    """Return the document as bytes: one line of ASCII.
+
+    Raises ConfigError for a value that JSON cannot hold; tuples become lists.
+    """
     if problem := _problem(document.value):
         raise config_error(*problem)
     body = _envelope(FORMAT, document)
@@ -91,7 +96,7 @@ def _envelope(form: str, document: Document) -> dict[str, object]:
 def _signed(body: dict[str, object], envelope: dict[str, object]) -> bytes:
     """Put the checksum of the whole body into its envelope, and return the body as bytes."""
     try:
-        envelope["sha256"] = _checksum(body)  # not there yet: of all but itself
+        envelope["sha256"] = _checksum(body)  # not there yet: of everything but itself
         return f"{_encode(body)}\n".encode()
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; little stack left
         raise config_error("value", "what JSON can hold", f"{type(error).__name__}: {error}") from error
@@ -108,7 +113,10 @@ def read_document(data: bytes) -> Document:
 
 
 def read_flat(data: bytes) -> Document:
-    """Return the document in `data`, written by `write_flat` or `write_document`. Raises InvalidDocumentError for what is none."""
+    """Return the document in `data`, written by `write_flat` or `write_document`.
+
+    Raises InvalidDocumentError for what is none.
+    """
     body = read_json(data)
     beside = body.get(_BESIDE)
     envelope = cast("dict[str, object]", beside) if type(beside) is dict else {}
@@ -120,7 +128,10 @@ def read_flat(data: bytes) -> Document:
 
 
 def read_json(data: bytes) -> dict[str, object]:
-    """Return the fields of the JSON object in `data`, none for other JSON. Raises InvalidDocumentError for what is no JSON."""
+    """Return the fields of the JSON object in `data`, none for other JSON.
+
+    Raises InvalidDocumentError for what is no JSON.
+    """
     if not data.strip():
         raise InvalidDocumentError("wanted a state document, got an empty file")
     try:
@@ -155,7 +166,10 @@ def _checked(
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """How a state file is laid out: its bytes, and how its backup is called; of `backups` the first is written, the others are read."""
+    """The layout of a state file: its bytes, and the name of its backup.
+
+    Of `backups` the first is written, the others are read.
+    """
 
     write: Callable[[Document], bytes]
     read: Callable[[bytes], Document]
@@ -163,7 +177,7 @@ class Form:
 
 
 ENVELOPE: Final = Form(write=write_document, read=read_document, backups=(".backup",))
-"""The value as one field of the envelope: any JSON value can be kept so."""
+"""The value as one field of the envelope: any JSON value can be stored so."""
 
 
 def instant(moment: datetime) -> str:
@@ -191,12 +205,15 @@ _canonical: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sor
 
 
 def _checksum(body: dict[str, object]) -> str:
-    """Of all that a document says but the checksum itself, in whatever order."""
+    """Return the checksum of the whole document without itself, independent of order."""
     return sha256(_canonical(body).encode()).hexdigest()
 
 
 def _problem(value: object) -> tuple[str, str, str] | None:
-    """What JSON cannot hold in the value, or not keep: where, what was wanted, what was got; never the thing itself."""
+    """Return what JSON cannot hold or preserve in the value: where, what was wanted, what was got.
+
+    Never the value itself.
+    """
     ahead: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while ahead:
         part, path = ahead.pop()

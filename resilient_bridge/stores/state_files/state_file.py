@@ -1,7 +1,8 @@
-"""A value in a file, which survives crashes and damage, and never pretends that nothing happened.
+"""A value in a file that survives crashes and damage, and reports every loss.
 
-Rule: the original changes only after its backup is safe, and each in one step. What cannot be believed is kept under another name
-before anything takes its place, and what is used instead, and what is lost, is told: by `Loaded`, by one event, and in the log.
+Rule: the original changes only after its backup is safe, and each in one step. A copy that cannot
+be trusted is kept under another name before anything replaces it. What is used instead, and what is
+lost, is reported by `Loaded`, by one event, and in the log.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ _FIELD: Final = "StateFile.path"
 
 @attrs.frozen(kw_only=True)
 class Loaded:
-    """What `StateFile.load` found.
+    """The result of `StateFile.load`.
 
-    `source`: "file", all is well; "backup", the file was missing or unusable; "salvaged", the value is what could be had of a
-    damaged file; "new", there is no value (None). `saved_at`: when the value was saved. `lost`: what is gone, in words; empty if
-    nothing is; it stays until the next save. `set_aside`: where the unusable file is kept.
+    `source`: "file", all is well; "backup", the file was missing or unusable; "salvaged", the value
+    is what could be recovered from a damaged file; "new", there is no value (None). `saved_at`:
+    when the value was saved. `lost`: what is gone, in words; empty if nothing is; it stays until
+    the next save. `set_aside`: where the unusable file is kept.
     """
 
     value: Any
@@ -51,19 +53,22 @@ class Loaded:
 
 
 class StateFile:
-    """One JSON value in a file, with a backup beside it; the path, the version of what it means, and who may look at it.
+    """One JSON value in a file, with a backup beside it.
 
-    `check` is called with a value and refuses it by raising, or by returning False: on `save`, where its error comes out, and on
-    `load`, where a value that it refuses is damaged. `orphans` is called on `load`, after `check`: it returns the value without
-    references to what is no longer there, and in words what it took out ("" for nothing); those words become `Loaded.lost`.
-    `migrations` maps a version to the function that makes the next version's value of its own.
+    `path` is the file, `version` that of the value's meaning. `check` is called with a value and
+    refuses it by raising, or by returning False: on `save`, where its error is raised, and on
+    `load`, where such a value counts as damaged. `orphans` is called on `load`, after `check`: it
+    returns the value without references to things that no longer exist, and a text about what it
+    removed ("" for nothing), which becomes `Loaded.lost`. `migrations` maps a version to the
+    function that makes the next version's value of its own.
 
-    Nothing is read or written before `load` or `save`. Both block, for as long as the disk takes to be sure: in async code
-    `await asyncio.to_thread(file.save, value)`. Threads of one process may share the object; two processes, or two objects, must
-    not share a path. Raises ConfigError for arguments that cannot be meant.
+    Nothing is read or written before `load` or `save`. Both block until the disk is sure: in async
+    code use `await asyncio.to_thread(file.save, value)`. Threads of one process may share the
+    object; two processes, or two objects, must not share a path. Raises ConfigError for wrong
+    arguments.
     """
 
-    _form: Form = ENVELOPE  # a subclass may lay it out otherwise
+    _form: Form = ENVELOPE  # a subclass may use another layout
 
     def __init__(
         self,
@@ -88,15 +93,17 @@ class StateFile:
 
     @property
     def path(self) -> Path:
-        """Where the value is; its backup is beside it, as `<name>.backup`."""
+        """The path of the value; its backup is beside it, as `<name>.backup`."""
         return self._path
 
     def save(self, value: Any) -> None:
-        """Keep the value; when this returns, it survives a crash and a power cut, and its predecessor is the backup.
+        """Save the value; when this returns, it survives a crash and a power cut, and its predecessor is the backup.
 
-        A predecessor that is damaged, or of a later version, does not become the backup but is set aside, with the event StateSetAside.
-        Raises ConfigError for a value that JSON cannot hold as it is (tuples become lists) or for a path that is not safe, what
-        `check` raises, and StoreError (SYS_STORE_UNAVAILABLE): what was there is still there then, unless `failure.executed` is MAYBE.
+        A predecessor that is damaged, or of a later version, does not become the backup but is set
+        aside, with the event StateSetAside. Raises ConfigError for a value that JSON cannot
+        preserve (tuples become lists) or for a path that is not safe, what `check` raises, and
+        StoreError (SYS_STORE_UNAVAILABLE): then the old value is still in the file, unless
+        `failure.executed` is MAYBE.
         """
         data = self._document(value)
         self._demands.refuse_unfit(self._form.read(data).value)
@@ -110,15 +117,17 @@ class StateFile:
             _tell(parts)
 
     def load(self) -> Loaded:
-        """Return the value, or what can be had of it, and where it comes from.
+        """Return the value, or what can be recovered of it, and its source.
 
-        A file that is damaged, of another version or program, or refused by `check`, is kept beside the original. In its place comes
-        the backup; else its own value, if only the checksum is wrong and `check` lets it pass; else nothing, and the next save begins
-        anew. File and backup are sound again when this returns, and one event StateSetAside says what was lost; so does
+        A file that is damaged, of another version or program, or refused by `check`, is kept beside
+        the original. It is replaced by the backup; else by its own value, if only the checksum is
+        wrong and `check` accepts it; else by nothing, and the next save starts again. File and
+        backup are sound when this returns, and one event StateSetAside says what was lost; so does
         the log. A value of an older version is migrated, and written with the next save.
 
-        Raises StoreError (SYS_STORE_UNAVAILABLE), with everything as it was, if a file is there and cannot be read, or nothing can be
-        written; ConfigError for a path that is not safe; and what a migration raises.
+        Raises StoreError (SYS_STORE_UNAVAILABLE), with everything unchanged, if an existing file
+        cannot be read, or nothing can be written; ConfigError for a path that is not safe; and what
+        a migration raises.
         """
         parts: list[events.StateSetAside] = []
         try:
@@ -128,7 +137,7 @@ class StateFile:
             _tell(parts)
 
     def _back_up(self, reports: list[events.StateSetAside]) -> None:
-        """Make what is there the backup, in one step; a backup is better than something damaged."""
+        """Make the current file the backup, in one step; a backup is better than a damaged file."""
         found = read_private(self._path, _FIELD)
         if found is None:
             return
@@ -156,7 +165,7 @@ class StateFile:
         return self._demands.examined(path, read_private(path, _FIELD))
 
     def _examined_backup(self) -> Candidate:
-        """The backup, or that of an earlier release as long as there is no newer one."""
+        """Return the backup, or that of an earlier release as long as there is no newer one."""
         found = self._examined(self._backup)
         for path in self._earlier_backups:
             if found.data is None:
@@ -171,8 +180,9 @@ class StateFile:
     def _recovered(self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]) -> Loaded:
         source, best, used, lost = _choice(main, backup)
         lost = redact(lost)
-        # All that can be refused is refused first. Nothing is replaced before it is kept and its successor is safe, so that a crash
-        # at any point leaves what this began with, or what it ends with. What was lost stands in the new files.
+        # Everything that can be refused is refused first. Nothing is replaced before it is kept and
+        # its successor is safe, so a crash at any point leaves the state before or after. What was
+        # lost is written in the new files.
         fresh = self._document(best.value if best else None, has_value=best is not None, lost=lost)
         copies = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
         reports.append(_event(main, copies, used, lost))
@@ -204,7 +214,7 @@ class StateFile:
 
 
 def _choice(main: Candidate, backup: Candidate) -> tuple[Source, Candidate | None, str, str]:
-    """What is used (as a source, as a candidate, in words), and what is lost by that."""
+    """Return what is used (as a source, as a candidate, in words), and what is lost by that."""
     if main.is_usable:
         return "salvaged", main, "the file without its orphans", _joined(main.dropped, main.lost)
     if backup.is_usable:
@@ -248,6 +258,6 @@ def _event(main: Candidate, copies: list[Path], used: str, lost: str) -> events.
 
 
 def _tell(reports: list[events.StateSetAside]) -> None:
-    """Tell listeners, else the log; outside of the lock, because a listener may do as it likes."""
+    """Report to listeners, else to the log; outside of the lock, because a listener may do anything."""
     for event in reports:
         emit(event)
