@@ -53,8 +53,13 @@ def payload(text):
 
 
 @pytest.mark.requirement("R13")
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("form", [json.dumps, lambda good: json.dumps(good).encode(), dict, MappingProxyType])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        *((name, json.dumps) for name in NAMES),
+        *((NAMES[0], form) for form in (lambda good: json.dumps(good).encode(), dict, MappingProxyType)),
+    ],
+)
 def test_the_seven_events_are_accepted_in_every_form(name, form):
     """As text, as bytes, or decoded already."""
     data = form(GOOD | {"event": name})
@@ -164,14 +169,14 @@ def test_nothing_at_all_lacks_four_fields():
     assert hook_answer({})["errors"] == [{"field": field, "message": "Required"} for field in GOOD]
 
 
-@pytest.mark.parametrize("field", ["event", "timestamp", "session_id"])
 @pytest.mark.parametrize(
     ("value", "kind"), [(None, "null"), (True, "boolean"), (5, "number"), (1.5, "number"), ([], "array"), ({}, "object")]
 )  # fmt: skip
-def test_a_wrong_type_is_named_as_json_names_it(field, value, kind):
+def test_a_wrong_type_is_named_as_json_names_it(value, kind):
     """Wanted a string, got what it was."""
-    assert violations(GOOD | {field: value}) == [(field, "string", kind)]
-    assert violations(json.dumps(GOOD | {field: value})) == [(field, "string", kind)]
+    for field in ("event", "timestamp", "session_id"):
+        assert violations(GOOD | {field: value}) == [(field, "string", kind)]
+    assert violations(json.dumps(GOOD | {"event": value})) == [("event", "string", kind)]
 
 
 @pytest.mark.parametrize(

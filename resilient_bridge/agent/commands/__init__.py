@@ -1,1 +1,1 @@
-"""Asynchronous commands: sent, asked about until they end, and never assumed to have run."""
+"""Asynchronous commands: sent once and polled until they end."""

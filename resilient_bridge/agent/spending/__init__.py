@@ -1,1 +1,1 @@
-"""Limits on spend, and the book of what was spent."""
+"""Spend budgets: limits on money, and the account of what was spent."""

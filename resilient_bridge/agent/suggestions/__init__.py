@@ -1,1 +1,1 @@
-"""What a person or a model can do about an error: rules over the error and its context."""
+"""Suggestions for a failure, for a person or a model: near misses, backups, and rules of the user."""

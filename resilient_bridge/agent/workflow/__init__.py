@@ -1,4 +1,4 @@
-"""Work in phases that survives crashes, damage and failures: what is finished is never done again, and nothing ends silently.
+"""Workflows in phases that survive crashes, damaged files and failures: a finished phase never runs again, and losses are reported.
 
-Rule: `checkpoint` knows and decides nothing of the world; `runner` acts; `workflow_file` and `artifacts` are its hands.
+Rule: `checkpoint` and `journal` are pure values; `runner` acts, through `workflow_file` and `artifacts`.
 """
