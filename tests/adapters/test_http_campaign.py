@@ -12,13 +12,14 @@ import pytest
 import resilient_bridge as rb
 from tests.adapters.campaigns import ATTEMPTS, Call, Campaign
 from tests.adapters.http_clients import KINDS, QUICK, Kind, each_kind
+from tests.samples import IS_ALL, some
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 METHODS = ["GET", "PUT", "DELETE", "POST", "POST", "POST", "PATCH", "POST with a key"]
 ONCE = {"POST", "PATCH"}
-SEEDS = [1, 2, 3]
+SEEDS = some([1, 2, 3], 1)
 REQUESTS = 304  # of each kind of client, for each seed
 
 _done: dict[tuple[str, int], Campaign] = {}
@@ -76,8 +77,8 @@ async def test_the_judge_notices_what_runs_twice():
         run.judge()
 
 
-async def test_three_thousand_faults_were_injected():
-    """The promise is about thousands: so many were really met over HTTP alone, of every kind."""
+async def test_thousands_of_faults_were_injected():
+    """The promise is about thousands: so many were really met over HTTP alone, of every kind; a third of them in a sample."""
     faults: Counter[str] = Counter()
     ends: set[tuple[str, int]] = set()
     for kind in KINDS:
@@ -85,8 +86,8 @@ async def test_three_thousand_faults_were_injected():
             run = await campaign(kind, seed)
             faults += run.faults
             ends.update((call.reported, len(call.met)) for call in run.calls.values())
-    assert faults.total() >= 3_000, faults
-    assert min(faults.values()) >= 100, faults
+    assert faults.total() >= (3_000 if IS_ALL else 1_000), faults
+    assert min(faults.values()) >= (100 if IS_ALL else 33), faults
     assert len(faults) == 10, faults
     assert (
         "not run",

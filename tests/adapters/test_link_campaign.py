@@ -49,8 +49,8 @@ FAULTS = [
 
 PROVABLE_FAULTS = [Fault.answer(status) for status in (425, 425, 429, 429)]
 ONE_CALLER, MANY_CALLERS, REFUSED_CALLERS = (
-    some([11, 12, 13, 14], 2),
-    some([21, 22, 23], 2),
+    some([11, 12, 13, 14], 1),
+    some([23, 22, 21], 1),
     some([51, 52], 1),
 )
 SEEDS: dict[int, dict[str, Any]] = {
@@ -240,9 +240,9 @@ async def test_hundreds_of_faults_were_injected(server):
     met: Counter[str] = Counter()
     for seed in SEEDS:
         met += (await campaign(server, seed))[3]
-    assert met.total() >= (500 if IS_ALL else 200), met
+    assert met.total() >= (500 if IS_ALL else 150), met
     assert set(met) == {"answer", "reset_unread", "reset_before", "reset_after", "cut", "refused"}
-    assert min(met.values()) >= (20 if IS_ALL else 8), met
+    assert min(met.values()) >= (20 if IS_ALL else 4), met
 
 
 @contextmanager

@@ -22,12 +22,13 @@ import resilient_bridge as rb
 from tests.adapters.campaigns import ATTEMPTS, CALLERS, TRUE, outcome_of, worst_first
 from tests.adapters.link_peers import quick, until
 from tests.adapters.link_servers import is_alive
+from tests.samples import IS_ALL, some
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 CHILD = (sys.executable, "-I", "-S", str(Path(__file__).with_name("campaign_child.py")))
-SEEDS = [61, 62, 63]
+SEEDS = some([61, 62, 63], 1)
 ROUNDS = 90
 FATAL = ["dies before", "dies after", "half a line"]  # of one call, while seven others are under way
 ROUND = [*FATAL, *FATAL, "killed at rest", "killed at rest", "killed unnoticed", "crash at start", "deaf"]
@@ -205,6 +206,6 @@ async def test_hundreds_of_faults_were_injected(tmp_path):
     faults: Counter[str] = Counter()
     for seed in SEEDS:
         faults += (await campaign(seed, tmp_path)).faults
-    assert faults.total() >= 300, faults
-    assert min(faults.values()) >= 5, faults
+    assert faults.total() >= (300 if IS_ALL else 100), faults
+    assert min(faults.values()) >= (5 if IS_ALL else 1), faults
     assert set(faults) == {*ROUND, "killed", "noise", "busy"}

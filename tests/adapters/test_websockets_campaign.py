@@ -21,11 +21,12 @@ import resilient_bridge as rb
 from tests.adapters.campaigns import ATTEMPTS, CALLERS, outcome_of
 from tests.adapters.link_peers import quick, quiet, until
 from tests.peers.ports import HOST, Port
+from tests.samples import IS_ALL, some
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
-SEEDS = [71, 72, 73]
+SEEDS = some([71, 72, 73], 1)
 ROUNDS = 120
 GONE = [
     "closed at rest",
@@ -266,6 +267,6 @@ async def test_hundreds_of_faults_were_injected():
     faults: Counter[str] = Counter()
     for seed in SEEDS:
         faults += (await campaign(seed)).faults
-    assert faults.total() >= 300, faults
-    assert min(faults.values()) >= 5, faults
+    assert faults.total() >= (300 if IS_ALL else 100), faults
+    assert min(faults.values()) >= (5 if IS_ALL else 1), faults
     assert set(faults) == {*GONE, *BROKEN}
