@@ -193,9 +193,8 @@ class Database:
         """
         self._let_log_go()
         with suppress(sqlite3.Error):
-            self._held = self.connection.execute(
-                "SELECT 1 FROM sqlite_master"
-            )  # of several rows, one is read
+            # Of several rows only the first is read.
+            self._held = self.connection.execute("SELECT 1 FROM sqlite_master")
 
     def copy_log(self) -> None:
         """Copy what can be copied from the log into the database, beside whoever writes."""
