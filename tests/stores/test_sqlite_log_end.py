@@ -317,6 +317,21 @@ async def test_a_transaction_that_begins_the_log_anew(killed, room):
     assert events == []
 
 
+async def test_a_log_that_was_copied_goes_on(killed, room):
+    """It begins anew only when we let it: until then the note is about the log that is there."""
+    path = put(killed[0], room)
+    database, _ = open_database(path, is_machine=False, is_same_boot=True)
+    database.hold_log()
+    database.copy_log()
+    before = written_by(path)["-wal"]
+    database.run([("DELETE FROM records", ())])
+    assert written_by(path)["-wal"].startswith(before)
+    database.begin_log_anew()
+    assert written_by(path)["-wal"] == b""
+    database.close()
+    assert files_in(path.parent) == ["known.db", "known.db.owner"]
+
+
 async def test_another_program_that_has_copied_the_log(killed, room):
     """The `sqlite3` shell, after the kill: its log is gone, which is all that can be seen; told, and every row is there."""
     files, truth = killed

@@ -244,8 +244,8 @@ def crash_at(number, monkeypatch):
 async def test_a_crash_at_every_step_of_mending(room, monkeypatch, harm):
     """The next process mends it again: told once in all, the original whole beside it, the same rows, and no leftovers."""
     files = files_of(await crashed(room / "b"))
-    place = len(files["-wal"]) * 3 // 4
-    broken = flipped(files, "-wal", place, 3) if harm == "a bit" else cut(files, "-wal", place)
+    offset = len(files["-wal"]) * 3 // 4
+    broken = flipped(files, "-wal", offset, 3) if harm == "a bit" else cut(files, "-wal", offset)
     number, has_crashed = 0, True
     while has_crashed:
         number += 1

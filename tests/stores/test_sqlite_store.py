@@ -367,14 +367,14 @@ async def test_nothing_changes_by_opening_and_closing(path):
 
 async def test_another_program_that_writes_meanwhile(path):
     """Nothing is refused and nothing of either is lost; a kill after that leaves what is told as whole."""
-    (path.parent / "copy").mkdir(mode=0o700)
+    (path.parent.parent / "copy").mkdir(mode=0o700)
     async with opened(path) as (store, _):
         await done(store.put(entry(1)))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("DELETE FROM outbox WHERE seq = 1")
             await done(store.put(entry(2)))
             assert other.execute("SELECT seq FROM outbox").fetchall() == [(2,)]
-        copy(path, path.parent / "copy" / path.name)
-    for one in (path, path.parent / "copy" / path.name):
+        copy(path, path.parent.parent / "copy" / path.name)
+    for one in (path, path.parent.parent / "copy" / path.name):
         content, events = await look(one)
         assert (set(content.entries), events) == ({2}, [])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _LOOK_EVERY: Final = 512  # transactions
-_LOG_LIMIT: Final = 4 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
+_LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
 
 
 class Gathered(NamedTuple):
@@ -211,9 +211,9 @@ class Commits:
         self._before_waiting()
         self._is_busy = True  # who writes from here on waits for it, and the loop does not
         self._copying = self._in_thread(self._database.begin_log_anew)
-        self._copying.add_done_callback(self._begun)
+        self._copying.add_done_callback(self._log_restarted)
 
-    def _begun(self, work: asyncio.Future[Any]) -> None:
+    def _log_restarted(self, work: asyncio.Future[Any]) -> None:
         work.exception()
         self._copying = None
         self._is_busy = False

@@ -159,14 +159,11 @@ class Database:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):
                     execute("ROLLBACK")
-            if not name_of(error).startswith(
-                "SQLITE_BUSY"
-            ):  # nothing was written, and what is there is another's
+            name = name_of(error)
+            if not name.startswith("SQLITE_BUSY"):  # then nothing was written: what is there is another's
                 self._end.take_back(is_machine=self._is_machine)
             self.hold_log()
-            if (
-                name_of(error) == "SQLITE_BUSY_SNAPSHOT" and not is_again
-            ):  # another program has written meanwhile
+            if name == "SQLITE_BUSY_SNAPSHOT" and not is_again:  # another program has written meanwhile
                 self.run(ops, is_again=True)
                 return
             raise store_error(error, f"{self.path.name} cannot be written") from error
@@ -196,9 +193,8 @@ class Database:
         """
         self._let_log_go()
         with suppress(sqlite3.Error):
-            self._held = self.connection.execute(
-                "SELECT 1 FROM sqlite_master"
-            )  # of several rows, one is read
+            # Of several rows only the first is read.
+            self._held = self.connection.execute("SELECT 1 FROM sqlite_master")
 
     def copy_log(self) -> None:
         """Copy what can be copied from the log into the database, beside whoever writes."""
