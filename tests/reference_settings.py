@@ -109,7 +109,7 @@ def settings_page() -> str:
         ("`tools.NAME`", "a policy of one tool, and `idempotent`, `required`; `default_timeout_ms` and `per_tool` beside the names"),
         ("`repeatable`, `repeatable_if_marked`", "lists of operations"),
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
-        ("`debug`", "[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `\"*\"` for all"),
+        ("`debug`", '[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `"*"` for all'),
         ("`providers.NAME`", "the URL of a provider, for `resilient-bridge check --providers`"),
         *((f"`{field.name}`", f"[of an agent](#agentsettings): {_takes(field.name, form_of(field.validator))}") for field in fields_of(AgentSettings) if field.name != "tools"),
     ]  # fmt: skip

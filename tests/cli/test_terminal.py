@@ -231,7 +231,9 @@ def test_the_demo_is_a_story_of_80_columns_on_a_terminal_and_plain_text_in_a_pip
         assert re.search(r"^ +\d+\.\d\d s  FAULT   expire: ", text, re.MULTILINE)
         assert re.search(r"^ +\d+\.\d\d s  client  verdict: GAP ", text, re.MULTILINE)
         assert "\nledger\n" in text
-        assert " ".join(text.split()).endswith("kept: nothing was lost, repeated or reordered without saying so")
+        assert " ".join(text.split()).endswith(
+            "kept: nothing was lost, repeated or reordered without saying so"
+        )
 
 
 def test_no_color_and_pipes_have_none(monkeypatch):
