@@ -345,6 +345,19 @@ def site(session: nox.Session) -> None:
         session.run("python", "-m", "website", "finish", pages)
         rmtree("site", ignore_errors=True)
         move(f"{pages}/site", "site")
+    if which("chromium"):  # by the environment of nox: the session's own has no pytest
+        session.run(
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "0",
+            "-m",
+            "campaign",
+            "tests/test_site_pictures.py",
+            external=True,
+        )
 
 
 @nox.session(venv_backend="uv")

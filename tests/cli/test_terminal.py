@@ -219,6 +219,23 @@ def test_the_demo_has_a_status_line_and_colour_on_a_terminal():
     assert max(map(len, _seen(text))) <= 60, max(_seen(text), key=len)
 
 
+@pytest.mark.real
+def test_the_demo_is_a_story_of_80_columns_on_a_terminal_and_plain_text_in_a_pipe():
+    """On a terminal no line is longer than 80, the ledger included; in a pipe there is no control character but the ends of lines."""
+    command = ("demo", "--duration", "2", "--faults", "expire,cut")
+    lines = _seen(Terminal(*command, width=80).read())
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    piped = subprocess.run([*PROGRAM, *command], capture_output=True, text=True, timeout=60, check=True)
+    assert (piped.stderr, [one for one in piped.stdout if not (one.isprintable() or one == "\n")]) == ("", [])
+    for text in ("\n".join(lines), piped.stdout):
+        assert re.search(r"^ +\d+\.\d\d s  FAULT   expire: ", text, re.MULTILINE)
+        assert re.search(r"^ +\d+\.\d\d s  client  verdict: GAP ", text, re.MULTILINE)
+        assert "\nledger\n" in text
+        assert " ".join(text.split()).endswith(
+            "kept: nothing was lost, repeated or reordered without saying so"
+        )
+
+
 def test_no_color_and_pipes_have_none(monkeypatch):
     """Colour is for terminals, and not where somebody says so."""
 
