@@ -31,12 +31,12 @@ class _Wrong:
         """Note an error of this row, and go on to the next."""
         try:
             yield
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 -- told for every row at the end
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 -- each is in the message at the end
             shown = ", ".join(f"{key}={_short(value)}" for key, value in values.items())
             self.lines.append(f"[{name}] {shown}\n    {type(error).__name__}: {error}")
             self.first = self.first or error
 
-    def told(self, count: int) -> None:
+    def raise_all(self, count: int) -> None:
         """Fail with all of them, and with the traceback of the first."""
         if self.lines:
             raise AssertionError(
@@ -91,7 +91,7 @@ def each_row(
             for name, values in cases:
                 with wrong.judged(name, values):
                     test(**given, **values)
-            wrong.told(len(cases))
+            wrong.raise_all(len(cases))
 
         @functools.wraps(test)
         async def looped_async(**given: Any) -> None:
@@ -100,7 +100,7 @@ def each_row(
                 with wrong.judged(name, values):
                     waiting: Awaitable[None] = test(**given, **values)
                     await waiting
-            wrong.told(len(cases))
+            wrong.raise_all(len(cases))
 
         wrapper = looped_async if inspect.iscoroutinefunction(test) else looped
         wrapper.rows = [*getattr(test, "rows", ()), *(values for _, values in cases)]  # type: ignore[attr-defined]

@@ -48,6 +48,9 @@ def main(faulted: int, kinds: list[str]) -> int:
     print(
         f"""# Evidence
 
+How old they may be: each part below states the day its figures were counted on, and tests/evidence.json keeps a sample of the lines of code that they were counted
+with. A test fails when more than a quarter of those lines are gone; then the campaign is run again.
+
 Effects are counted at the far end while calls are struck by faults. "Wrong" counts the calls that ran more often than was permitted, were
 told done and never ran, or, where they may run once, were told not to have run and ran. What a phase's report or a redirected request under
 HTTPTransport tells is not judged, only how often it ran. Over stdio a fault strikes the child: all eight calls of that round are counted as
