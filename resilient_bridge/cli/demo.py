@@ -75,7 +75,7 @@ async def _play(arguments: Namespace, story: Story) -> dict[str, Any]:
 async def _until(fact: Callable[[], bool], seconds: float) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not fact():  # noqa: ASYNC110 -- facts of several sides, and none tells of all
+            while not fact():  # noqa: ASYNC110 -- facts of several sides, without a common event
                 await asyncio.sleep(0.01)
     return fact()
 

@@ -236,7 +236,7 @@ def _own_came(
 ) -> None:
     try:
         facts = tuple(decode_frame(entry.value))
-    except Exception:  # noqa: BLE001 -- the function of a dialect, on what a server of anybody's has sent
+    except Exception:  # noqa: BLE001 -- a dialect's function, on a foreign server's frame
         connection.unreadable += 1
         return
     # What comes while the request is open, and shortly after, is the answer, or cannot be
@@ -328,7 +328,7 @@ def _refusal(body: Mapping[str, Any], payload: Mapping[str, Any]) -> Refused:
 
 
 def _went(connection: Connection, entry: Entry, dialect: Dialect) -> None:
-    """Return what one of our envelopes says; a dialect of functions shows its intents instead."""
+    """Read one of our own envelopes; a dialect of functions shows the same as its intents."""
     if dialect.decode is not None:
         return
     try:

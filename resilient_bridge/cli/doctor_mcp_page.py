@@ -37,7 +37,7 @@ class Page:
 
 
 async def start(talk: Talk, page: Page, what: str) -> bool:
-    """Start the server and initialize it; report how fast that was."""
+    """Start the server and initialize it, and report how fast that was; return whether it worked."""
     answer, seconds = await greet(talk, LATEST)
     result = object_of(object_of(answer).get("result"))
     if answer is None or not isinstance(answer.get("result"), dict):
@@ -148,7 +148,7 @@ def _words_of(error: Mapping[str, Any]) -> str:
 
 
 def _silence(talk: Talk) -> str:
-    """Report that the last request was not answered, and why where that is known."""
+    """Return the text for an unanswered request, with the reason where that is known."""
     return f"not answered: {redact(talk.unanswered)}" if talk.unanswered else "not answered"
 
 

@@ -322,12 +322,12 @@ class Pipe:
         """Print what has arrived, so that the next run need not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                while (self._is_printing or client.health().unread) and not self._out.is_broken:  # noqa: ASYNC110 -- nobody tells
+                while (self._is_printing or client.health().unread) and not self._out.is_broken:  # noqa: ASYNC110 -- there is no event for it
                     await asyncio.sleep(_LOOK_AGAIN)
 
     # ---- stderr
     def _status(self) -> StatusLine:
-        """Show the progress if only stderr is a terminal, so that input and output lines stay whole."""
+        """Return the progress line, drawn if only stderr is a terminal: lines of input and output stay whole."""
         is_free = can_be_cleared(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
         self._status_line = StatusLine(
             lambda text: self._err.put(text, end=""),

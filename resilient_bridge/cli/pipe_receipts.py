@@ -92,7 +92,7 @@ class Receipts:
         """Close the file."""
         close_quietly(self._handle)
 
-    # ---- what is there
+    # ---- the file
     def _looked_at(self) -> _Found:
         try:
             handle = open_private(self._path, os.O_RDONLY, _FIELD)

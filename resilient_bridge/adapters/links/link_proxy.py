@@ -255,7 +255,7 @@ class LinkCalls:
                 continue
             try:
                 result = await _at_once(begin())
-            except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
+            except Exception:  # noqa: BLE001 -- nothing is left in it; the cause is reported elsewhere
                 self.link.drained(connection)
             else:
                 connection.took()

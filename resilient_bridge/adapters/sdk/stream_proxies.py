@@ -58,7 +58,7 @@ class _StartedProxy(Proxy):
         self._self_ending = ending or Ending()
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Report a failure after the first item."""
+        """Return this stream, with a failure after the first item reported."""
         self._self_on_break = on_break
         return self
 

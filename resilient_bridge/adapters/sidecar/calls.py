@@ -175,7 +175,7 @@ class Calls:
             self.finish(call, outcomes.gone(call.name, session.lists.names()), now)
 
     def is_refused(self, call: Call, now: float) -> bool:
-        """Refuse a call that need not wait: the circuit is open, or a limit leaves no room in time."""
+        """Refuse a call at once if the circuit is open or a limit leaves no room in time; return whether."""
         seconds = self._restarts.open_for(now)
         if seconds is not None and self._state.usable is None:
             self.finish(call, outcomes.circuit_open(call.name, self._state.last_loss, seconds), now)

@@ -31,7 +31,7 @@ class SentEvent:
     number: int = 0
     id: str = ""
     is_answer: bool = False
-    retry: int = 0  # milliseconds; 0: nothing is said
+    retry: int = 0  # milliseconds; 0: not sent
 
     def encode(self) -> bytes:
         """Return the bytes of the event."""

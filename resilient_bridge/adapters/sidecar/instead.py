@@ -47,7 +47,7 @@ def wanted_by_others(state: State, call: Call) -> Message | None:
 
 
 def stale(state: State, call: Call, session: Session) -> Message | None:
-    """Refuse a cursor of an earlier session: the client starts again with the first page."""
+    """Return the refusal of a cursor of an earlier session: the client starts again with the first page."""
     cursor = cursor_of(call.request) if call.method in LISTS else ""
     if not cursor or not state.restarts or session.lists.knows_cursor(call.method, cursor):
         return None

@@ -54,7 +54,7 @@ class Limits:
         return None
 
     def take(self, call: Call) -> bool:
-        """Take the slots that a call needs, if all are free.
+        """Take the slots that a call needs, if all are free; return whether they were.
 
         It keeps them while it waits for another try.
         """

@@ -43,7 +43,7 @@ class Restarts:
         self._previous: float | None = None
         self.attempts = 0  # starts ever
         self.next_at: float | None = None  # when the next start is due; None while none is
-        self._soon_at = 0.0  # when it is due if somebody waits for it
+        self._soon_at = 0.0  # when it is due if a call waits for it
         self._longest = options.patience / _TRIES
         self.is_failing = False  # the last start came to nothing
 
@@ -103,7 +103,7 @@ class Restarts:
         if self._circuit.is_closed:
             return None
         if self._circuit.state == "half_open":
-            return None  # one start is under way, and tells
+            return None  # one start is in progress, and its result decides
         return max(self._circuit.retry_after(now) or 0.0, 0.0) or None
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 INITIALIZED: Final = "notifications/initialized"
-_STABLE: Final = 30.0  # seconds after which a session that nobody used has proven that the server works
+_STABLE: Final = 30.0  # seconds after which an unused session has proven that the server works
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls of a session that the server has forgotten
 _PING: Final = 10.0  # seconds for an answer to a ping, after a call was not answered in its time
 

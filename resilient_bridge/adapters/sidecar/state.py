@@ -73,9 +73,7 @@ class ClientState:
         self.log_level: Message | None = None  # its last logging/setLevel
         self.subscriptions: dict[str, Message] = {}  # by uri: the request that was granted
         self.asks_roots = False
-        self.restarts_reported = (
-            0  # `State.restarts` when a tool result last said that the server is a new one
-        )
+        self.restarts_reported = 0  # `State.restarts` when a tool result last reported a new server
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -110,7 +108,7 @@ class Call:
         # "read", "idempotent" or "": by what the session says in which it was sent
         self.permission = ""
         self.write_mark = 0  # `State.writes` when it was sent
-        self.progress = 0.0  # the largest that the client was told
+        self.progress = 0.0  # the largest that was sent to the client
         self.next_notice_at: float | None = None
         self.has_reported = False  # progress of ours
         self.holds: list[str] = []  # the limits in which it has a slot
@@ -230,7 +228,7 @@ class State:
         self.envelope: Mapping[str, Any] = {}  # what a modern client says of itself in each request
         self.known = Lists()  # what the clients have last been able to see
         self.tools_ever: set[str] = set()
-        self.repeated_shown = ""  # which tools are repeated, as people were last told
+        self.repeated_shown = ""  # which tools are repeated, as last reported to people
         self.outcomes: Counter[str] = Counter()
         self.writes = 0  # calls sent that may have changed something
         self.restarts = 0

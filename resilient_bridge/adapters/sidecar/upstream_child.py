@@ -91,7 +91,7 @@ class ChildUpstream:
         self._handed.pop(request, None)
 
     def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-        """Do nothing: arguments are only sent in the message here."""
+        """Return no invalid marks: arguments are only sent in the message here."""
         del tools
         return {}
 

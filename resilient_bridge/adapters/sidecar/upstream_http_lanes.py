@@ -66,7 +66,7 @@ class Lanes:
         return response
 
     async def give_back(self, lane: httpx.AsyncHTTPTransport, *, is_usable: bool) -> None:
-        """Return a connection for reuse, or close it."""
+        """Take back a connection for the next request, or close it."""
         if not is_usable or lane not in self._all or len(self._free) >= _MOST_IDLE:
             await self._drop(lane)
         else:
