@@ -134,7 +134,10 @@ def _number(number: int, wait: float | None) -> Reading:
 
 
 def _document(text: str) -> Failure | None:
-    """Return the failure of a JSON object: an answer of JSON-RPC or MCP, else a bridge's error message; None if it is neither."""
+    """Return the failure of a JSON object: an answer of JSON-RPC or MCP, else a bridge's error message.
+
+    None if it is neither.
+    """
     document = mapping_of(read_json(text))
     found = classify(document)
     if found is not None:

@@ -53,7 +53,9 @@ def is_coloured(out: TextIO | None) -> bool:
 
 
 def fitted(text: str, width: int | None, *, hanging: int | None = None) -> str:
-    """Return the text in lines of at most `width`: tables lose blanks, the rest is wrapped; None leaves it unchanged.
+    """Return the text in lines of at most `width`: tables lose blanks, the rest is wrapped.
+
+    None leaves it unchanged.
 
     Continuation lines are indented by `hanging`, or two more than their line.
     """

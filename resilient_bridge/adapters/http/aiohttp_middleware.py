@@ -167,7 +167,10 @@ def _target(answer: AnswerView) -> str:
 
 
 def _switch_off(request: Any) -> bool:
-    """Switch off aiohttp's own repeat of a lost connection; True if it will still do so for this request."""
+    """Switch off aiohttp's own repeat of a lost connection.
+
+    True if it will still do so for this request.
+    """
     session = getattr(request, "session", None)
     was_on = bool(getattr(session, "_retry_connection", False))
     if was_on:

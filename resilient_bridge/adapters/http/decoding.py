@@ -48,7 +48,10 @@ class Decoding:
 
 
 def decoded(encodings: str, data: bytes, most: int) -> bytes | None:
-    """Return the data decoded, as far as possible; None if that is more than so many bytes, or broken from the start."""
+    """Return the data decoded, as far as possible.
+
+    None if that is more than so many bytes, or broken from the start.
+    """
     found = bytearray()
     try:
         for piece in Decoding(encodings).pieces(data):

@@ -31,7 +31,8 @@ IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT",
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """The methods that RFC 9110 §9.2.1 calls safe: they ask for no effect, so they need no idempotency key."""
 
-_SHORTEST: Final = 0.001  # seconds; a socket with timeout 0 does not wait at all, and raises another error
+# seconds; a socket with timeout 0 does not wait at all, and raises another error
+_SHORTEST: Final = 0.001
 _HOP: Final = "rb.redirected"
 PORTS: Final = {"http": 80, "https": 443}
 

@@ -74,7 +74,10 @@ class Connection:
 
     @property
     def known_cause(self) -> BaseException | None:
-        """Why it was lost, as far as known before the client has been left; None if only its end is known."""
+        """Why it was lost, as far as known before the client has been left.
+
+        None if only its end is known.
+        """
         return None if self._is_silent else self.cause
 
     def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:

@@ -61,7 +61,10 @@ async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
 
 
 async def _answered(connection: Beating, what: Any, seconds: float) -> Any:
-    """Return the result of the ping; None if nothing came, and nothing else moved either, for so many seconds."""
+    """Return the result of the ping.
+
+    None if nothing came, and nothing else moved either, for so many seconds.
+    """
     waiting = asyncio.ensure_future(what)
     transport = connection.client.transport
     try:

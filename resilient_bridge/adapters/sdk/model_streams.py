@@ -92,7 +92,10 @@ class _Marks:
 
 
 def _marks_of(stream: object) -> _Marks | None:
-    """Return a watcher of the events of a stream, installed in it; None if it has no decoder that can be watched."""
+    """Return a watcher of the events of a stream, installed in it.
+
+    None if it has no decoder that can be watched.
+    """
     # openai's `stream()` wraps one of the plain kind
     stream = getattr(stream, "_raw_stream", stream)
     decoder = getattr(stream, "_decoder", None)

@@ -165,7 +165,9 @@ async def _count_async(request: Any) -> None:
 
 
 def _counting(client: Any) -> bool:
-    """Count the requests of an HTTP client of httpx or httpx2, redirects too, in their attempts; False if that is impossible.
+    """Count the requests of an HTTP client of httpx or httpx2, redirects too, in their attempts.
+
+    False if that is impossible.
 
     A proof is about the last request alone; the number of requests shows whether that was the whole
     call.
@@ -311,7 +313,10 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
 
 
 def sdk_of(client: object) -> SDK | None:
-    """Return the facts about a client, also if its class is derived from the SDK's; None for any other object."""
+    """Return the facts about a client, also if its class is derived from the SDK's.
+
+    None for any other object.
+    """
     for cls in client.__class__.__mro__:
         package, _, rest = cls.__module__.partition(".")
         if package == "google" and not rest.startswith("genai"):

@@ -142,7 +142,8 @@ class Wrapping:
         if self.sdk is not None and path in self.sdk.makes:
             return _making(value, self, path.rpartition(".")[0])
         if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
-            return value.__func__.__get__(owner)  # its `self` is the proxy, so each step is a separate call
+            # its `self` is the proxy, so each step is a separate call
+            return value.__func__.__get__(owner)
         if self._is_call(path, value):
             return self.protected(path, value)
         if self.is_part(path, value):

@@ -198,7 +198,10 @@ class HttpFront:
     async def _session_of(
         self, exchange: Exchange, message: Message | None = None
     ) -> tuple[HttpSession, Use] | None:
-        """Return the session of a request, a new one for `initialize`; None if the request was refused, and answered."""
+        """Return the session of a request, a new one for `initialize`.
+
+        None if the request was refused, and answered.
+        """
         shown = exchange.headers.get(SESSION_HEADER)
         if shown is not None:
             found = self._sessions.find(shown)

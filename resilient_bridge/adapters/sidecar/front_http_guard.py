@@ -61,7 +61,10 @@ class HttpGuard:
         return None
 
     def unauthorized(self, headers: Mapping[str, str]) -> HttpRefusal | None:
-        """Return why a request is refused for its token; None if it has the token, or none is required."""
+        """Return why a request is refused for its token.
+
+        None if it has the token, or none is required.
+        """
         if self.token is None or self.has_token(headers):
             return None
         return HttpRefusal(

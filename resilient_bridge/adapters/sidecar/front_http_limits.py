@@ -20,8 +20,10 @@ class HttpLimits:
     header_bytes: int = 64 << 10
     body_bytes: int = 64 * _MIB
     body_seconds: float = 60.0  # to receive the whole body of a request
-    queue_bytes: int = 16 * _MIB  # messages queued for a slow client on one stream; one more ends it
-    events: int = 1_000  # kept per session for `Last-Event-ID`, and for a stream that does not exist yet
+    # messages queued for a slow client on one stream; one more ends it
+    queue_bytes: int = 16 * _MIB
+    # kept per session for `Last-Event-ID`, and for a stream that does not exist yet
+    events: int = 1_000
     # the size of those that are kept; the newest is kept whatever its size
     event_bytes: int = 16 * _MIB
     keep_alive_seconds: float = 15.0  # between the comments on a silent stream

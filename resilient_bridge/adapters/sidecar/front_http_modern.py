@@ -172,7 +172,10 @@ def _wrong(
 
 
 def _wrong_version(version: str) -> tuple[int, str, Any] | None:
-    """Return the error for a notification's unserved version; a request's is checked with the rest of it."""
+    """Return the error for a notification's unserved version.
+
+    A request's is checked with the rest of it.
+    """
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     if version in MODERN_PROTOCOL_VERSIONS:

@@ -79,7 +79,10 @@ class HttpSession:
             self._put(stream, "", is_answer=False)
 
     def resume(self, last_event_id: str) -> MessageStream | None:
-        """Return the stream of an event, with everything after it queued again; None if it is unknown."""
+        """Return the stream of an event, with everything after it queued again.
+
+        None if it is unknown.
+        """
         first, _, second = last_event_id.partition("-")
         if not (first.isdecimal() and second.isdecimal() and len(last_event_id) < 40):
             return None

@@ -112,7 +112,9 @@ def pending_call(session: Session, request: int | None) -> Call | None:
 
 
 def sole_call(session: Session, client: ClientState) -> Call | None:
-    """Return the one call of this client that the server can be working on; None if there is none, or it is uncertain.
+    """Return the one call of this client that the server can be working on.
+
+    None if there is none, or it is uncertain.
 
     A pending list or other read beside a call says nothing while a server works on the call.
     """

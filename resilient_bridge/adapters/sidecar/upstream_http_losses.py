@@ -93,7 +93,9 @@ def loss_of_status(
 
 
 def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
-    """Return the JSON-RPC error in a refusal (4xx, 5xx) of a request, under the request's id; None if there is none.
+    """Return the JSON-RPC error in a refusal (4xx, 5xx) of a request, under the request's id.
+
+    None if there is none.
 
     A server that could not read the id answers without one, or with one of its own. With 5xx only
     the request's id counts: a proxy between us and the server knows no ids.
