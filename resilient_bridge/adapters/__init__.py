@@ -1,6 +1,7 @@
-"""What people already have, made to survive: HTTP clients, SDK clients, connections that die, child processes, event streams.
+"""Policies around existing clients: HTTP, SDKs, connections that die, child processes, event streams.
 
-Rule: no adapter imports the library it adapts; it works on what it is given. Each name loads when it is first used.
+Rule: no adapter imports the library it adapts; it works on the object it gets. Each name loads when
+it is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users pass to adapters, made into what adapters use: each refusal names the argument that it is about."""
+"""Users' arguments of adapters, checked and converted: each refusal names its argument."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of R
 
 
 def calls_of(policy: object, path: str) -> Policy:
-    """Return the policy for calls: the one given, that of a BridgePolicy, or without one the recommended."""
+    """Return the policy for calls: the given one, that of a BridgePolicy, or by default the recommended one."""
     if policy is None:
         from ..calls.recommended import resilient
 
@@ -45,7 +45,10 @@ def check_sync(policy: Policy, path: str) -> None:
 
 
 def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:
-    """Return the error for credentials that would cross a network in clear text (threat 42); `whose` argument allows it."""
+    """Return the error for credentials that would cross a network in clear text (threat 42).
+
+    `whose` argument allows it.
+    """
     return error_for(
         Failure.of(
             "CONN_INSECURE",
@@ -58,5 +61,5 @@ def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:
 def keyed(policy: Policy, key: str) -> Policy:
     """Return the policy with `key` for the state of every layer that names none."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whoever made the policy has been warned
+        warnings.simplefilter("ignore")  # its author has been warned
         return Policy(*(layer.with_key(key) for layer in policy.layers), name=policy.name, state=policy.state)

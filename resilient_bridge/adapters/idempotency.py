@@ -1,4 +1,4 @@
-"""Which calls may be repeated although they may have run: what the user says about them, and the call that a predicate sees."""
+"""Which calls may be repeated although they may have run, as users state it, and the call that a predicate gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ..errors import Executed, config_error
 
 @attrs.frozen
 class Call:
-    """A call on a wrapped client or a link, as an `idempotent=` predicate sees it. `method` is dotted: "files.create"."""
+    """A call on a wrapped client or a link, as an `idempotent=` predicate sees it.
+
+    `method` is dotted: "files.create".
+    """
 
     method: str
     args: tuple[Any, ...]
@@ -25,11 +28,11 @@ class Call:
 
 
 Idempotent: TypeAlias = bool | Collection[str] | Callable[[Call], bool]
-"""Which calls may be repeated although they may have run: all or none, those of these names, or what a predicate says."""
+"""Which calls may be repeated although they may have run: all or none, these names, or those that a predicate accepts."""
 
 
 class Repeats(Enum):
-    """When a call may be repeated: whatever has become of it, only if it provably did not run, or never."""
+    """When a call may be repeated: whatever happened to it, only if it provably did not run, or never."""
 
     FREELY = "freely"
     UNRUN = "unrun"  # or by the convention that a 429 was not begun
@@ -38,7 +41,10 @@ class Repeats(Enum):
 
 
 def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | None:
-    """Return what says which calls may be repeated; a single name is a mistake, and so is a predicate that must be awaited."""
+    """Return the check for which calls may be repeated.
+
+    A single name is a mistake, and so is an async predicate.
+    """
     if passed is None or isinstance(passed, bool):
         return passed
     if callable(passed):
@@ -53,13 +59,13 @@ def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | Non
 def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
     """Return what a predicate says about a call; ConfigError if that is not True or False.
 
-    A coroutine, for one, is true: taken at its word it would allow everything.
+    A coroutine is true: taken as a yes, it would allow everything.
     """
     verdict = cast("object", predicate(call))
     if isinstance(verdict, bool):
         return verdict
     if inspect.iscoroutine(verdict):
-        verdict.close()  # or Python warns that nobody has awaited it
+        verdict.close()  # or Python warns that it was never awaited
     raise config_error("idempotent", f"True or False from the predicate for {call.method}", verdict)
 
 
@@ -70,7 +76,7 @@ def _is_async(predicate: Callable[[Call], bool]) -> bool:
 
 @contextmanager
 def never_again() -> Generator[None]:
-    """Make the attempt in progress the last one: it runs tools in between, so how it ends says nothing about what has run."""
+    """Make the attempt in progress the last one: it runs tools in between, so its end says nothing about what has run."""
     attempt = CURRENT.get()
     if attempt.plan is None or attempt.world.is_disabled:
         yield
@@ -87,7 +93,7 @@ def never_again() -> Generator[None]:
 
 
 def _tell_those_around(attempt: CallFrame) -> None:
-    """A policy around this call sees the error alone, and would take the refusal of a later request for that of the first."""
+    """Inform the surrounding policies: they see only the error, and would take a later request's refusal for that of the first."""
     around = (attempt.first or attempt).outer
     while around is not None and around.before_of is None:
         if around.plan is not None and not around.plan.idempotent and not around.is_over:

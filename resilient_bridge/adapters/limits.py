@@ -20,12 +20,15 @@ def checked_bytes(passed: Mapping[str, int] | None, path: str) -> Mapping[str, i
 
 
 def named(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of a call by name, those given by position included."""
+    """Return the arguments of a call by name, positional ones included."""
     return {**dict(zip(signature(method).parameters, args, strict=False)), **kwargs} if args else kwargs
 
 
 def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:
-    """Raise RejectedError (SYS_TOO_LARGE) for an argument that is larger than its bound; text as it is, the rest as JSON."""
+    """Raise RejectedError (SYS_TOO_LARGE) for an argument that is larger than its bound.
+
+    Text as it is, the rest as JSON.
+    """
     for name, limit in most.items():
         if name in arguments and (size := _size(arguments[name])) > limit:
             text = f"{name} exceeds maximum size: wanted at most {limit} bytes, got {size}"

@@ -1,9 +1,11 @@
-"""What an MCP call did on the wire: whether its request was ever written, and whether the answer says that its session is unknown.
+"""The HTTP requests of an MCP call: whether one was ever written, and whether the answer says that its session is unknown.
 
-mcp hands on neither: every status but 404 becomes one error without it, and a refused connection ends the client under all of its
-calls. Its requests are made in the context of the call, so an HTTP client that is watched reports to the call itself.
+mcp passes on neither: every status but 404 becomes one error without it, and a refused connection
+ends the client under all of its calls. Its requests are made in the context of the call, so a
+watched HTTP client reports to the call itself.
 
-Rule: only what was seen is evidence. A call whose HTTP client is not watched has none, and may have run.
+Rule: only observations are evidence. A call whose HTTP client is not watched has none, and may have
+run.
 """
 
 from __future__ import annotations
@@ -37,21 +39,24 @@ class MCPWire:
         self._is_watched = isinstance(getattr(client, "server", None), _ReportedTransport)
         self.posts = self.redirects = self.answers = 0
         self.is_traced = self.is_written = False
-        self.says_unknown = False  # an answer said that the session is not known
+        self.says_unknown = False  # an answer said that the session is unknown
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer was seen: then its status is known, and so is what it says about the session."""
+        """Whether an answer was seen: then its status is known, and what it says about the session."""
         return self.answers > 0
 
     @property
     def is_seen(self) -> bool:
-        """Whether what the call sends is seen: its client is watched, or has reported a request."""
+        """Whether the call's requests are observed: its client is watched, or has reported one."""
         return self._is_watched or self.posts > 0
 
     @property
     def never_sent(self) -> bool:
-        """Whether no byte of a request was written. A transport that is not ours has to have shown that it would report one."""
+        """Whether no byte of a request was written.
+
+        A foreign transport must have shown that it would report one.
+        """
         return (self._is_watched or self.is_traced) and not self.is_written and not self.is_answered
 
     @property
@@ -60,7 +65,7 @@ class MCPWire:
         return self.says_unknown and self.answers == 1 and self.posts == 1 + self.redirects
 
     def sending(self, request: Any) -> None:
-        """A request is about to be sent: follow it."""
+        """Follow a request that is about to be sent."""
         self.posts += 1
         before = request.extensions.get("trace")
 
@@ -73,7 +78,7 @@ class MCPWire:
         request.extensions["trace"] = trace
 
     def answered(self, request: Any, status: int, body: bytes) -> None:
-        """A request was answered."""
+        """Note that a request was answered."""
         if 300 <= status < 400:
             self.redirects += 1
             return
@@ -86,7 +91,10 @@ CURRENT_WIRE: ContextVar[MCPWire | None] = ContextVar("resilient_bridge.mcp_wire
 
 
 async def watch_request(request: Any) -> None:
-    """Report a request to the call that it is made for, if there is one. An `event_hooks` function, and what HTTPTransport calls."""
+    """Report a request to the call that made it, if there is one.
+
+    An `event_hooks` function, also called by HTTPTransport.
+    """
     wire = CURRENT_WIRE.get()
     if wire is not None and request.method == "POST" and request.extensions.get("rb.wire") is not wire:
         request.extensions["rb.wire"] = wire
@@ -94,7 +102,7 @@ async def watch_request(request: Any) -> None:
 
 
 async def watch_response(response: Any) -> None:
-    """Report an answer to the call that it is for. An `event_hooks` function."""
+    """Report an answer to its call. An `event_hooks` function."""
     await watch_answer(response.request, response)
 
 
@@ -116,11 +124,11 @@ async def watch_answer(request: Any, response: Any) -> None:
 
 
 def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManager[Any]:
-    """Return what a factory made, with its HTTP client watched where that can be done: an mcp `Client` of a URL.
+    """Return the factory's object with its HTTP client watched, where possible: an mcp `Client` of a URL.
 
     Other clients report if `rb.HTTPTransport` is below them.
     """
-    library: Any = sys.modules.get("mcp.client.client")  # who makes one has imported it
+    library: Any = sys.modules.get("mcp.client.client")  # its user has imported it
     http: Any = sys.modules.get("mcp.client.streamable_http")
     client: Any = made
     if type(made) is not getattr(library, "Client", None) or not isinstance(client.server, str):
@@ -164,7 +172,7 @@ class _ReportedTransport(AbstractAsyncContextManager[Any]):
 
 
 def is_command(client: Any) -> bool:
-    """Return whether the server behind an mcp client is a command that the user has it start."""
+    """Return whether the server behind an mcp client is a command that the client starts."""
     server = getattr(client, "server", None)
     if type(server).__name__ == "StdioServerParameters":
         return True

@@ -1,6 +1,7 @@
-"""Our errors inside somebody else's client: they are also that client's own, so that the `except` of its users holds.
+"""Our errors with a base class of the wrapped client's library, so that existing `except` clauses catch them.
 
-Rule: the object stays the same, with its notes, its history and its traceback; only its class gains a base.
+Rule: the object stays the same, with its notes, its history and its traceback; only its class gains
+a base.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ if TYPE_CHECKING:
 
 
 def add_base(error: BridgeError, base: type[Exception]) -> None:
-    """Make `error` an instance of `base` as well; an error whose class cannot have that base stays as it was."""
+    """Make `error` an instance of `base` as well.
+
+    An error whose class cannot have that base is unchanged.
+    """
     if isinstance(error, base):
         return
     own: Any = type(error)
     other: Any = base
-    with suppress(TypeError):  # two classes of exceptions with fields of their own, in C, do not go together
+    with suppress(TypeError):  # two exception classes with fields in C cannot be combined
         error.__class__ = _both(own, other)
 
 
 def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeError:
-    """Return `error` as one that is also an instance of its cause's class, with the cause's attributes; itself where that cannot be.
+    """Return `error` as one that is also an instance of its cause's class, with the cause's attributes, if possible.
 
-    For an error that nobody has seen yet: `except websockets.InvalidStatus` catches it, and finds `error.response`.
+    For an error that is not raised yet: `except websockets.InvalidStatus` catches it, and finds
+    `error.response`.
     """
     if cause is None or isinstance(error, type(cause)) or not isinstance(cause, Exception):
         return error
@@ -51,7 +56,7 @@ def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeErro
 
 
 def same_error_for(error: Any, base: type[Exception]) -> Any:
-    """Return our error as one of `base` too, for bases whose instances are built otherwise than ours (OSError): a new object."""
+    """Return a new error of ours that is also a `base`, for bases whose instances are built differently (OSError)."""
     if isinstance(error, base):
         return error
     own, other = cast("tuple[Any, Any]", (type(error), base))
@@ -68,7 +73,7 @@ def same_error_for(error: Any, base: type[Exception]) -> Any:
 @cache
 def _both(own: Any, base: Any) -> Any:
     def reduce(error: Any) -> Any:
-        # In another process it is our own error again: who knows what is installed there.
+        # In another process it is our plain error again: the library may not be installed there.
         made, *rest = own.__reduce__(error)
         return (own if made is type(error) else made, *rest)
 

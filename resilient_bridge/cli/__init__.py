@@ -1,5 +1,7 @@
-"""The command line: what every command has in common. Rule: a command's own modules load when that command runs, so that
-`--help` answers at once."""
+"""The command line: the common part of every command.
+
+Rule: a command's modules load when it runs, so that `--help` is fast.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ _USAGE: Final = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; 2 for a wrong command line, 130 when interrupted twice, 141 when nobody reads its output."""
+    """Run a command and return its exit code.
+
+    2 for a wrong command line, 130 when interrupted twice, 141 when the reader of the output has
+    gone.
+    """
     try:
         arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
-    except SystemExit:  # --help was printed: flushed here, where a pipe nobody reads is no traceback
+    except SystemExit:  # --help was printed: flushed here, where a closed pipe is no traceback
         try:
             sys.stdout.flush()
         except OSError as error:
@@ -53,7 +59,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     command: list[str] | None = None
     if (
         words[:1] in (["mcp"], ["doctor"]) and "--" in words
-    ):  # after it stands another program's command, dashes and all
+    ):  # another program's command follows, dashes and all
         words, command = words[: words.index("--")], words[words.index("--") + 1 :]
     every = parser()
     arguments, rest = every.parse_known_args(words)
@@ -64,14 +70,17 @@ def _parsed(words: list[str]) -> argparse.Namespace:
 
 
 def _refuse(every: argparse.ArgumentParser, name: str, server: str | None, rest: list[str]) -> NoReturn:
-    """End with exit code 2. Of a server's command without `--` before it only the first word is shown: a key may stand further on."""
+    """End with exit code 2.
+
+    Of a server's command without `--` before it only the first word is shown: a key may follow.
+    """
     if name in ("mcp", "doctor") and server and not server.startswith(("http://", "https://")):
         raise SystemExit(complain(name, f"a URL, or -- before a command, expected, got {server!r}"))
     every.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 class _EnvironmentError(Exception):
-    """A variable that asks for what there is not."""
+    """An environment variable with an invalid value."""
 
 
 def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
@@ -95,6 +104,6 @@ def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
 
 
 def _unread() -> int:
-    """End quietly; returns what a shell says of SIGPIPE."""
+    """End quietly; return the exit code that shells use for SIGPIPE."""
     discard_output()
     return _SIGPIPE

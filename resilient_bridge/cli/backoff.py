@@ -1,4 +1,4 @@
-"""`resilient-bridge backoff SCHEDULE`: how long a schedule waits, as a table, as a picture, as data."""
+"""`resilient-bridge backoff SCHEDULE`: the waits of a schedule, as a table, as a picture, as data."""
 
 from __future__ import annotations
 

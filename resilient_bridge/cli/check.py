@@ -1,4 +1,4 @@
-"""`resilient-bridge check FILE`: is everything in a file of settings right, what is in force, and where does each setting come from?"""
+"""`resilient-bridge check FILE`: whether settings are right, what is in force, and the source of each setting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS: Final = (*WORDS, *Kind, *Category, *CODES, *SHAPES)
 
 
 class _AnyName(Mapping[str, Any]):
-    """Names that only a program has: each is let pass, and remembered."""
+    """The names that only a program has: every name is accepted, and remembered."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}
@@ -39,7 +39,8 @@ class _AnyName(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not name.isidentifier() or hasattr(builtins, name):
             return False
-        return not near(name, _WORDS) and name not in _WORDS  # a slip is no name of a function
+        # a typing error is no name of a function
+        return not near(name, _WORDS) and name not in _WORDS
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.asked)
@@ -56,7 +57,7 @@ def _function(name: str) -> Any:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a file, print what was asked for; 0, 1 with every problem, 2 for wrong usage."""
+    """Check a file and print the result; 0, 1 with every problem, 2 for wrong usage."""
     if arguments.schema:
         from ..settings.schema import schema
 

@@ -1,6 +1,7 @@
 """`resilient-bridge classify WHAT`: what an error means, whether repeating helps, and what to do about it.
 
-Rule: no judgement is made here; what somebody typed is only brought into the form that the classification reads.
+Rule: no judgement is made here; the typed text is only converted to the form that the
+classification reads.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NO_CODE: Final = 1005  # never sent: the close frame had no code
 
 
 class Reading(NamedTuple):
-    """What somebody typed, as a failure (None: it is none), and what he should know about how it was read."""
+    """The typed text as a failure (None: it is none), and remarks about how it was read."""
 
     failure: Failure | None
     note: str = ""
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read(arguments: argparse.Namespace) -> Reading:
-    """Bring a command line into a failure. Raises ValueError with what was wanted."""
+    """Convert a command line to a failure. Raises ValueError with what was wanted."""
     text = (arguments.what or "").strip()
     wait = _wait(arguments.retry_after)
     if arguments.status is not None:
@@ -81,7 +82,7 @@ def read(arguments: argparse.Namespace) -> Reading:
     failure = reading.failure
     if wait is None or failure is None or failure.retry_after is not None:
         return reading
-    if not failure.retryable:  # as for an answer: a wait for what cannot help is no advice
+    if not failure.retryable:  # as for an answer: waiting is no advice if it cannot help
         return Reading(failure, reading.note or "--retry-after says nothing here: repeating does not help")
     return Reading(attrs.evolve(failure, retry_after=wait), reading.note)
 
@@ -133,7 +134,10 @@ def _number(number: int, wait: float | None) -> Reading:
 
 
 def _document(text: str) -> Failure | None:
-    """A JSON object: an answer of JSON-RPC or MCP, else an error message of a bridge; None if it is neither."""
+    """Return the failure of a JSON object: an answer of JSON-RPC or MCP, else a bridge's error message.
+
+    None if it is neither.
+    """
     document = mapping_of(read_json(text))
     found = classify(document)
     if found is not None:

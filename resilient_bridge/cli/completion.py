@@ -1,6 +1,7 @@
-"""`resilient-bridge completion SHELL`: a script that completes commands, options and their words, printed for the shell to read.
+"""`resilient-bridge completion SHELL`: a script that completes commands, options and their words.
 
-Rule: the words are read from the parser itself, so no list can be stale; the shell gets them as text and runs nothing of ours.
+Rule: the words are read from the parser itself, so no list can be stale; the shell gets them as
+text and runs nothing of ours.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .printing import show
 _PROGRAM: Final = "resilient-bridge"
 _WORDS_OF: Final = {"--preset": PRESETS}
 _FILE: Final = "FILE"
-"""What the help calls the value of an option that takes a file."""
+"""The placeholder in the help for an option that takes a file."""
 
 _BASH: Final = """\
 _resilient_bridge() {{
@@ -100,7 +101,7 @@ def _bash(commands: _Commands, files: frozenset[str]) -> str:
 
 
 def _zsh(commands: _Commands, files: frozenset[str]) -> str:
-    # zsh reads what is written for bash, with the part of it that was made for that.
+    # zsh reads the bash form, with its compatibility function.
     return f"#compdef {_PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands, files)}"
 
 

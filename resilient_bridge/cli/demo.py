@@ -1,5 +1,8 @@
-"""`resilient-bridge demo`: an embedded bridge, a proxy that breaks the line, and the real client, over real sockets.
-Rule: what is shown the client itself reports, and the ledger is kept by what the bridge did; a promise that broke is named."""
+"""`resilient-bridge demo`: an embedded bridge, a proxy that breaks the connection, and the real client, over real sockets.
+
+Rule: the lines are the client's own reports, and the ledger is made from the bridge's log; a broken
+promise is named.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 COMMAND: Final = (sys.executable, "-m", "resilient_bridge", "pipe", "--drain", "10")
 _OF_THE_LINE: Final = {"half-open": Fault.black_hole(), "reset": Fault.abort(after=137), "fin": Fault.fin()}
 _PATIENCE: Final = 15.0  # seconds for one loss, one re-join, and the end: far more than each takes
-_PACE: Final = BridgePolicy(  # what we recommend, at the pace of a demo
+_PACE: Final = BridgePolicy(  # the recommended policy, at the pace of a demo
     reconnect=Reconnect(backoff=Backoff.decorrelated(0.2, cap=1), connect_burst=999, connects_per_minute=999),
     heartbeat=Heartbeat(every=1, timeout=1, probe_timeout=1),
     outbox=Outbox(overflow="block"),
@@ -51,7 +54,7 @@ _MESSAGE: Final = {"maybe_duplicate": False, "redelivered": False, "replayed": F
 
 
 def run(arguments: Namespace) -> int:
-    """Play the demo; 0 if every promise was kept, 1 if one broke, with the ledger either way."""
+    """Run the demo; 0 if every promise held, 1 if one broke, with the ledger either way."""
     story = Story(sys.stderr if arguments.json else sys.stdout)
     totals = asyncio.run(_play(arguments, story))
     whole = "kept: nothing was lost, repeated or reordered without saying so"
@@ -72,13 +75,16 @@ async def _play(arguments: Namespace, story: Story) -> dict[str, Any]:
 async def _until(fact: Callable[[], bool], seconds: float) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not fact():  # noqa: ASYNC110 -- facts of several sides, and none tells of all
+            while not fact():  # noqa: ASYNC110 -- facts of several sides, without a common event
                 await asyncio.sleep(0.01)
     return fact()
 
 
 class Story:
-    """Writes timed lines to `out`; `stopped` is set once nobody reads them. `progress` stands below, on a terminal."""
+    """Writes timed lines to `out`; `stopped` is set once the reader has gone.
+
+    `progress` is the last line, on a terminal.
+    """
 
     def __init__(self, out: TextIO) -> None:
         self.stopped, self.state = asyncio.Event(), ""
@@ -92,7 +98,7 @@ class Story:
         return f"{REAL.monotonic() - self._began:6.2f} s  {who:<7} {text}"
 
     def show(self, text: str) -> None:
-        """Print it as it is; a verdict, or a fault, has a colour on a terminal."""
+        """Print a line unchanged; a verdict, or a fault, has a colour on a terminal."""
         text = fitted(text, columns(self._out), hanging=19)
         for mark, colour in _COLOURS.items() if is_coloured(self._out) else ():
             text = text.replace(f" {mark}", f" \x1b[{colour}m{mark}\x1b[0m", 1)
@@ -106,7 +112,7 @@ class Story:
         self.stopped.set()
 
     def tell(self, who: str, report: str, outbox: str = "") -> None:
-        """Print what a client reports, in the words of `pipe`; phases share a line."""
+        """Print a client's report, in the form of `pipe`; phases share a line."""
         kind, _, text = report.partition(": ")
         if kind == "state":
             self.state = text.partition(" ")[0]
@@ -118,7 +124,7 @@ class Story:
 
 
 class Demo:
-    """One run. Faults strike the line or the bridge, and never touch the client."""
+    """One run. Faults affect the connection or the bridge, and never the client."""
 
     def __init__(self, arguments: Namespace, server: BridgeServer, proxy: FaultProxy, story: Story) -> None:
         self.server, self.proxy, self.story, self.arguments = server, proxy, story, arguments
@@ -172,7 +178,8 @@ class Demo:
             quiet.set()
             await asyncio.wait_for(flow, _PATIENCE)
         await self._ready()
-        await self._exchange()  # once this one is here, all before it are, or a gap was reported
+        # when this one has arrived, all before it have, or a gap was reported
+        await self._exchange()
         await _until(lambda: self.seen >= self.n, _PATIENCE)
 
     async def _flow(self, quiet: asyncio.Event) -> None:
@@ -228,11 +235,14 @@ class Demo:
 
 
 class Crashes(Demo):
-    """The client is `pipe` with a store: one process after the other, each killed but the last. Receipts say what one accepted."""
+    """The client is `pipe` with a store: several processes in turn, each killed but the last.
+
+    Receipts say what each accepted.
+    """
 
     async def _live(self) -> None:
-        self.receipt: Any = Namespace(state="queued")  # of all: the last exit code says it
-        self.server.behave(replay_bytes=1 << 24)  # so that nothing may be missing, at any rate
+        self.receipt: Any = Namespace(state="queued")  # of all runs: the last exit code says it
+        self.server.behave(replay_bytes=1 << 24)  # so that nothing may be missing, in any case
         with TemporaryDirectory(prefix="resilient-bridge-demo-") as directory:
             self.files = ("--store", Path(directory, "bridge.db"), "--receipts", Path(directory, "receipts"))
             await self._start()
@@ -246,12 +256,13 @@ class Crashes(Demo):
 
     async def _start(self) -> None:
         self.is_ready, self.story.state = False, "starting"
-        options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP  # no Ctrl-C
+        # no Ctrl-C
+        options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP
         command = (*COMMAND, self.proxy.url("/ws"), *self.files)
         self.process: Any = await asyncio.create_subprocess_exec(*command, **options)
         self.outputs = asyncio.gather(self._hear(self.process.stdout), self._hear(self.process.stderr))
         receipts = self.files[-1].read_bytes().count(b"\n") if self.files[-1].exists() else 0
-        for n in range(receipts + 1, self.n + 1):  # what it may not have accepted
+        for n in range(receipts + 1, self.n + 1):  # messages that it may not have accepted
             await self._send(n)
 
     async def _kill(self) -> None:
@@ -287,7 +298,7 @@ class Crashes(Demo):
             kind, _, text = data.decode().rstrip("\n").partition(": ")
             word = text.partition(" ")[0]
             if data.startswith(b"{"):
-                if data.endswith(b"\n"):  # what the kill cut off was not printed
+                if data.endswith(b"\n"):  # a line that the kill cut off was not printed
                     message: Any = Namespace(**(_MESSAGE | json.loads(data)))
                     self.ledger.delivered(message)
                     self.seen = message.payload["n"]

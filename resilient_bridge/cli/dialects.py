@@ -1,6 +1,6 @@
-"""A dialect as somebody types it: `plain`, or `sequence(field='seq', ask='last_seq')`; and what a user may send in one.
+"""Dialects as typed on the command line (`plain`, `sequence(field='seq', ask='last_seq')`), and the messages that a user may send in one.
 
-Rule: the text is read and never run: one name of `rb.dialects`, and literals as its arguments.
+Rule: the text is parsed and never run: one name of `rb.dialects`, and literals as its arguments.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _LONGEST: Final = 4_000  # characters
 _SHOWN: Final = 80
 _WHERE: Final = "rb.dialects."
 FAMILIES: Final = {"sequence": "number", "last_event_id": "id", "since": "time"}
-"""The families of home-made bridges, and what the position of an event is there."""
+"""The families of home-made bridges, and the kind of position of their events."""
 LIVE: Final = ("plain", "jsonrpc")
-"""Dialects of which the embedded bridge only passes frames on: they have no greeting, no position and no replay."""
+"""Dialects in which the embedded bridge only passes frames on: they have no greeting, no position and no replay."""
 
 
 class Spelled(NamedTuple):
-    """A dialect, and the code that makes it, as `rb.dialects` is used in a program."""
+    """A dialect, and the code that makes it in a program."""
 
     dialect: Dialect
     code: str
 
 
 def read_dialect(text: str) -> Spelled:
-    """The dialect that a text spells. Raises ValueError with what was wanted and what there is."""
+    """Return the dialect that a text names. Raises ValueError with what was wanted and what exists."""
     text = text.strip()
     if not text or len(text) > _LONGEST:
         got = f"{len(text)} characters" if text else "nothing"
@@ -74,7 +74,10 @@ def _spelled(node: ast.expr) -> Spelled:
 
 
 def read_served(text: str) -> tuple[str, dict[str, Any]]:
-    """The dialect that a text spells and its arguments, for the embedded bridge. Raises ValueError, also for one that it does not speak."""
+    """Return the dialect of a text and its arguments, for the embedded bridge.
+
+    Raises ValueError, also for one that it does not speak.
+    """
     read_dialect(text)
     node = ast.parse(text.strip(), mode="eval").body
     call = node if isinstance(node, ast.Call) else None
@@ -115,7 +118,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def laid_out(code: str, width: int) -> str:
-    """The code of a dialect; one argument a line where it is wider than this."""
+    """Return the code of a dialect; one argument a line where it is wider than this."""
     node = ast.parse(code, mode="eval").body
     if len(code) <= width or not isinstance(node, ast.Call):
         return code
@@ -128,7 +131,7 @@ def laid_out(code: str, width: int) -> str:
 
 
 def _signature(name: str, make: object) -> str:
-    """The call with the arguments that it needs, such as `sequence(field=…, ask=…)`."""
+    """Return the call with its required arguments, such as `sequence(field=…, ask=…)`."""
     if not callable(make):
         return name
     needed: list[str] = []
@@ -141,7 +144,7 @@ def _signature(name: str, make: object) -> str:
 
 
 def _known() -> Mapping[str, str]:
-    """Every dialect by its name, as it is written."""
+    """Return every dialect by its name, as it is written."""
     found: dict[str, str] = {}
     for name in dir(dialects):
         value: object = getattr(dialects, name)
@@ -171,14 +174,17 @@ def _short(text: str) -> str:
 
 
 class Forms(NamedTuple):
-    """What a message of the user's may be: `types`, a type and a payload; `frames`, a JSON object of the user's own."""
+    """The allowed forms of a user's message: `types`, a type and a payload.
+
+    `frames`, a JSON object of the user's own.
+    """
 
     types: bool = True
     frames: bool = False
 
 
 def forms_of(dialect: Dialect) -> Forms:
-    """What this dialect writes, as its `encode` shows it."""
+    """Return the forms that this dialect writes, by trying its `encode`."""
     if dialect.encode is None:
         return Forms()
     own = {"x": 1}
@@ -192,7 +198,7 @@ def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | No
     sent = Send(type=type_, payload=payload, id="i", key="k", timestamp="2026-01-01T00:00:00Z", number=1)
     try:
         return None if dialect.encode is None else dialect.encode(sent)
-    except (TypeError, ValueError, LookupError):  # such a message is none in this dialect
+    except (TypeError, ValueError, LookupError):  # such a message does not exist in this dialect
         return None
 
 
@@ -204,7 +210,7 @@ def _read(frame: str | None) -> Any:
 
 
 def can_confirm(dialect: Dialect) -> bool:
-    """Can a send in this dialect ever be known to have arrived?"""
+    """Return whether the arrival of a send can ever be known in this dialect."""
     if dialect.encode is None:
         return (dialect.ping, dialect.ack) != (None, None)
     return dialect.confirms or dialect.pings == "in_order"

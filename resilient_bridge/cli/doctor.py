@@ -1,7 +1,8 @@
-"""`resilient-bridge doctor --bridge URL`: what a bridge guarantees, found out by doing.
+"""`resilient-bridge doctor --bridge URL`: what a bridge guarantees, found out by testing it.
 
-Connect, wait for an event, cut the connection, look at what comes back. Rule: it sends what the dialect itself sends; the one exception
-has two options of its own. It ends in time, whatever the server does.
+Connect, wait for an event, cut the connection, examine what comes back. Rule: it sends only what
+the dialect itself sends; the one exception has two options of its own. It ends in time, whatever
+the server does.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _UNSET: Final = "…"  # stands for an argument that frames cannot show
 
 
 class Report(NamedTuple):
-    """What is printed: the exit code, the rows, the sentences, the dialect as code, and the findings as data."""
+    """The result to print: the exit code, the rows, the sentences, the dialect as code, and the findings as data."""
 
     code: int
     rows: Sequence[Row]
@@ -50,7 +51,10 @@ class Report(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the bridge and print what was found out; 0, 1 if it could not be reached or refused us, 2 for what cannot work."""
+    """Examine the bridge and print the findings.
+
+    0, 1 if it could not be reached or refused us, 2 for wrong usage.
+    """
     if arguments.mcp is not None:
         from .doctor_mcp import run as examine_server
 
@@ -131,7 +135,7 @@ async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spe
 
 
 def _missing(found: str) -> str:
-    """Which arguments have to be given for a dialect that fits."""
+    """Return the arguments that have to be given for a dialect that fits."""
     call = found.removeprefix("rb.dialects.")
     names = re.findall(rf"(\w+)={_UNSET}", call)
     missing = f"{' and '.join(names)}=" if names else "its arguments"
@@ -193,7 +197,7 @@ def _width() -> int:
 
 
 def _masked(report: Report, mask: Callable[[str], str]) -> Report:
-    """The report without secrets, before a line break or an end could part one of them."""
+    """Return the report without secrets, masked before wrapping could split one."""
     return report._replace(
         rows=[Row(row.what, mask(row.found)) for row in report.rows],
         notes=[mask(note) for note in report.notes],
@@ -202,7 +206,7 @@ def _masked(report: Report, mask: Callable[[str], str]) -> Report:
 
 
 def _masking(url: str, token: str | None) -> Callable[[str], str]:
-    """Hide what a server may have repeated of what only we and it should know."""
+    """Return a function that masks secrets which a server may have echoed."""
     secrets = {
         secret for secret in (token, *secrets_of(url)) if secret is not None and len(secret) >= _SHORTEST
     }

@@ -1,4 +1,4 @@
-"""What the events before a cut, and those behind it, say about a server's log. Pure."""
+"""What the events before and after a cut say about a server's log. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STAMPS: Final = (
 
 
 def before_of(connections: Iterable[Connection]) -> Before:
-    """The events of the connections before the cut."""
+    """Return the events of the connections before the cut."""
     found = [event for each in connections for event in each.events()]
     placed = [event for event in found if event.position is not None]
     channels = list(dict.fromkeys(event.channel for event in placed))
@@ -59,7 +59,7 @@ def _numbering(events: Sequence[Event], channels: Iterable[Channel]) -> Numberin
 
 
 def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, dialect: Dialect) -> After:
-    """What the connection after the cut brought, compared with what had come before it."""
+    """Return what the connection after the cut brought, compared with the events before."""
     answer = _answer(back, dialect)
     known = [event for each in earlier for event in each.events()]
     resumed = back.resumed
@@ -85,13 +85,13 @@ def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, d
 
 
 def _new(answer: Iterable[Event], known: Iterable[Event]) -> int:
-    """How many of these events had not come before the cut."""
+    """Return how many of these events had not come before the cut."""
     had = {_name(event) for event in known}
     return len({name for event in answer if (name := _name(event)) not in had})
 
 
 def _repeated(events: Iterable[Event], known: Iterable[Event]) -> int:
-    """How many of these had come before, by their ids."""
+    """Return how many of these had come before, by their ids."""
     had = {_name(event) for event in known if event.id is not None}
     return sum(_name(event) in had for event in events)
 
@@ -103,7 +103,7 @@ def _name(event: Event) -> tuple[object, ...]:
 
 
 def _asked(back: Connection, dialect: Dialect, after: After) -> After:
-    """What was asked after, and where the question was: of one log; of several only their number."""
+    """Return what was requested, and how: for one log; of several only their number."""
     if not back.has_asked:
         return after
     if dialect.encode is None:
@@ -127,7 +127,7 @@ def _asked(back: Connection, dialect: Dialect, after: After) -> After:
 
 
 def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[Event]) -> bool | None:
-    """Did the event at the position that was asked after come again? None if none is known to be there."""
+    """Return whether the event at the requested position came again; None if none is known there."""
     if back.record is None or not back.record.positions:
         return None
     asked = {(channel, back.record.after(channel)) for channel in back.record.positions}
@@ -139,7 +139,7 @@ def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[E
 def _includes_last(
     back: Connection, answer: Iterable[Event], known: Sequence[Event], dialect: Dialect
 ) -> bool | None:
-    """Did the last event that was known come again?"""
+    """Return whether the last known event came again."""
     if not back.has_asked:
         return None
     if dialect.encode is None:
@@ -165,7 +165,7 @@ def _order(answer: Sequence[Event]) -> Order | None:
 
 
 def _rank(event: Event) -> float | None:
-    """Where an event stands, by its number or its time; None for an id."""
+    """Return the order of an event, by its number or its time; None for an id."""
     if isinstance(event.position, int):
         return event.position
     moment = parse_timestamp(event.position or event.timestamp)
@@ -181,7 +181,7 @@ def _oldest(answer: Sequence[Event]) -> Position | None:
 
 
 def from_start_of(connections: Iterable[Connection], dialect: Dialect) -> Position | None:
-    """The oldest that came where a dialect asked for the start of the log."""
+    """Return the oldest event of a dialect's request for the start of the log."""
     for each in connections:
         oldest = _oldest(each.events(replayed=True)) if _is_from_start(each, dialect) else None
         if oldest is not None:
@@ -196,14 +196,18 @@ def _is_from_start(connection: Connection, dialect: Dialect) -> bool:
 
 
 def retained_of(connections: Sequence[Connection], dialect: Dialect, began: float) -> Retained | None:
-    """What the server had in the replay from the start, or else in the longest other one; `began`: our wall clock at the start, in seconds."""
+    """Return what the server had in the replay from the start, or else in the longest other one.
+
+    `began` is our wall clock at the start, in seconds.
+    """
     found = [(each, _answer(each, dialect)) for each in connections if each.has_asked or each.is_pushed]
     found = [(each, answer) for each, answer in found if answer]
     from_start = [pair for pair in found if _is_from_start(pair[0], dialect)]
     if not found:
         return None
     connection, answer = max(from_start or found, key=lambda pair: len(pair[1]))
-    names = {_name(event): event for event in answer}  # one that is pushed and asked for comes twice
+    # one that is pushed and asked for comes twice
+    names = {_name(event): event for event in answer}
     is_time = dialect.positions is not None and dialect.positions.order == "time"
     stamps = [stamp for event in names.values() if (stamp := _stamp(event, is_time=is_time)) is not None]
     retained = Retained(events=len(names), is_all=bool(from_start))
@@ -215,7 +219,7 @@ def retained_of(connections: Sequence[Connection], dialect: Dialect, began: floa
 
 
 def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
-    """What was sent again on this connection."""
+    """Return what was sent again on this connection."""
     # One that is pushed and asked for comes twice.
     answer = max(connection.answers, key=len) if connection.answers else connection.events(replayed=True)
     if dialect.positions is not None:
@@ -224,7 +228,7 @@ def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
 
 
 def _stamp(event: Event, *, is_time: bool) -> tuple[float, str] | None:
-    """When an event was made, in seconds since 1970, and the field that says so where the dialect does not."""
+    """Return when an event was made, in seconds since 1970, and the field with it if the dialect does not define one."""
     own = event.timestamp or (event.position if is_time and isinstance(event.position, str) else None)
     moment = parse_timestamp(own)
     if moment is not None:

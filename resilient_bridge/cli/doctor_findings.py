@@ -1,4 +1,4 @@
-"""What the entries of `doctor` come to: findings as plain values. Pure."""
+"""The findings of `doctor` from its entries, as plain values. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from .doctor_values import Findings, Loss, Ping, Repetition
 def conclude(
     connections: Sequence[Connection], dialect: Dialect, *, has_failed: bool = False, began: float = 0.0
 ) -> Findings:
-    """What these connections come to; `has_failed`: the client has given up; `began`: our wall clock at the start, in seconds since 1970."""
+    """Return the findings of these connections.
+
+    `has_failed`: the client has given up; `began`: our wall clock at the start, in seconds since
+    1970.
+    """
     accepted = [each for each in connections if each.accepted is not None]
     cut = next((each for each in connections if each.cut is not None), None)
     first = cut or (
@@ -70,7 +74,7 @@ def _join(first: Connection, dialect: Dialect) -> Literal["answered", "not answe
 
 
 def _ping(connections: Iterable[Connection], dialect: Dialect) -> Ping | None:
-    """The quickest answer to the first ping of a connection."""
+    """Return the fastest answer to the first ping of a connection."""
     found: list[Ping] = []
     by: Literal["message", "websocket"] = (
         "message" if dialect.ping is not None or dialect.pings else "websocket"
@@ -110,7 +114,7 @@ def _refusal(fact: Refused) -> str:
 
 
 def _repetition(connections: Iterable[Connection]) -> Repetition:
-    """How the server answered a message that came twice."""
+    """Return how the server answered a message that came twice."""
     for each in connections:
         for at, probe in each.probes:
             answers = [seen.sign for seen in each.seen if seen.at >= at and _is_about(seen.sign, probe)]

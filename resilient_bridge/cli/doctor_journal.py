@@ -1,6 +1,9 @@
-"""What `doctor` has seen and done, in order, and the connections that this tells of. Pure values: the frames are read here, nothing is sent.
+"""The recorded entries of `doctor`, in order, and the connections they describe.
 
-Rule: an entry is written where it happens, so that the order of the entries is the order of the facts.
+Pure: frames are read here, nothing is sent.
+
+Rule: an entry is written where it happens, so that the order of the entries is the order of the
+facts.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _REPEATED: Final = ("already_processed", "duplicate")  # statuses of an acknowle
 
 
 class Entry(NamedTuple):
-    """`value` is the frame that came or went, the intent that was meant, the record and the request of a resume, or the event."""
+    """`value` is the received or sent frame, the intent, the record and request of a resume, or the event."""
 
     at: float
     connection: int
@@ -36,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """The message that was sent twice: how its answers can be known."""
+    """The message that was sent twice: how to recognise its answers."""
 
     type: str
     id: str
@@ -46,12 +49,12 @@ class Probe(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class JoinAnswered:
-    """The server answered the join of a session; of envelopes only."""
+    """The server answered the join of a session; for envelopes only."""
 
 
 @attrs.frozen(kw_only=True)
 class Dedupes:
-    """The server says whether it runs a message once that comes twice; of envelopes only."""
+    """The server says whether it runs a message once that comes twice; for envelopes only."""
 
     holds: bool
 
@@ -60,7 +63,7 @@ Sign: TypeAlias = Fact | JoinAnswered | Dedupes
 
 
 class Seen(NamedTuple):
-    """What a frame said. `is_replay`: it belongs to what the server sent again."""
+    """The content of a frame. `is_replay`: it belongs to a replay."""
 
     at: float
     sign: Sign
@@ -69,7 +72,10 @@ class Seen(NamedTuple):
 
 @attrs.define(kw_only=True)
 class Connection:
-    """One connection, or the attempt to make one. Moments are seconds since the start; None: that did not happen."""
+    """One connection, or the attempt to make one.
+
+    Moments are seconds since the start; None: that did not happen.
+    """
 
     number: int
     dialled: float
@@ -79,16 +85,17 @@ class Connection:
     cut: float | None = None
     record: Record | None = None
     resume: Resume | None = None
-    since: Any = None  # what a replay of envelopes was asked after last
-    asks: set[str] = attrs.field(factory=set[str])  # the ids of those questions
-    answers: list[list[Event]] = attrs.field(factory=list[list[Event]])  # each frame of such a replay
-    is_pushed: bool = False  # did one come that was not asked for?
+    since: Any = None  # the position from which a replay of envelopes was requested last
+    asks: set[str] = attrs.field(factory=set[str])  # the ids of those requests
+    # each frame of such a replay
+    answers: list[list[Event]] = attrs.field(factory=list[list[Event]])
+    is_pushed: bool = False  # whether one came without a request
     has_asked: bool = False
     resumed: events.Resumed | None = None
     loss: Failure | None = None
     seen: list[Seen] = attrs.field(factory=list[Seen])
     meant: list[tuple[float, str]] = attrs.field(factory=list[tuple[float, str]])
-    pongs: list[float] = attrs.field(factory=list[float])  # seconds that a ping of the WebSocket took
+    pongs: list[float] = attrs.field(factory=list[float])  # seconds that a WebSocket ping took
     refused_features: list[str] = attrs.field(factory=list[str])
     probes: list[tuple[float, Probe]] = attrs.field(factory=list[tuple[float, Probe]])
     frames: int = 0
@@ -101,11 +108,11 @@ class Connection:
 
     @property
     def asks_for_all(self) -> bool:
-        """Was the start of the log asked for, in a dialect of functions?"""
+        """Whether the start of the log was requested, in a dialect of functions."""
         return self.has_asked and (self.record is None or not self.record.positions)
 
     def is_replaying(self, now: float) -> bool:
-        """Has something of a replay just come?"""
+        """Whether a part of a replay has just come."""
         return now - self.last_replay <= _BURST
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -113,17 +120,17 @@ class Connection:
         return [each.sign for each in self.seen if isinstance(each.sign, kind)]
 
     def first(self, kind: type[Any], after: float = 0.0) -> float | None:
-        """When the first sign of this class came, at this moment or after it."""
+        """When the first sign of this class came, at or after this moment."""
         return next((each.at for each in self.seen if isinstance(each.sign, kind) and each.at >= after), None)
 
     def events(self, *, replayed: bool | None = None) -> list[Event]:
-        """The events that came; `replayed`: only those that were sent again, or only the others."""
+        """The received events; `replayed`: only those sent again, or only the others."""
         wanted = [each for each in self.seen if replayed is None or each.is_replay is replayed]
         return [each.sign for each in wanted if isinstance(each.sign, Event)]
 
 
 class Reading:
-    """The connections that entries tell of, by their number; `add` takes the entries in order."""
+    """The connections that entries describe, by their number; `add` takes the entries in order."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.connections: dict[int, Connection] = {}
@@ -139,7 +146,7 @@ class Reading:
 
 
 def connections_of(entries: Iterable[Entry], dialect: Dialect) -> list[Connection]:
-    """Every connection that the entries tell of, in order."""
+    """Return every connection that the entries describe, in order."""
     reading = Reading(dialect)
     for entry in entries:
         reading.add(entry)
@@ -179,7 +186,10 @@ def _did(connection: Connection, entry: Entry) -> None:
 
 
 def _asks(record: Record, resume: Resume | None) -> bool:
-    """Is something asked for? Without a `Resume` the greeting asks, where a position is known."""
+    """Return whether something is requested.
+
+    Without a `Resume` the greeting requests, if a position is known.
+    """
     if resume is None:
         return bool(record.positions)
     return bool(resume.frames or resume.query or resume.headers or resume.url)
@@ -226,10 +236,11 @@ def _own_came(
 ) -> None:
     try:
         facts = tuple(decode_frame(entry.value))
-    except Exception:  # noqa: BLE001 -- the function of a dialect, on what a server of anybody's has sent
+    except Exception:  # noqa: BLE001 -- a dialect's function, on a foreign server's frame
         connection.unreadable += 1
         return
-    # What comes while the question is open, and close behind that, is the answer, or cannot be distinguished from it.
+    # What comes while the request is open, and shortly after, is the answer, or cannot be
+    # distinguished from it.
     is_close = entry.at - connection.last_replay <= _BURST
     is_first = connection.asks_for_all and connection.last_replay == -inf
     is_soon = connection.opened is not None and entry.at - connection.opened <= _ANSWER
@@ -317,7 +328,7 @@ def _refusal(body: Mapping[str, Any], payload: Mapping[str, Any]) -> Refused:
 
 
 def _went(connection: Connection, entry: Entry, dialect: Dialect) -> None:
-    """Of envelopes of ours: what a dialect of functions says as its intents."""
+    """Read one of our own envelopes; a dialect of functions shows the same as its intents."""
     if dialect.decode is not None:
         return
     try:

@@ -1,4 +1,7 @@
-"""The first frames of a server, before anything is said to it, and which dialects they fit. It sends nothing."""
+"""The first frames of a server, before any message to it, and the dialects they fit.
+
+It sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from ..transports.websocket import open_websocket
 
 _FRAMES: Final = 3
 _MAX_FRAME: Final = 16 * 1024 * 1024
-_FOLLOWS: Final = 0.3  # seconds in which the frames behind the first one come
+_FOLLOWS: Final = 0.3  # seconds in which the frames after the first one come
 _GOODBYE: Final = 1.0
 
 
 class Look(NamedTuple):
-    """What came, and what it fits, the likeliest first; `failure` is why no connection was made, or why it ended.
+    """The first frames, and the dialects they fit, the likeliest first.
 
-    `connected`: after how many seconds there was a connection.
+    `failure` is why no connection was made, or why it ended; `connected`: after how many seconds
+    there was a connection.
     """
 
     connected: float | None = None
@@ -31,7 +35,10 @@ class Look(NamedTuple):
 
 
 async def look(url: str, *, connecting: float, listening: float) -> Look:
-    """Connect without a token, listen for so many seconds, and hang up. Raises nothing that the network or the server does."""
+    """Connect without a token, listen for so many seconds, and close.
+
+    Raises nothing that the network or the server causes.
+    """
     started = asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(connecting):

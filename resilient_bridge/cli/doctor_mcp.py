@@ -1,7 +1,7 @@
-"""`resilient-bridge doctor --mcp -- COMMAND` or `--mcp URL`: what an MCP server does when things go wrong, found out by doing.
+"""`resilient-bridge doctor --mcp -- COMMAND` or `--mcp URL`: what an MCP server does on failures, found out by testing it.
 
-Rule: it starts the server itself, asks for lists, and ends or cuts only what it has started. A tool is called only if `--probe-tool`
-names it. It ends in time, whatever the server does.
+Rule: it starts the server itself, requests lists, and ends or cuts only what it has started. A tool
+is called only if `--probe-tool` names it. It ends in time, whatever the server does.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _probe_of(tool: str | None, text: str | None) -> dict[str, Any]:
-    """Return the arguments to call the tool with. Raises ValueError for what is none, or for what no tool gets."""
+    """Return the arguments of the tool call. Raises ValueError for text that is no JSON object."""
     if text is not None and tool is None:
         raise ValueError("--probe-arguments needs --probe-tool")
     try:

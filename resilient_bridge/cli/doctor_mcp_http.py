@@ -1,4 +1,7 @@
-"""`doctor --mcp URL`: what a server over HTTP makes of sessions, lost ones among them. Rule: it ends only sessions that it has opened."""
+"""`doctor --mcp URL`: how a server over HTTP handles sessions, lost ones included.
+
+Rule: it ends only sessions that it has opened.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _SECONDS: Final = 5.0  # for a connection, and for the status of an answer
 
 
 async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
-    """Open sessions and look what becomes of them."""
+    """Open sessions and examine what becomes of them."""
     try:
         headers = resolved(headers_of(arguments.header))
     except LostError as error:
@@ -50,7 +53,7 @@ async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, 
 
 
 async def _look_at_sessions(url: str, headers: Mapping[str, str], page: Page) -> None:
-    """Open one, go on with it over another connection, and end it."""
+    """Open a session, continue it over another connection, and end it."""
     session = ""
     async with _wire(url, headers) as wire:
         with _seeing(page, "sessions", wire):
@@ -98,7 +101,7 @@ async def _look_at_one(wire: Wire, page: Page) -> None:
 
 @asynccontextmanager
 async def _wire(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Wire]:
-    """Make a connection of its own, as the sidecar makes it: with its redirects, its proxies and its bounds."""
+    """Open a separate connection, as the sidecar does: with its redirects, proxies and bounds."""
     wire = Wire(url, headers, connect_timeout=_SECONDS, allow_plaintext_credentials=False)
     try:
         yield wire
@@ -108,7 +111,7 @@ async def _wire(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Wire]:
 
 @contextmanager
 def _seeing(page: Page, what: str, wire: Wire) -> Generator[None]:
-    """Where this fails, say in its row that it was not found out, and why."""
+    """If this fails, report in its row that it was not found out, and why."""
     try:
         yield
     except TimeoutError:
@@ -122,7 +125,7 @@ async def _post(wire: Wire, method: str, number: int, params: Mapping[str, Any] 
 
 
 async def _send(wire: Wire, method: str, content: bytes | None = None) -> _Seen:
-    """Make a request and return what came of its answer within a second; a stream goes on for as long as it likes."""
+    """Make a request and return what came of its answer within a second; a stream may continue."""
     body = b""
     headers = {**(POST if content is not None else {}), **wire.session_headers()}
     async with asyncio.timeout(_SECONDS):
@@ -137,7 +140,7 @@ async def _send(wire: Wire, method: str, content: bytes | None = None) -> _Seen:
 
 
 class _Seen(NamedTuple):
-    """An answer: its status, the session that it names, and its body as far as it came."""
+    """An answer: its status, the session that it names, and its body so far."""
 
     status: int
     session: str

@@ -1,4 +1,7 @@
-"""What `doctor --mcp` looks at with any server, and the page on which it stands. Rule: a row says what was seen; a problem says why it is one."""
+"""The checks of `doctor --mcp` for any server, and their page.
+
+Rule: a row says what was seen; a problem says why it is one.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ _WHOLE: Final = 10.0  # seconds for a call that is waited for
 
 
 class Page:
-    """What was found: rows to print, problems that count, and the same as data."""
+    """The findings: rows to print, problems that count, and the same as data."""
 
     def __init__(self) -> None:
-        """Begin an empty one."""
+        """Start empty."""
         self.rows: list[Row] = []
         self.problems: list[str] = []
         self.data: dict[str, Any] = {}
@@ -34,7 +37,7 @@ class Page:
 
 
 async def start(talk: Talk, page: Page, what: str) -> bool:
-    """Open the server and greet it; say how fast that was."""
+    """Start the server and initialize it, and report how fast that was; return whether it worked."""
     answer, seconds = await greet(talk, LATEST)
     result = object_of(object_of(answer).get("result"))
     if answer is None or not isinstance(answer.get("result"), dict):
@@ -67,7 +70,7 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
 
 
 def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool) -> None:
-    """Say what the tools declare, and what a repeat would risk."""
+    """Report what the tools declare, and what a repeat would risk."""
     trusted = "after a loss" if is_command else "after a loss with --trust-hints"
     page.data["trusts_read_only"] = is_command
     reads = [str(tool.get("name")) for tool in tools if hint_of(tool) == "read"]
@@ -84,7 +87,7 @@ def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool)
 
 
 async def look_around(talk: Talk, page: Page) -> None:
-    """See what it makes of a ping, an unknown method and the cancellation of a request that there is none of."""
+    """Try a ping, an unknown method and the cancellation of a request that does not exist."""
     pong = await talk.ask("ping")
     page.row(
         "ping",
@@ -101,7 +104,7 @@ async def look_around(talk: Talk, page: Page) -> None:
 
 
 async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Page) -> None:
-    """Call a tool, cancel it at once, and see what comes; then call it and wait."""
+    """Call a tool, cancel it at once, and report what comes; then call it and wait."""
     number = talk.begin("tools/call", {"name": name, "arguments": arguments})
     talk.notify("notifications/cancelled", {"requestId": number, "reason": "doctor"})
     late = await talk.answer(number, 2.0)
@@ -125,7 +128,7 @@ async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Pag
 
 
 async def look_for_modern(talk: Talk, page: Page) -> None:
-    """See whether it also serves requests without a session."""
+    """Check whether it also serves requests without a session."""
     answer = await talk.ask("server/discover", {"_meta": MODERN})
     is_modern = "supportedVersions" in object_of(object_of(answer).get("result"))
     more = ", and 2026-07-28 without sessions" if is_modern else ""
@@ -133,7 +136,7 @@ async def look_for_modern(talk: Talk, page: Page) -> None:
 
 
 def _why_not(opened: Mapping[str, Any]) -> str:
-    """Return why an answer to initialize opens nothing."""
+    """Return why an answer to initialize opens no session."""
     if opened.get("error") is None:
         return "its answer to initialize is no object"
     return _words_of(object_of(opened["error"]))
@@ -145,7 +148,7 @@ def _words_of(error: Mapping[str, Any]) -> str:
 
 
 def _silence(talk: Talk) -> str:
-    """Say that the last request was not answered, and why where that is known."""
+    """Return the text for an unanswered request, with the reason where that is known."""
     return f"not answered: {redact(talk.unanswered)}" if talk.unanswered else "not answered"
 
 

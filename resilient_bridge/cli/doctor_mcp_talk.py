@@ -1,6 +1,6 @@
-"""A talk with an MCP server, for `doctor --mcp`: messages one by one over the sidecar's own connections, and what was heard.
+"""A dialogue with an MCP server, for `doctor --mcp`: single messages over the sidecar's own connections, and what was received.
 
-Rule: nothing is repeated and nothing is hidden; whatever does not come in its time is None.
+Rule: nothing is repeated and nothing is hidden; an answer that does not come in time is None.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _PAGES: Final = 50
 
 
 class Talk:
-    """One connection; entering opens it, leaving ends it. `loss` says why it ended by itself, `noise` counts lines that were none.
+    """One connection; entering opens it, leaving ends it.
 
-    `unanswered` says why the last request gets no answer, where the connection knows that.
+    `loss` says why it ended by itself, `noise` counts lines that were no messages. `unanswered`
+    says why the last request gets no answer, where the connection knows that.
     """
 
     def __init__(self, make: Callable[[Receiver], Upstream]) -> None:
@@ -53,11 +54,11 @@ class Talk:
 
     @classmethod
     def with_command(cls, command: Sequence[str]) -> Talk:
-        """Return a talk with a child that this starts."""
+        """Return a dialogue with a child that this starts."""
         return cls(lambda receiver: ChildUpstream(command, receiver))
 
     async def __aenter__(self) -> Self:
-        """Open it; what is wrong stands in `loss`."""
+        """Open the connection; a failure is in `loss`."""
         try:
             await self._upstream.open()
         except LostError as error:
@@ -100,7 +101,7 @@ class Talk:
             self._upstream.send(message.notification(method, params))
 
     def kill(self) -> None:
-        """End the child as the system does when it is out of memory."""
+        """End the child with SIGKILL, as the system does when memory runs out."""
         if isinstance(self._upstream, ChildUpstream) and self._upstream.pid:
             with suppress(ProcessLookupError):
                 os.kill(self._upstream.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
@@ -122,7 +123,7 @@ class Talk:
     # ---- as a Receiver -----------------------------------------------------------------------------------------
 
     def on_message(self, received: Message, request: int | None) -> None:
-        """Keep an answer; refuse what the server asks."""
+        """Keep an answer; refuse a request of the server."""
         del request
         if received.is_answer:
             waiting = self._answers.get(received.id) if isinstance(received.id, int) else None
@@ -137,7 +138,7 @@ class Talk:
             self._upstream.send(answer)
 
     def on_unanswered(self, request: int, loss: Loss) -> None:
-        """Nothing will come."""
+        """Note that there will be no answer."""
         waiting = self._answers.get(request)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
@@ -145,7 +146,7 @@ class Talk:
                 self.unanswered = loss.reason
 
     def on_lost(self, loss: Loss) -> None:
-        """It ended by itself."""
+        """Note that it ended by itself."""
         self.loss, self.words = loss.reason, loss.words
         for waiting in self._answers.values():
             if not waiting.done():
@@ -154,7 +155,7 @@ class Talk:
             self._ended.set_result(None)
 
     def on_note(self, text: str) -> None:
-        """Count noise; the rest is the server's own."""
+        """Count noise; other lines are the server's own."""
         self.noise += "stdout" in text.split(":", 1)[0]
 
 
@@ -186,5 +187,5 @@ async def tools_of(talk: Talk) -> list[dict[str, Any]]:
 
 
 def capabilities_of(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a server says that it can do."""
+    """Return the capabilities that a server declares."""
     return message.object_of(result.get("capabilities"))

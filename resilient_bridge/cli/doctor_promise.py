@@ -1,6 +1,9 @@
-"""What a user may expect across a cut, in plain words: from what the dialect relies on, and what was seen. Pure.
+"""What users may expect across a cut, in plain words, from the dialect's evidence and the observations.
 
-Rule: a promise is never better than the proof behind it; a server that was seen once has promised nothing more.
+Pure.
+
+Rule: a promise is never better than the proof behind it; one observation of a server promises
+nothing more.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _IF: Final = {
 
 
 def promise_of(findings: Findings, dialect: Dialect) -> str:
-    """One sentence: which verdicts a cut may end in, and when."""
+    """Return one sentence: which verdicts a cut may end in, and when."""
     if dialect.encode is None:
         return _of_envelopes(findings, dialect)
     policy = dialect.positions
@@ -47,7 +50,7 @@ def promise_of(findings: Findings, dialect: Dialect) -> str:
 
 
 def _proofs(policy: Positions) -> Sequence[str]:
-    """What can prove a replay, as the policy says."""
+    """Return what can prove a replay, by the policy."""
     found: list[str] = [] if policy.proof is None else [policy.proof]
     if policy.ends == "stated" and policy.proof is None:
         found += ["stated"] if policy.order != "number" or not policy.contiguous else ["stated", "window"]
@@ -68,7 +71,7 @@ def _of_envelopes(findings: Findings, dialect: Dialect) -> str:
 
 
 def notes_of(findings: Findings, dialect: Dialect, fits: Sequence[str] = ()) -> list[str]:
-    """What somebody who writes this dialect into a program should know, a sentence each."""
+    """Return remarks for a program that uses this dialect, a sentence each."""
     return [
         *_about_replay(findings, dialect),
         *_about_events(findings, dialect, fits),

@@ -1,4 +1,7 @@
-"""The findings of `doctor` as rows of a table, and as data. Pure. Rule: a row says what was seen, and where nothing was, why."""
+"""The findings of `doctor` as rows of a table, and as data.
+
+Pure. Rule: a row says what was seen, or why nothing was.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,14 @@ _REPETITIONS: Final = {
 
 
 class Row(NamedTuple):
-    """What was looked at, and what was found."""
+    """The subject of a check, and its finding."""
 
     what: str
     found: str
 
 
 def rows_of(findings: Findings) -> list[Row]:
-    """The rows, in the order in which things happened."""
+    """Return the rows, in the order of events."""
     return [
         *_accepting(findings),
         *_events(findings),
@@ -44,7 +47,7 @@ def rows_of(findings: Findings) -> list[Row]:
 
 
 class _Lines(textwrap.TextWrapper):
-    """Lines that end at spaces, and behind the colons of a PATH."""
+    """Lines that break at spaces, and after the colons of a PATH."""
 
     wordsep_simple_re = re.compile(
         r"([\t\n\v\f\r ]+)|(?<=:)(?=/(?!/))"

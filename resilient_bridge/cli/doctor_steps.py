@@ -1,4 +1,7 @@
-"""The steps of `doctor`: connect, wait for an event, cut, look, perhaps probe, hang up. Rule: each step has its share of the time."""
+"""The steps of `doctor`: connect, wait for an event, cut, examine, perhaps probe, close.
+
+Rule: each step has a share of the time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from .doctor_taps import Journal, WatchedClient
 
 
 _GOODBYE: Final = 1.5  # seconds for the end
-_ASIDE: Final = 0.3  # seconds in which what belongs to the last step comes
+_ASIDE: Final = 0.3  # seconds in which messages of the last step may come
 _PROBE: Final = 2.0  # seconds for the answers to a probe
 _REPLAY: Final = 2.0  # seconds for the rest of a replay from the start
 _PING_EVERY: Final = 0.5
@@ -44,7 +47,7 @@ class Limits:
 
     @classmethod
     def of(cls, seconds: float, now: float) -> Limits:
-        """The shares of so many seconds from now."""
+        """Return the shares of so many seconds from now."""
         usable = seconds - min(_GOODBYE, seconds * 0.2)
         return cls(
             end=now + usable,
@@ -57,7 +60,7 @@ class Limits:
 
 
 class Examined(NamedTuple):
-    """What was seen and done, why the client gave up, if it did, and what would fit."""
+    """What was recorded, why the client gave up, if it did, and what would fit."""
 
     connections: Sequence[Connection]
     failure: Failure | None
@@ -76,7 +79,7 @@ async def examine(
     session_id: str | None,
     probe_type: str | None,
 ) -> Examined:
-    """Examine the bridge until the limits' end. Raises ConfigError for arguments that cannot work."""
+    """Examine the bridge until the limits' end. Raises ConfigError for wrong arguments."""
     journal = Journal()
     client = WatchedClient(url, journal, dialect, token=token, session_id=session_id, policy=_policy(limits))
     steps = _Steps(journal, client, dialect, limits)
@@ -94,7 +97,7 @@ async def examine(
 
 
 def _policy(limits: Limits) -> BridgePolicy:
-    """Quick to come back, and slow to think that a server is dead: an answer that does not come is a finding."""
+    """Return a policy that reconnects fast and declares death late: a missing answer is a finding."""
     return default.evolve(
         reconnect=Reconnect(
             backoff=Backoff.constant(0.5),
@@ -121,7 +124,7 @@ class _Steps:
         self._why = "the bridge did not accept the connection in this time"
 
     async def run(self, probe_type: str | None) -> None:
-        """All steps, until one does not lead to the next."""
+        """Run all steps, until one cannot lead to the next."""
         if not await self._until(self._is_ready):
             return
         await self._until(self._has_seen_enough, self._limits.waiting)
@@ -138,7 +141,7 @@ class _Steps:
             await self._probe(probe_type)
 
     def examined(self) -> Examined:
-        """What has been seen until now."""
+        """Return what was recorded so far."""
         self._look()
         frames = [entry.value for entry in self._journal.entries if entry.kind == "came"][:_FIRST_FRAMES]
         texts = [frame if isinstance(frame, str) else frame.decode("utf-8", "replace") for frame in frames]
@@ -152,7 +155,7 @@ class _Steps:
 
     # ---- steps
     def _cut(self) -> int:
-        """Cut the connection as a network does, without a close frame. Returns its number."""
+        """Cut the connection as a network does, without a close frame. Return its number."""
         self._journal.add("cut")
         if self._journal.transport is not None:
             self._journal.transport.abort()
@@ -201,7 +204,7 @@ class _Steps:
         return self._failure is None and holds()
 
     async def _replay_ended(self) -> None:
-        """Wait until a replay has come to its end: a cut within it would hide how much the server keeps."""
+        """Wait until a replay has ended: a cut within it would hide how much the server keeps."""
         journal = self._journal
         end = journal.moment() + min(_REPLAY, self._remaining() / 4)
         while journal.moment() < end:
@@ -227,7 +230,7 @@ class _Steps:
         return self._client.state is events.BridgeState.READY
 
     def _has_seen_enough(self) -> bool:
-        """An event to ask after, and an answer to a ping, as far as the dialect has these."""
+        """Return whether an event with a position, and an answer to a ping, were seen, as far as the dialect has these."""
         connections = self._reading.connections.values()
         has_positions = self._dialect.positions is not None
         has_event = any(each.has_position if has_positions else each.has_event for each in connections)
@@ -239,5 +242,8 @@ class _Steps:
 
 
 def _is_of(entry: Entry, *, sent: str, identity: str) -> bool:
-    """Is this the frame of the message that was sent? A dialect of its own may write no id into it."""
+    """Return whether this is the frame of the sent message.
+
+    A dialect of its own may write no id into it.
+    """
     return entry.kind == "went" and (entry.value == sent if sent else identity in entry.value)

@@ -1,6 +1,6 @@
-"""A client that is watched: what goes over its connections, what its dialect is asked, and a way to cut a connection.
+"""An instrumented client: records its frames and the questions to its dialect, and can cut its connection.
 
-Rule: it passes everything on as it is, at once, and only writes it down.
+Rule: it passes everything on unchanged, at once, and only records it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _MOST_FRAMES: Final = 20_000
 
 
 class Journal:
-    """The entries so far; the frames of each connection up to a bound, and `is_full` once it was reached; `began` is our wall clock at the start."""
+    """The entries so far; the frames of each connection up to a bound.
+
+    `is_full` is set once the bound was reached; `began` is our wall clock at the start.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -47,9 +50,10 @@ class Journal:
         return self._loop.time() - self._start
 
     def add(self, kind: Kind, value: Any = None) -> None:
-        """Something has happened now, on the connection of the moment."""
+        """Add an entry for now, on the current connection."""
         size = len(value) if isinstance(value, (str, bytes)) else 0
-        # Frames are what a server can make without end; what this command does itself is little, and is all noted.
+        # A server can send frames without end, so they are bounded; what this command sends itself
+        # is little, and is all recorded.
         if kind in {"came", "went"}:
             if self._bytes + size > _MOST_BYTES or self._frames >= _MOST_FRAMES:
                 self.is_full = True
@@ -60,7 +64,7 @@ class Journal:
         self._changed.set()
 
     def happened(self, event: events.Event) -> None:
-        """An event of the client; an attempt to connect begins another connection."""
+        """Handle an event of the client; an attempt to connect begins another connection."""
         if isinstance(event, events.StateChanged) and event.state is events.BridgeState.CONNECTING:
             self.connection += 1
             self._bytes = self._frames = 0
@@ -68,7 +72,10 @@ class Journal:
         self.add("happened", event)
 
     async def until(self, holds: Callable[[], bool], seconds: float) -> bool:
-        """Wait until it holds, which is looked at after each entry, for so many seconds at most; return whether it does."""
+        """Wait until it holds, checked after each entry, for so many seconds at most.
+
+        Return whether it does.
+        """
         if seconds > 0:
             try:
                 async with asyncio.timeout(seconds):
@@ -82,7 +89,7 @@ class Journal:
 
 @attrs.define(eq=False)
 class TappedTransport:
-    """A transport that is written down."""
+    """A recorded transport."""
 
     inner: Transport
     journal: Journal
@@ -98,7 +105,7 @@ class TappedTransport:
         return self.inner.half_received
 
     async def send(self, *frames: str) -> None:
-        """Send frames, and note them."""
+        """Send frames, and record them."""
         for frame in frames:
             self.journal.add("went", frame)
         await self.inner.send(*frames)
@@ -111,7 +118,7 @@ class TappedTransport:
         return is_sent
 
     async def receive(self) -> str | bytes:
-        """Return the next frame, noted."""
+        """Return the next frame, recorded."""
         frame = await self.inner.receive()
         self.journal.add("came", frame)
         return frame
@@ -124,7 +131,7 @@ class TappedTransport:
         return frame
 
     async def ping(self) -> Awaitable[Any] | None:
-        """Send a ping of the WebSocket; when the answer has come, note how long it took."""
+        """Send a WebSocket ping; when the answer has come, record how long it took."""
         ping = getattr(self.inner, "ping", None)
         started = self.journal.moment()
         answer: Awaitable[Any] | None = None if ping is None else await ping()
@@ -163,7 +170,7 @@ class _TappedDialer:
 
 
 class WatchedClient(BridgeClient):
-    """A client whose connections are noted in a journal, and that drops what it receives: so nothing is acknowledged as read."""
+    """A client whose connections are recorded in a journal, and that drops what it receives, so nothing is acknowledged as read."""
 
     def __init__(self, url: str, journal: Journal, dialect: Dialect, **options: Any) -> None:
         """Raise what `BridgeClient` does for arguments that cannot work."""
@@ -175,14 +182,14 @@ class WatchedClient(BridgeClient):
 
 
 def _tapped(dialect: Dialect, journal: Journal) -> Dialect:
-    """The dialect, with a note of each intent and of each question after what was missed."""
+    """Return the dialect, with a record of each intent and of each resume request."""
     encode, resume = dialect.encode, dialect.resume
     if encode is None:
         return dialect
 
     def noted_encode(intent: Intent) -> str | None:
         if isinstance(intent, Acknowledge):
-            return None  # what nobody has read is not acknowledged
+            return None  # unread messages are not acknowledged
         frame = encode(intent)
         if isinstance(intent, Send):
             journal.sent, journal.number = frame or "", intent.number

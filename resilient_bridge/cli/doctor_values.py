@@ -1,4 +1,4 @@
-"""What `doctor` finds out, as plain values. Rule: what was not seen is None, and never a guess."""
+"""The findings of `doctor` as plain values. Rule: what was not seen is None, and never a guess."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ class Loss:
 
 @attrs.frozen(kw_only=True)
 class Ping:
-    """`by` "message": one of the dialect's own; "websocket": a control frame. `seconds` None: it was not answered."""
+    """A ping and its answer.
+
+    `by` is "message", one of the dialect's own, or "websocket", a control frame. `seconds` None: it
+    was not answered.
+    """
 
     by: Literal["message", "websocket"]
     was_sent: bool
@@ -37,7 +41,10 @@ class Ping:
 
 @attrs.frozen(kw_only=True)
 class Before:
-    """The events before the cut. `first` and `last` are positions, where all are of one log; `channels` counts the logs."""
+    """The events before the cut.
+
+    `first` and `last` are positions, if all are of one log; `channels` counts the logs.
+    """
 
     events: int
     with_position: int
@@ -50,10 +57,12 @@ class Before:
 
 @attrs.frozen(kw_only=True)
 class After:
-    """What the connection after the cut brought.
+    """The result of the connection after the cut.
 
-    `asked` is what was asked after ("everything", or None where nothing was asked), `by` how. `events`: how many came in the answer, `new` of them
-    were missing; `is_pushed`: it sends a replay without being asked; `repeated`: how many events came again without a question. `includes_asked`: the event that was asked after came again; `includes_last`: the last one that was known did.
+    `asked` is the position that was requested ("everything", or None without a request), `by` how.
+    `events` counts those in the answer, `new` of them were missing. `is_pushed`: it sends a replay
+    without a request. `repeated` counts events that came again without a request. `includes_asked`:
+    the event at the requested position came again; `includes_last`: the last known one did.
     `oldest`: the stamp, or the position, of the oldest in the answer.
     """
 
@@ -80,10 +89,11 @@ class After:
 
 @attrs.frozen(kw_only=True)
 class Retained:
-    """What the server still had: how many `events` a replay gave, and the `age` of the oldest in seconds, by its own stamp and our clock.
+    """What the server still had: how many `events` a replay returned, and the `age` of the oldest in seconds.
 
-    `is_all`: the replay was asked for from the start; otherwise there may be more. `age` is None where no event has a time; `stamped_by` names
-    the field of the frame, where the dialect does not say which one has it.
+    The age is by the event's own stamp and our clock. `is_all`: the replay was requested from the
+    start; otherwise there may be more. `age` is None if no event has a time; `stamped_by` is the
+    name of the frame's time field, if the dialect does not define it.
     """
 
     events: int
@@ -94,7 +104,11 @@ class Retained:
 
 @attrs.frozen(kw_only=True)
 class Findings:
-    """Everything that was found out. `connected` and `accepted` are seconds; `from_start`: the oldest that came when the start was asked for."""
+    """All findings.
+
+    `connected` and `accepted` are seconds; `from_start`: the oldest event when the start was
+    requested.
+    """
 
     connected: float | None = None
     accepted: float | None = None
@@ -119,7 +133,7 @@ class Findings:
 
     @property
     def is_found_out(self) -> bool:
-        """Was the bridge reached, and did it take us again after the cut?"""
+        """Whether the bridge was reached, and accepted us again after the cut."""
         return (
             self.accepted is not None and not self.has_failed and (not self.was_cut or self.after is not None)
         )

@@ -1,4 +1,7 @@
-"""`mcp`: stand in for an MCP server that may crash, restart or forget its sessions. Rule: stdout belongs to the protocol."""
+"""`mcp`: the sidecar for an MCP server that may crash, restart or forget its sessions.
+
+Rule: stdout belongs to the protocol.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(_BY_HAND, file=sys.stderr)
         asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
     except (ConfigError, StoreError) as error:
-        # Of a file of settings all that is wrong, a line each; else a field, or the file of --events or --token-file.
+        # Every problem of a settings file, a line each; else a field, or the file of --events or
+        # --token-file.
         has_lines = "source" in error.failure.details
         first, *rest = str(error).splitlines() if has_lines else [error.failure.message]
         code = complain("mcp", first)

@@ -1,6 +1,6 @@
 """`mcp --print-config CLIENT`: the entry for a client's configuration, with what a desktop program lacks: full paths, a PATH and a folder.
 
-Rule: the entry on stdout, what a person has to know about it on stderr; nothing is started and no file is changed.
+Rule: the entry on stdout, remarks for people on stderr; nothing is started and no file is changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
     "codex": ("mcp_servers", "~/.codex/config.toml"),
     "json": ("", "wherever your client keeps its servers"),
 }
-"""For each client: the member under which it keeps servers, and where."""
+"""For each client: the key of its servers in its configuration, and the file."""
 
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _VALUED: Final = ("--print-config", "--name")
@@ -68,15 +68,15 @@ def _entry(options: list[str], sidecar: Sidecar, program: str | None, config: st
     words = [*ours[1:], "mcp", *options]
     if program is None:
         return {"command": ours[0], "args": words}
-    if config is None:  # a file says all that there is about its server
-        if sidecar.cwd is None:  # a desktop program starts its servers anywhere
+    if config is None:  # a settings file has all options of its server
+        if sidecar.cwd is None:  # a desktop program starts its servers in any folder
             words += ["--cwd", str(Path.cwd())]
         words += ["--", program, *sidecar.command[1:]]
     return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0])}}
 
 
 def _ourselves() -> list[str]:
-    """Return how this program is started, with full paths."""
+    """Return the command that starts this program, with full paths."""
     script = Path(sys.argv[0])
     if script.stem == "resilient-bridge":
         found = shutil.which(str(script)) or shutil.which("resilient-bridge")
@@ -86,7 +86,7 @@ def _ourselves() -> list[str]:
 
 
 def _own_options(words: list[str]) -> list[str]:
-    """Return our options as they were typed, without those that asked for this, and with the paths of files made full."""
+    """Return our options as typed, without those for this output, and with absolute paths."""
     options: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -104,19 +104,22 @@ def _own_options(words: list[str]) -> list[str]:
 
 
 def _whole(option: str) -> str:
-    """Return the option that a word is or shortens; it was understood before, so it shortens one alone."""
+    """Return the option that a word is or abbreviates.
+
+    It was parsed before, so the abbreviation is unique.
+    """
     is_option = option.startswith("--")
     return next((name for name in (*_VALUED, *_FILES) if is_option and name.startswith(option)), option)
 
 
 def _seen_from(cwd: str | None, program: str) -> str:
-    """Return a program as we can find it: a relative path is meant as the child will see it."""
+    """Return a program's path for us: a relative path is relative to the child's folder."""
     is_relative = Path(program).name != program and not Path(program).is_absolute()
     return str(Path(cwd) / program) if is_relative and cwd is not None else program
 
 
 def _why_not(program: str, cwd: str | None) -> str:
-    """Return why a program cannot be started, in the words that the sidecar has for it."""
+    """Return why a program cannot be started, in the sidecar's words."""
     if Path(program).name == program:
         return f"command not found: {program}, looked for in {os.environ.get('PATH', 'no PATH')}"
     if (Path(cwd or ".") / program).is_file():
@@ -127,7 +130,7 @@ def _why_not(program: str, cwd: str | None) -> str:
 
 
 def _path_for(program: str, ours: str) -> str:
-    """Return a PATH on which the program finds what it starts itself: its neighbours, and the interpreter of its first line."""
+    """Return a PATH with the programs that it starts itself: its neighbours, and the interpreter of its first line."""
     folders = [str(Path(program).parent), str(Path(program).resolve().parent), str(Path(ours).parent)]
     try:
         with Path(program).open("rb") as file:
@@ -140,7 +143,7 @@ def _path_for(program: str, ours: str) -> str:
 
 
 def _name_of(sidecar: Sidecar) -> str:
-    """Return a name for the server: that of its program, or of what a wrapper starts."""
+    """Return a name for the server: that of its program, or of the program that a wrapper starts."""
     address = (sidecar.url or "").partition("//")[2].partition("/")[0]
     words = [word for word in sidecar.command if not word.startswith("-")] or [address]
     is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS
@@ -154,7 +157,7 @@ def _nested(client: str, name: str, entry: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _toml(name: str, entry: Mapping[str, Any]) -> str:
-    # A JSON text or array of texts is one of TOML as well.
+    # A JSON text or array of texts is valid TOML as well.
     lines = [f"[mcp_servers.{json.dumps(name)}]"]
     lines += [f"{key} = {json.dumps(entry[key], ensure_ascii=False)}" for key in ("command", "args")]
     if "env" in entry:

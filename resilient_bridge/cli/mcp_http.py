@@ -1,4 +1,7 @@
-"""`mcp --http`: the sidecar for several clients. Rule: the token is made here, shown once, and kept in a file only where that was asked for."""
+"""`mcp --http`: the sidecar for several clients.
+
+Rule: the token is made here, shown once, and stored in a file only on request.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _SHORTEST: Final = 16  # characters of a token
 
 
 def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
-    """Serve until a signal asks to end; 0, 1 if the address cannot be had, 2 for wrong usage."""
+    """Serve until a signal arrives; 0, 1 if the address is not available, 2 for wrong usage."""
     if arguments.no_token and arguments.token_file:
         return complain("mcp", "--no-token or --token-file expected, got both")
     try:
@@ -35,7 +38,9 @@ def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
 
 
 def _token(path: str | None) -> str:
-    """Return the token of a file, which is made for this user alone if it is not there; without a file, a new one.
+    """Return the token in a file, which is created for this user alone if it does not exist.
+
+    Without a file, a new one.
 
     Raises ValueError for a file that cannot be used.
     """

@@ -1,4 +1,7 @@
-"""The options of `mcp`, and the value that they make. Rule: what a text means is said here; what is allowed, by the value itself."""
+"""The options of `mcp`, and the value that they make.
+
+Rule: this module defines what a text means; the value itself, what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +175,10 @@ def _add_http(command: argparse.ArgumentParser) -> None:
 
 
 def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
-    """Return the value that the options make. Raises ValueError (a ConfigError is one) in words that name the option or field."""
+    """Return the value of the options.
+
+    Raises ValueError (a ConfigError is one) that names the option or field.
+    """
     from ..adapters.sidecar.options import Sidecar
     from ..calls.breaker.value import Breaker
     from ..calls.rate_limit.value import RateLimit
@@ -211,7 +217,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
 
 
 def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
-    """Return the sidecar of a file, which says all that there is about it."""
+    """Return the sidecar of a settings file, which has all of its options."""
     if arguments.url is not None or arguments.command is not None:
         raise ValueError("--config, a URL or a command expected, got two of them")
     parser = argparse.ArgumentParser()
@@ -224,7 +230,7 @@ def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
 
 
 def server_of(url: str | None, command: list[str] | None) -> dict[str, Any]:
-    """Return the field of `Sidecar` that a URL or a command is. Raises ValueError for none, or both."""
+    """Return the field of `Sidecar` for a URL or a command. Raises ValueError for none, or both."""
     if url is not None and command is not None:
         raise ValueError(f"a URL or a command expected, got both: {url!r} stands before --")
     if command is not None:
@@ -239,7 +245,10 @@ def server_of(url: str | None, command: list[str] | None) -> dict[str, Any]:
 
 
 def headers_of(lines: list[str]) -> dict[str, str]:
-    """Return the headers of lines "NAME: VALUE". Raises ValueError for a line that is none, or a name that is there twice."""
+    """Return the headers of lines "NAME: VALUE".
+
+    Raises ValueError for another form, or a repeated name.
+    """
     found: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -250,7 +259,8 @@ def headers_of(lines: list[str]) -> dict[str, str]:
             or not value
             or not value.isprintable()
         ):
-            raise ValueError('--header: "NAME: VALUE" expected')  # it may hold a secret, so it is not shown
+            # it may hold a secret, so it is not shown
+            raise ValueError('--header: "NAME: VALUE" expected')
         if name.lower() in (other.lower() for other in found):
             raise ValueError(f"--header: {name} is given twice")
         found[name] = value
@@ -258,7 +268,7 @@ def headers_of(lines: list[str]) -> dict[str, str]:
 
 
 def _named(read: Callable[[str], Any]) -> Callable[[str], tuple[str, Any]]:
-    """Return a reader of `TOOL=VALUE`, or of a value alone, which is for every tool."""
+    """Return a reader of `TOOL=VALUE`, or of a value alone, which applies to every tool."""
 
     def reader(text: str) -> tuple[str, Any]:
         name, equals, value = text.rpartition("=")

@@ -1,4 +1,7 @@
-"""What options may say: each check names what it wanted. Rule: only names and numbers here, nothing heavy to import."""
+"""Checks of option values: each names what it wanted.
+
+Rule: only names and numbers here, nothing heavy to import.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _DIGITS: Final = 20
 
 
 class Narrow(argparse.HelpFormatter):
-    """Help that fits: argparse leaves the usage of a group of options, or of a long command, in one line."""
+    """Help that fits: argparse prints the usage of a group of options, or of a long command, in one line."""
 
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         text = super()._format_usage(usage, actions, groups, prefix)
@@ -54,19 +57,19 @@ class Narrow(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command whose help and complaints fit; the commands below it are of the same class."""
+    """A command whose help and errors fit; its subcommands are of the same class."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Narrow, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Usage, and what is wrong, on stderr; exit code 2."""
+        """Print usage and the problem on stderr; exit code 2."""
         self.print_usage(sys.stderr)
         self.exit(2, fitted(f"{self.prog}: error: {message}", columns(sys.stderr)) + "\n")
 
 
 def positive(text: str) -> float:
-    """A finite number above 0."""
+    """Return a finite number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -77,7 +80,7 @@ def positive(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """A duration above 0, a day at most."""
+    """Return a duration above 0, a day at most."""
     value = positive(text)
     if value > _LONGEST:
         raise argparse.ArgumentTypeError(f"at most {_LONGEST:g} seconds expected, got {text!r}")
@@ -85,7 +88,7 @@ def seconds(text: str) -> float:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """A whole number between two others."""
+    """Return a checker for a whole number between two others."""
 
     def read(text: str) -> int:
         word = text.strip()
@@ -100,14 +103,14 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def picture_path(text: str) -> str:
-    """A file for a picture or a table, by its ending."""
+    """Return the path of a picture or a table, by its suffix."""
     if not text.lower().endswith((".svg", ".txt")):
         raise argparse.ArgumentTypeError(f"a file that ends in .svg or .txt expected, got {text!r}")
     return text
 
 
 def fault_plan(text: str) -> int | tuple[str, ...]:
-    """How many faults, or which, by name."""
+    """Return how many faults, or which, by name."""
     if text.strip().isdecimal():
         count = int(text)
         if count > _MOST:
@@ -123,14 +126,14 @@ def fault_plan(text: str) -> int | tuple[str, ...]:
 
 
 def preset_name(text: str) -> str:
-    """A preset by name."""
+    """Return a preset by name."""
     if text not in PRESETS:
         raise argparse.ArgumentTypeError(f"one of {', '.join(PRESETS)} expected, got {text!r}")
     return text
 
 
 def moment(text: str) -> float:
-    """A time in ISO 8601, UTC if it has no zone, as seconds since 1970."""
+    """Return a time in ISO 8601, UTC if it has no zone, as seconds since 1970."""
     try:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
@@ -141,7 +144,10 @@ def moment(text: str) -> float:
 
 
 def token_from(name: str | None) -> str | None:
-    """The token in that environment variable; None without a name. Raises LookupError if it is not set or empty."""
+    """Return the token in that environment variable; None without a name.
+
+    Raises LookupError if it is not set or empty.
+    """
     if name is None:
         return None
     token = os.environ.get(name, "")

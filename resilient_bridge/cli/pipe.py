@@ -1,8 +1,9 @@
-"""`resilient-bridge pipe URL`: JSON lines from stdin over a bridge that survives, what arrives as JSON lines on stdout.
+"""`resilient-bridge pipe URL`: JSON lines from stdin to a bridge, and its messages as JSON lines on stdout.
 
-Rule: each line of input ends in one stated outcome. Silence means that it was confirmed; everything else is a line on
-stderr that names its number, and the exit code says what happened at worst. With a store, what a killed run accepted is
-the next run's, which tells its outcome by its key.
+Rule: each line of input ends in one stated outcome. No output means that it was confirmed; every
+other outcome is a line on stderr with its number, and the exit code says the worst outcome. With a
+store, messages that a killed run accepted belong to the next run, which reports their outcome by
+key.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
 
 
 class Waiting(NamedTuple):
-    """A send whose outcome is to come: how it is named on stderr, and whether an earlier run accepted it."""
+    """A send without an outcome yet: its name on stderr, and whether an earlier run accepted it."""
 
     name: str
     receipt: Receipt
@@ -94,7 +95,7 @@ class Waiting(NamedTuple):
 
 
 class Pipe:
-    """One run: a feeder (stdin to sends), a settler (what became of each), a printer (messages to stdout)."""
+    """One run: a feeder (stdin to sends), a settler (the outcome of each), a printer (messages to stdout)."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class Pipe:
         self._log = None if events is None else SessionLog(events)
         self._forms = forms_of(dialect)
         self._is_envelope = dialect.encode is None
-        # What nothing can confirm is done with once it is written.
+        # A send that nothing can confirm is done once it is written.
         self._open = {"queued", "written"} if can_confirm(dialect) else {"queued"}
         self._drain = drain
         self._keep_open = keep_open
@@ -158,7 +159,10 @@ class Pipe:
         return code
 
     def _continue(self, client: BridgeClient) -> int:
-        """Go on with what earlier runs left in the store; now that it is ours, so are the receipts."""
+        """Continue with what earlier runs left in the store.
+
+        Now that it is ours, so are the receipts.
+        """
         earlier = client.pending()
         if earlier:
             self._say(f"store: going on with {len(earlier)} of earlier runs")
@@ -191,7 +195,8 @@ class Pipe:
         await _first(settler, signals=[self._abort], seconds=self._drain)
         if not self._stop.is_set() and not self._out.is_broken and not printer.done():
             await _first(signals=[self._reached, self._stop, self._out.broken], seconds=until - loop.time())
-        if self._store is not None:  # what is printed after the store is closed would be printed again
+        # what is printed after the store is closed would be printed again
+        if self._store is not None:
             await self._catch_up(client)
             printer.cancel()
             await asyncio.wait([printer])
@@ -215,7 +220,7 @@ class Pipe:
 
     def _signalled(self) -> None:
         if self._stop.is_set():
-            self._abort.set()  # the second time means it
+            self._abort.set()  # a second interrupt ends at once
         self._stop.set()
 
     # ---- stdin
@@ -308,21 +313,21 @@ class Pipe:
             self._say(f"failed: {error.failure}")
 
     async def _printed(self) -> None:
-        """Wait until it is: who asks for the next message says that this one is done with, and the store keeps that."""
+        """Wait until it is printed: the request for the next message marks this one as taken, which the store saves."""
         await self._out.written()
         if self._out.is_broken:
-            await asyncio.Event().wait()  # nobody has read it: it is the next run's
+            await asyncio.Event().wait()  # unread: it belongs to the next run
 
     async def _catch_up(self, client: BridgeClient) -> None:
-        """Print what has come, so that the next run need not."""
+        """Print what has arrived, so that the next run need not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE):
-                while (self._is_printing or client.health().unread) and not self._out.is_broken:  # noqa: ASYNC110 -- nobody tells
+                while (self._is_printing or client.health().unread) and not self._out.is_broken:  # noqa: ASYNC110 -- there is no event for it
                     await asyncio.sleep(_LOOK_AGAIN)
 
     # ---- stderr
     def _status(self) -> StatusLine:
-        """How far it is, where somebody looks at stderr alone: what is typed, or printed, is not torn."""
+        """Return the progress line, drawn if only stderr is a terminal: lines of input and output stay whole."""
         is_free = can_be_cleared(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
         self._status_line = StatusLine(
             lambda text: self._err.put(text, end=""),
@@ -338,7 +343,7 @@ class Pipe:
         self._err.put(clear + fitted(text, columns(sys.stderr)))
 
     def tell_gap(self, gap: Gap) -> None:
-        """A hole in what stdout shows."""
+        """Report a gap in stdout."""
         self._say(line_of_gap(gap))
 
     def _tell(self, event: events.Event) -> None:
@@ -354,7 +359,10 @@ class Pipe:
 async def _first(
     *tasks: asyncio.Task[None], signals: Sequence[asyncio.Event], seconds: float | None = None
 ) -> None:
-    """Wait until one of the tasks has ended, one of the events is set, or the time is up; the tasks go on."""
+    """Wait until one of the tasks has ended, one of the events is set, or the time is up.
+
+    The tasks continue.
+    """
     watchers = [asyncio.create_task(event.wait()) for event in signals]
     try:
         await asyncio.wait([*tasks, *watchers], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -364,7 +372,7 @@ async def _first(
 
 
 def _is_known(client: BridgeClient, key: str) -> bool:
-    """Would a send with this key only return the receipt of an earlier one?"""
+    """Return whether a send with this key would only return the receipt of an earlier one."""
     try:
         return client.receipt(key).state in _STANDING
     except SessionError:

@@ -1,4 +1,7 @@
-"""What `pipe` says of the connection, on stderr. Rule: one line for an event, its first word names the kind, no payload and no secret."""
+"""The lines of `pipe` about the connection, on stderr.
+
+Rule: one line per event, the first word is its kind, no payload and no secret.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _RARE: Final = (
 
 
 def started(command: str) -> dict[str, str]:
-    """The first record of a run's event log: what wrote it."""
+    """Return the first record of a run's event log: the program that wrote it."""
     return {
         "event": "Started",
         "version": __version__,
@@ -37,7 +40,7 @@ def started(command: str) -> dict[str, str]:
 
 
 def line_of(event: events.Event) -> str | None:
-    """The line for an event; None if it is not told."""
+    """Return the line for an event; None if it is not shown."""
     if isinstance(event, events.StateChanged):
         return f"state: {event.state.value} ({event.reason})"
     if isinstance(event, events.Disconnected):
@@ -75,7 +78,7 @@ def _line_of_store(event: events.Event) -> str | None:
 
 
 def line_of_gap(gap: Gap) -> str:
-    """A hole in what stdout shows: messages are, or may be, missing here."""
+    """Return the line for a gap in stdout: messages are, or may be, missing there."""
     since = gap.since.isoformat() if gap.since else "unknown"
     until = gap.until.isoformat() if gap.until else "unknown"
     after = "" if gap.after is None else f", after {redact(str(gap.after), limit=_SHOWN)}"

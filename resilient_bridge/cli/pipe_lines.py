@@ -1,5 +1,8 @@
-"""The lines of `pipe`: JSON in, JSON out. Rule: a bad line is a failure that names its number and every bad field, and
-never what the fields hold."""
+"""The lines of `pipe`: JSON in, JSON out.
+
+Rule: a bad line is a failure that names its number and every bad field, and never the content of
+the fields.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _FLAGS: Final = ("replayed", "redelivered", "maybe_duplicate")
 
 @attrs.frozen
 class Outgoing:
-    """One line to send: type and payload, and optionally the key and the seconds it may wait; without a type, the user's own frame."""
+    """One line to send: type and payload, optionally a key and a time to live.
+
+    Without a type, the user's own frame.
+    """
 
     type: str
     payload: Mapping[str, Any]
@@ -29,7 +35,10 @@ class Outgoing:
 
 
 def parse_line(line: bytes, number: int) -> Outgoing:
-    """The message on line `number`. Raises ProtocolError (PROTO_INVALID_MESSAGE) with all violations of the line."""
+    """Return the message on line `number`.
+
+    Raises ProtocolError (PROTO_INVALID_MESSAGE) with all violations of the line.
+    """
     fields = _object(line, number)
     found = [(name, wanted, _kind(fields.get(name))) for name, wanted, holds in _RULES if not holds(fields)]
     found += [(name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS]
@@ -39,9 +48,10 @@ def parse_line(line: bytes, number: int) -> Outgoing:
 
 
 def parse_frame(line: bytes, number: int, *, has_types: bool) -> Outgoing:
-    """The user's own frame on line `number`: any JSON object; `has_types`: one of a type and a payload alone is a message instead.
+    """Return the user's own frame on line `number`: any JSON object.
 
-    Raises as `parse_line`.
+    `has_types`: an object with a type and a payload alone is a message instead. Raises as
+    `parse_line`.
     """
     fields = _object(line, number)
     if has_types and fields.keys() == _MESSAGE and all(holds(fields) for _, _, holds in _RULES):
@@ -60,9 +70,10 @@ def _object(line: bytes, number: int) -> dict[str, Any]:
 
 
 def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
-    """The error for a line with these violations (field, what was wanted, what came)."""
+    """Return the error for a line with these violations (field, what was wanted, what came)."""
     parts = [f"{wanted} expected, got {got}" for _, wanted, got in violations]
-    places = ["" if field == "$" else f"{field}: " for field, _, _ in violations]  # "$" is the line itself
+    # "$" is the line itself
+    places = ["" if field == "$" else f"{field}: " for field, _, _ in violations]
     text = "; ".join(map(str.__add__, places, parts))
     names = ("field", "constraint", "received")
     details = {"line": number, "violations": tuple(dict(zip(names, one, strict=True)) for one in violations)}
@@ -137,10 +148,12 @@ _ENVELOPE: Final = frozenset({"type", "id", "timestamp", "payload"})
 
 
 def print_message(message: Message, *, is_envelope: bool = True) -> str:
-    """A received message as one line of JSON, in ASCII; a flag of it is there only if it is true.
+    """Return a received message as one line of JSON, in ASCII.
 
-    `is_envelope` False: it came in a dialect of other frames, and `raw` is the whole frame where that is no envelope after all; bytes
-    that are no text are base64, in `raw_base64`.
+    A flag is included only if it is true.
+
+    With `is_envelope=False` it came in a dialect of other frames, and `raw` is the whole frame if
+    that is no envelope; bytes that are no text are base64, in `raw_base64`.
     """
     fields: dict[str, Any] = {
         "type": message.type,
@@ -155,7 +168,7 @@ def print_message(message: Message, *, is_envelope: bool = True) -> str:
 
 
 def _says_the_same(message: Message) -> bool:
-    """Is the frame an envelope, so that nothing of it is missing from the line?"""
+    """Return whether the frame is an envelope, so that the line has all of it."""
     raw: Any = message.raw
     if not isinstance(raw, dict) or not _MESSAGE <= raw.keys() <= _ENVELOPE:
         return False

@@ -1,9 +1,10 @@
-"""The receipts of `pipe --store`: a file with one line for each line of input that was dealt with, in the same order.
+"""The receipts of `pipe --store`: a file with one line for each processed line of input, in the same order.
 
-Rule: a receipt is written after the store has accepted the line and before the next line is read, so a kill can come between at most
-one line and its receipt; that line, given again, gets the same key again, by which the store knows it. Every line says what it is and
-has a checksum. What cannot be believed is kept beside the file and told, and as where the input goes on was counted in this very file,
-none of it is read then unless the count was right all the same.
+Rule: a receipt is written after the store has accepted the line and before the next line is read,
+so a kill can come between at most one line and its receipt. That line, given again, gets the same
+key again, by which the store knows it. Every line describes itself and has a checksum. A damaged
+file is kept beside the original and reported. The file counts where the input continues, so after
+damage none of the input is read unless the count is provably right.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _FIELD: Final = "--receipts"
-_BEGIN: Final = b'{"receipts":1,"input":"'  # of the file and of each line; 1 is the version of all this
+_BEGIN: Final = b'{"receipts":1,"input":"'  # of the file and of each line; 1 is the version of both
 _HEAD: Final = re.compile(re.escape(_BEGIN) + rb'([0-9a-f]{16})([0-9a-f]{8})"')
 _LINE: Final = re.compile(rb'(.*?"line":([1-9][0-9]*),.*),"crc":"([0-9a-f]{8})"\}\n')
 
@@ -43,14 +44,17 @@ Dealt = Literal["accepted", "known", "refused", "empty"]
 
 
 class Receipts:
-    """The file at `path`, continued if it is there. `lines` of input were dealt with, in all runs; `notice` says what was wrong with it.
+    """The receipts file at `path`, continued if it exists.
 
-    It begins with the name of the input, which stands there before anything is accepted: the keys of lines without one of their own
-    are made of this name, the line's number and what it says. The file is 0600, and no link is followed.
+    `lines` of input were processed, in all runs; `notice` is a problem with the file. It begins
+    with the name of the input, which is written before anything is accepted: the keys of lines
+    without one of their own are made of this name, the line's number and its content. The file is
+    0600, and no link is followed.
 
-    Raises ConfigError for a file that is something else, which stays as it is, or not ours alone. Raises StoreError: SYS_STATE_DAMAGED
-    if it is not what it was and its lines do not say where the input goes on; then it was set aside, and the next run can use the path.
-    SYS_STORE_UNAVAILABLE for what the system refuses.
+    Raises ConfigError for a file of another kind, which stays unchanged, or one that others may
+    read. Raises StoreError: SYS_STATE_DAMAGED if it is damaged and its lines do not say where the
+    input continues; then it was set aside, and the next run can use the path. SYS_STORE_UNAVAILABLE
+    for what the system refuses.
     """
 
     def __init__(self, path: str) -> None:
@@ -62,7 +66,7 @@ class Receipts:
             found = self._mended(found)
         self._head = _head_of(found.name)
         self.lines = found.lines
-        self._ends_in_head = not found.lines  # the head stands there, and nothing behind it
+        self._ends_in_head = not found.lines  # only the head is in the file
         self._handle = open_private(self._path, os.O_RDWR | os.O_APPEND, _FIELD)
         try:
             with typed_errors(self._path, "be written"):
@@ -72,29 +76,30 @@ class Receipts:
             raise
 
     def key_of(self, line: bytes) -> str:
-        """The key of the next line: the same for the same line at the same place of the same input."""
+        """Return the key of the next line: the same for the same line at the same position of the same input."""
         digest = sha256(line.rstrip(b"\r\n")).hexdigest()[:16]
         name = self._head[len(_BEGIN) : -1].decode()
         return f"{name}-{self.lines + 1}-{digest}"
 
     def add(self, state: Dealt, key: str | None = None) -> None:
-        """The next line was dealt with. Raises OSError."""
+        """Record that the next line was processed. Raises OSError."""
         line = _line(self._head, self.lines + 1, state, key)
         write_all(self._handle, line.removeprefix(self._head) if self._ends_in_head else line)
         self._ends_in_head = False
         self.lines += 1
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         close_quietly(self._handle)
 
-    # ---- what is there
+    # ---- the file
     def _looked_at(self) -> _Found:
         try:
             handle = open_private(self._path, os.O_RDONLY, _FIELD)
         except FileNotFoundError:
             name = _new_name()
-            replace_atomically(self._path, _head_of(name))  # so that it is never there without its head
+            # so that the file never exists without its head
+            replace_atomically(self._path, _head_of(name))
             return _Found(name=name)
         with typed_errors(self._path, "be read"), os.fdopen(handle, "rb") as file:
             found = _found_in(file)
@@ -105,7 +110,10 @@ class Receipts:
         return found
 
     def _mended(self, found: _Found) -> _Found:
-        """Put what can be believed in its place, if that says where the input goes on; else nothing."""
+        """Replace the file by its undamaged part, if that says where the input continues.
+
+        Else nothing.
+        """
         if not found.name:
             copy = set_aside(self._path)
             raise self._damaged(
@@ -143,7 +151,7 @@ class Receipts:
 
 @attrs.frozen(kw_only=True)
 class _Found:
-    """What a file holds: the name of its input ("" for none), the number of the last line to be believed, lines, and bytes in them."""
+    """The content of a file: the name of its input ("" for none), the number of the last valid line, lines, and their bytes."""
 
     name: str = ""
     lines: int = 0
@@ -155,7 +163,10 @@ class _Found:
 
 @attrs.frozen(kw_only=True)
 class _Parsed:
-    """What one line says: the name, if that is sound, and the number, if all of it is; else "" and 0."""
+    """The content of one line: the name, if that is intact, and the number, if all of it is.
+
+    Else "" and 0.
+    """
 
     name: str = ""
     number: int = 0
@@ -173,7 +184,7 @@ def _found_in(file: Iterable[bytes]) -> _Found:
         if line.name and (is_whole or not rows):
             names.add(line.name)
         if not is_whole:
-            break  # what a kill cut off; where it is all there is, its head counts
+            break  # cut off by a kill; a complete line counts by its head
         rows += 1
         size += len(row)
         is_sound = is_sound and line.number == rows
@@ -201,7 +212,7 @@ def _parsed(row: bytes) -> _Parsed:
 
 # ---- steps
 def _new_name() -> str:
-    """A name that shows whether a bit of it was turned over, because it stands alone before the first receipt."""
+    """Return a name that shows a flipped bit, because it stands alone before the first receipt."""
     name = current_world().new_token()
     return name + _checksum(name.encode()).decode()
 

@@ -1,4 +1,7 @@
-"""A schedule as a picture: bars of plain characters for a terminal, SVG for a document. Rule: text in, text out."""
+"""A schedule as a picture: bars of plain characters for a terminal, SVG for a document.
+
+Rule: text in, text out.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ _NARROWEST: Final = 20
 _WIDE, _HIGH = 720, 400
 _WEST, _EAST, _NORTH, _SOUTH = 72, 24, 56, 56
 _TICKS: Final = 5
-_DOTS: Final = 40  # more waits than that are lines without dots
+_DOTS: Final = 40  # above so many waits, lines have no dots
 
 
 def bars(spread: Spread, width: int) -> str:
-    """One bar a wait, in ASCII and at most `width` columns, 20 at least."""
+    """Return one bar per wait, in ASCII and at most `width` columns, 20 at least."""
     top = max((longest for _, _, longest in spread), default=0.0)
     margin = max(4, len(str(len(spread))))
     longest_bar = max(width, _NARROWEST) - margin - 3
@@ -44,7 +47,10 @@ def _bar(waits: tuple[float, float, float], top: float, room: int) -> str:
 
 
 def svg(spread: Spread, title: str) -> str:
-    """A picture of its own: the range of each wait as an area, the mean as a line; well-formed, without scripts or fonts."""
+    """Return an SVG picture: the range of each wait as an area, the mean as a line.
+
+    Well-formed, without scripts or fonts.
+    """
     top = max((longest for _, _, longest in spread), default=0.0) or 1.0
     step = _step(top)
     top = step * math.ceil(top / step - 1e-9)
@@ -109,7 +115,7 @@ def _dots(points: list[str]) -> list[str]:
 
 
 def _step(top: float) -> float:
-    """The distance of about five ticks up to `top`: 1, 2 or 5 times a power of ten."""
+    """Return the distance of about five ticks up to `top`: 1, 2 or 5 times a power of ten."""
     rough = top / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     return next((part * power for part in (1, 2, 5) if part * power >= rough * 0.999), 10 * power)

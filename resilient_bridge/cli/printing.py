@@ -1,4 +1,7 @@
-"""What a command that only prints does with its output. Rule: a reader that has gone, or a full disk, is one line and no traceback."""
+"""Output of commands that only print.
+
+Rule: a closed reader or a full disk is one line and no traceback.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ USAGE: Final = 2
 
 
 def show(command: str, text: str, *, is_data: bool = False) -> int:
-    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written; raises OSError if nobody reads it. What programs read, JSON or `is_data`, is never broken."""
+    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written.
+
+    Raises OSError if the reader has gone. Output for programs, JSON or `is_data`, is never wrapped.
+    """
     if not is_data and not text.startswith("{"):
         text = fitted(text, columns(sys.stdout))
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -32,21 +38,24 @@ def show(command: str, text: str, *, is_data: bool = False) -> int:
 
 
 def is_unread(error: OSError) -> bool:
-    """Whether it says that nobody reads our output any more, which is an invalid argument to Windows: that of a write, which names no file."""
+    """Return whether the error means that our output is no longer read.
+
+    On Windows that is an invalid argument: that of a write, which names no file.
+    """
     is_windows_word = sys.platform == "win32" and error.errno == errno.EINVAL
     return isinstance(error, BrokenPipeError) or (is_windows_word and error.filename is None)
 
 
 def discard_output() -> None:
-    """Have what is still in the buffer of stdout go nowhere, or Python would try once more at exit, and complain."""
+    """Discard the rest of stdout's buffer, or Python would try again at exit, and complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    with suppress(OSError, ValueError):  # a stdout that is none
+    with suppress(OSError, ValueError):  # an invalid stdout
         os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def write_file(command: str, path: str, text: str) -> int:
-    """Write a file, in UTF-8; 0, or 2 if that is not possible."""
+    """Write a file, in UTF-8; 0, or 2 if that is impossible."""
     try:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
@@ -55,13 +64,13 @@ def write_file(command: str, path: str, text: str) -> int:
 
 
 def complain(command: str, text: str) -> int:
-    """Say on stderr, in one line, what is wrong; 2."""
+    """Print one line about the problem on stderr; return 2."""
     line = " ".join(text.split())
     print(fitted(f"resilient-bridge {command}: {line}", columns(sys.stderr)), file=sys.stderr)
     return USAGE
 
 
 def words_of(error: Exception) -> str:
-    """What went wrong, in the system's words."""
+    """Return the system's text for an error."""
     words = error.strerror if isinstance(error, OSError) else None
     return (words or str(error)).lower()

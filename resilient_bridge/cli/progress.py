@@ -1,4 +1,7 @@
-"""How far a workflow is, on a terminal: one line that is drawn again and again. Anywhere else nothing is drawn: the log has the events."""
+"""The progress of a workflow on a terminal: one line that is redrawn.
+
+Elsewhere nothing is drawn: the log has the events.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _WIDTH: Final = 24
-_COLUMNS: Final = 80  # of a terminal that does not say how wide it is
+_COLUMNS: Final = 80  # for a terminal of unknown width
 _Step = events.PhaseStarted | events.PhaseCompleted | events.PhaseSkipped
 
 
 class Progress(StatusLine):
-    """`with Progress(sys.stderr):` in a running loop: a bar while phases begin and end, gone at the end."""
+    """`with Progress(sys.stderr):` in a running loop: a bar while phases begin and end, removed at the end."""
 
     def __init__(self, out: TextIO | None) -> None:
         super().__init__(self._put, self._now, self._columns)
@@ -58,13 +61,13 @@ class Progress(StatusLine):
         return self.line(REAL.monotonic() - self._began, self._columns() or _COLUMNS)
 
     def line(self, seconds: float, columns: int) -> str:
-        """The line: a bar, how many phases are finished, the one under way and its seconds."""
+        """Return the line: a bar, how many phases are finished, the current one and its seconds."""
         full = _WIDTH * self._done // self._total if self._total else 0
         bar = "#" * full + "-" * (_WIDTH - full)
         return _cut(f"[{bar}] {self._done}/{self._total} {self._phase} {seconds:.0f} s", columns - 1)
 
     def _columns(self) -> int | None:
-        """Of the terminal that we draw on: stdout may be another, or a pipe."""
+        """Return the columns of the terminal that is drawn on: stdout may be another, or a pipe."""
         if self._out is None:
             return None
         with suppress(OSError, ValueError):
@@ -72,12 +75,12 @@ class Progress(StatusLine):
         return _COLUMNS
 
     def _put(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # nobody looks any more
+        with suppress(OSError, ValueError):  # the terminal is closed
             print(text, end="", file=self._out, flush=True)
 
 
 def _cut(text: str, columns: int) -> str:
-    """As much of the text as fits: a character of East Asia takes two columns."""
+    """Return as much of the text as fits: an East Asian character takes two columns."""
     for index, one in enumerate(text):
         columns -= 2 if unicodedata.east_asian_width(one) in "WF" else 1
         if columns < 0:

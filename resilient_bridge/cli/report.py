@@ -1,6 +1,7 @@
 """`resilient-bridge report LOG …`: an incident as a page. This is the part that opens files.
 
-Rule: whatever is in a log, the answer is a page; a file that cannot be read or written is one line and exit code 2.
+Rule: whatever is in a log, the answer is a page; a file that cannot be read or written is one line
+and exit code 2.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from .terminal import CLEAR, can_be_cleared, columns, is_coloured
 
 
 _STDIN: Final = "-"
-_SHOW_AFTER: Final = 2.0  # seconds: what takes longer says how far it is
-_EVERY: Final = 4_096  # lines between two looks at the clock
+_SHOW_AFTER: Final = 2.0  # seconds: a longer run shows its progress
+_EVERY: Final = 4_096  # lines between two readings of the clock
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,12 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
         return show("report", json.dumps(as_data(incident)))
     width = columns(sys.stdout)
     if arguments.out is None and width is not None:
-        return show("report", f"{_coloured(incident, width)}\n\n{out}", is_data=True)  # it fits already
+        # it fits already
+        return show("report", f"{_coloured(incident, width)}\n\n{out}", is_data=True)
     return 0 if out == _STDIN else show("report", str(out), is_data=True)
 
 
 def _misuse(names: list[str], out: str | None) -> str:
-    """What is wrong with the names of the files; "" if nothing is."""
+    """Return the problem of the file names; "" if there is none."""
     if names.count(_STDIN) > 1:
         return "stdin (-) can be read once"
     for name in names:
@@ -93,7 +95,7 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _first_time(name: str) -> float:
-    """The time of the first line of a file that has one; stdin cannot be asked, and comes last."""
+    """Return the time of a file's first line with one; stdin cannot be read twice, and comes last."""
     if name == _STDIN:
         return float("inf")
     with Path(name).open("rb") as file:
@@ -105,7 +107,7 @@ def _first_time(name: str) -> float:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines, of which one is never held beyond the longest that is read."""
+    """Yield the lines; never hold more of one than the longest that is read."""
     while line := file.readline(LONGEST + 2):
         yield line
         while len(line) > LONGEST and not line.endswith(b"\n"):
@@ -115,7 +117,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 class _Progress:
-    """How far it is, on a terminal, if it takes longer than two seconds."""
+    """The progress on a terminal, for a run longer than two seconds."""
 
     def __init__(self, names: list[str]) -> None:
         self._began = REAL.monotonic()
@@ -135,7 +137,7 @@ class _Progress:
             self._draw(f"reading: {share}, {self._lines:,} lines")
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the progress line."""
         if self._is_drawn:
             self._draw("")
 
@@ -157,7 +159,7 @@ def _write(out: str, incident: Incident) -> int:
             return complain("report", f"cannot write {out!r}: no such directory")
         replace_atomically(
             Path(out).absolute(), text.encode("utf-8", "replace")
-        )  # readable for its owner, as the log is
+        )  # readable for its owner only, as the log is
     except (BridgeError, ValueError) as error:
         return complain("report", f"cannot write {out!r}: {error}")
     return 0

@@ -1,4 +1,7 @@
-"""A schedule as somebody types it: a Backoff written as in code, or the name of a specification. Rule: the text is read and never run."""
+"""A schedule as typed: a Backoff written as in code, or the name of a specification.
+
+Rule: the text is parsed and never run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from .options import PRESETS
 
 
 def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
-    """The schedule, and what a preset does instead after some failures. Raises ValueError with what was wanted."""
+    """Return the schedule, and what a preset does instead after some failures.
+
+    Raises ValueError with what was wanted.
+    """
     name = text.strip()
     preset: object = getattr(presets, name, None) if name in presets.__all__ else None
     if isinstance(preset, BridgePolicy):
@@ -24,7 +30,10 @@ def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
 
 
 def _of_preset(preset: BridgePolicy) -> tuple[Backoff, Mapping[str, Backoff]]:
-    """The waits after a loss of the link; those between calls, where the specification knows of no link."""
+    """Return the waits after a loss of the link.
+
+    Those between calls, if the specification knows of no link.
+    """
     backoff: object = preset.reconnect.backoff
     rules = preset.reconnect.rules
     if preset.reconnect == presets.default.reconnect:
@@ -36,7 +45,7 @@ def _of_preset(preset: BridgePolicy) -> tuple[Backoff, Mapping[str, Backoff]]:
 
 
 def schedule_of(text: str) -> Backoff:
-    """The Backoff that a text spells. Raises ValueError with what was wanted."""
+    """Return the Backoff of a text. Raises ValueError with what was wanted."""
     try:
         return parse_schedule(text)
     except ConfigError as error:

@@ -1,7 +1,9 @@
-"""`resilient-bridge serve`: the embedded bridge in a terminal. Lines typed here go to the client; what it sends is shown.
+"""`resilient-bridge serve`: the embedded bridge in a terminal.
 
-In a dialect without positions a line is a frame, and goes out as it was typed. Rule: stdout begins with the address and then holds one line
-for each message the client sent; the rest is on stderr.
+Typed lines go to the client; the client's messages are shown.
+
+In a dialect without positions a line is a frame, and is sent as typed. Rule: stdout begins with the
+address and then holds one line for each message of the client; the rest is on stderr.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from .pipe_lines import parse_frame, parse_line
 from .printing import complain
 
 
-_LOOK_EVERY: Final = 0.05  # seconds between two looks at what the bridge has received
+_LOOK_EVERY: Final = 0.05  # seconds between two checks for received messages
 _GOODBYE: Final = 2.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM, or until nobody reads stdout; 0 then, 2 if it cannot listen there."""
+    """Serve until Ctrl-C or SIGTERM, or until stdout is closed; 0 then, 2 if it cannot listen there."""
     try:
         token = token_from(arguments.token_env)
         server = _server(arguments.dialect, arguments.host, arguments.port, token)
@@ -92,14 +94,17 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
 
 
 def _event(line: bytes, number: int) -> dict[str, Any]:
-    """A JSON object is the payload of an event, anything else its text. Raises ProtocolError for JSON that is none."""
+    """Return the payload of an event: a JSON object, or other text.
+
+    Raises ProtocolError for invalid JSON.
+    """
     if not _is_json(line):
         return _text(line)
     return dict(parse_frame(line, number, has_types=False).payload)
 
 
 def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
-    """JSON goes out as the message it describes, anything else as the text of a `text_message`."""
+    """Return the message of a line: JSON describes one, other text is that of a `text_message`."""
     if not _is_json(line):
         return "text_message", _text(line)
     outgoing = parse_line(line, number)
@@ -134,7 +139,7 @@ async def _show(server: BridgeServer | LogBridge, out: Output, err: Output) -> N
 
 
 def _shown(message: Any) -> str:
-    """A message of the client's as a line of JSON; one in bytes as base64."""
+    """Return a message of the client as a line of JSON; bytes as base64."""
     if isinstance(message, bytes):
         message = {"raw_base64": base64.b64encode(message).decode()}
     return json.dumps(message, separators=(",", ":"))

@@ -1,6 +1,7 @@
-"""One line at the end of a terminal that says how far something is, drawn again and again. Anywhere else nothing is drawn.
+"""A progress line at the end of a terminal, redrawn in place. Elsewhere nothing is drawn.
 
-Rule: it is never in the way. Whoever prints a line writes `CLEAR` before it, and it is gone at the end.
+Rule: it never disturbs other output. Code that prints a line writes `CLEAR` before it, and the
+progress line is removed at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _EVERY: Final = 0.2  # seconds
 
 
 class StatusLine:
-    """`with StatusLine(write, text, width):` in a running loop; `width` is None where nothing is to be drawn."""
+    """`with StatusLine(write, text, width):` in a running loop; with `width` None nothing is drawn."""
 
     def __init__(
         self, write: Callable[[str], object], text: Callable[[], str], width: Callable[[], int | None]
@@ -35,7 +36,7 @@ class StatusLine:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it stands there now, and has to be cleared by whoever prints."""
+        """Whether it is shown now, and has to be cleared before printing."""
         return self._timer is not None and not self._timer.cancelled()
 
     def __exit__(self, *_: object) -> None:
@@ -50,7 +51,10 @@ class StatusLine:
 
 
 def status_on_stderr(text: Callable[[float], str]) -> StatusLine:
-    """Return a line for the terminal of stderr, while something is under way; `text` says it for the seconds since now."""
+    """Return a line for the terminal of stderr while work is in progress.
+
+    `text` makes it for the seconds since now.
+    """
     loop = asyncio.get_running_loop()
     began = loop.time()
     return StatusLine(

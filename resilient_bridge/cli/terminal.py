@@ -1,7 +1,7 @@
-"""How wide a text may be, and how it is made to fit; the line that says how far something is.
+"""The width of terminal output, and how text is wrapped to fit it.
 
-Rule: what programs read is never changed. A text is broken for a terminal, as wide as COLUMNS says, or as it is; in a pipe it stays in one
-piece, so that one line is one statement.
+Rule: what programs read is never changed. Text for a terminal is wrapped to the width in COLUMNS,
+or the terminal's; in a pipe a line stays whole, so that one line is one statement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NARROWEST: Final = 20
 
 
 def is_terminal(out: TextIO | None) -> bool:
-    """Whether somebody looks at it. `out` is None where there is no console, and may be closed."""
+    """Return whether it is a terminal. `out` is None where there is no console, and may be closed."""
     try:
         return out is not None and out.isatty()
     except ValueError:
@@ -30,7 +30,7 @@ def is_terminal(out: TextIO | None) -> bool:
 
 
 def columns(out: TextIO | None) -> int | None:
-    """How many columns a terminal has: what COLUMNS says, or it itself; None for what is no terminal."""
+    """Return the columns of a terminal: those in COLUMNS, or its own; None if it is no terminal."""
     if out is None or not is_terminal(out):
         return None
     if (width := wanted_columns()) is not None:
@@ -55,14 +55,16 @@ def can_be_cleared(out: TextIO | None) -> bool:
 
 
 def is_coloured(out: TextIO | None) -> bool:
-    """Colour is for terminals, and not where NO_COLOR or TERM=dumb is set."""
+    """Return whether to use colour: on terminals, unless NO_COLOR or TERM=dumb is set."""
     return can_be_cleared(out) and not os.environ.get("NO_COLOR")
 
 
 def fitted(text: str, width: int | None, *, hanging: int | None = None) -> str:
-    """Return the text in lines of at most `width`: tables lose blanks, the rest is broken between words; None leaves it as it is.
+    """Return the text in lines of at most `width`: tables lose blanks, the rest is wrapped.
 
-    What goes on in a next line is indented by `hanging`, or two more than its line.
+    None leaves it unchanged.
+
+    Continuation lines are indented by `hanging`, or two more than their line.
     """
     if width is None:
         return text
@@ -89,7 +91,7 @@ def _fitted_lines(lines: list[str], width: int, hanging: int | None) -> Iterator
 
 
 def _squeezed(lines: list[str], width: int) -> list[str]:
-    """Take out columns that are blank in every line, as many as are too many; one stays between two others."""
+    """Remove columns that are blank in every line, as many as needed; one stays between two others."""
     at = max(map(len, lines)) - 1
     while at > 0 and max(map(len, lines)) > width:
         if all(line[at - 1 : at + 1].strip() == "" for line in lines):

@@ -1,4 +1,4 @@
-"""`resilient-bridge workflow`: run, resume, skip, abort or look at a workflow that a Python file defines."""
+"""`resilient-bridge workflow`: run, resume, skip, abort or show a workflow that a Python file defines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ _ENDS: Final = {WorkflowStatus.HALTED: 1, WorkflowStatus.ABORTED: 3}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it and print the report; 0, 1 if it halted, 3 if it is aborted, 2 with one line for what cannot be done, 130 when interrupted."""
+    """Run the subcommand and print the report.
+
+    0, 1 if it halted, 3 if it is aborted, 2 with one line for what cannot be done, 130 when
+    interrupted.
+    """
     try:
         flow = _found(arguments.target)
     except _NotFoundError as error:
@@ -38,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     except BridgeError as error:
         return complain("workflow", str(error))
     except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as ended:
-        # SystemExit: a phase said so, and its code would pass for one of ours.
+        # SystemExit: a phase raised it, and its code would pass for one of ours.
         why = f" by sys.exit({ended.code!r})" if isinstance(ended, SystemExit) else ""
         complain(
             "workflow", f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}"
@@ -51,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _next(report: WorkflowReport, arguments: argparse.Namespace) -> str:
-    """What to type next, unless it is over."""
+    """Return the next command to type, unless it is over."""
     verbs = {WorkflowStatus.HALTED: "resume", WorkflowStatus.RUNNING: "run", WorkflowStatus.NEW: "run"}
     verb = verbs.get(report.status)
     return "" if verb is None else f"\nnext: resilient-bridge workflow {verb} {arguments.target}"
@@ -75,11 +79,11 @@ async def _watched(flow: Workflow, action: str) -> WorkflowReport:
 
 
 class _NotFoundError(Exception):
-    """There is no such workflow."""
+    """The workflow does not exist."""
 
 
 def _found(target: str) -> Workflow:
-    """The workflow in `FILE.py`, `FILE.py:NAME`, `MODULE` or `MODULE:NAME`."""
+    """Return the workflow in `FILE.py`, `FILE.py:NAME`, `MODULE` or `MODULE:NAME`."""
     where, _, name = target.rpartition(":") if _has_name(target) else (target, "", "")
     module = _loaded(where)
     if name:
@@ -117,7 +121,8 @@ def _executed(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:  # pragma: no cover -- not for a name that ends with .py
         raise ImportError(path)
     module = module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # a workflow in json.py must not become everybody's json
+    # a workflow in json.py must not replace the module json
+    sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)
     return module
 

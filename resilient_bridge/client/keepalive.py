@@ -40,7 +40,7 @@ async def keep_alive(pump: Carrier, transport: Any, policy: Heartbeat) -> None:
         heard = pump.heard
         try:
             answer = await ping()
-        except Exception:  # noqa: BLE001 -- the connection is ending; whoever reads says why
+        except Exception:  # noqa: BLE001 -- the connection is ending; its reader reports why
             return
         if answer is None:
             return

@@ -225,7 +225,10 @@ class Pump:
             driver.after(now)
 
     async def _may_write(self, now: Now) -> bool:
-        """Have the store note what is about to be sent; False if the connection cannot go on without that."""
+        """Have the store note what is about to be sent.
+
+        False if the connection cannot go on without that.
+        """
         driver = self._driver
         through = driver.session.to_mark()
         if through is not None and now.mono >= self._mark_again_at and not await driver.mark(through, now):

@@ -57,7 +57,10 @@ class Receipt:
 
     @property
     def failure(self) -> Failure | None:
-        """Why it was not confirmed, as `confirmed()` raises it; None while that is open, and once it is confirmed."""
+        """Why it was not confirmed, as `confirmed()` raises it.
+
+        None while that is open, and once it is confirmed.
+        """
         entry = self._entry
         return self._failure() if entry.is_settled and entry.state is not EntryState.CONFIRMED else None
 

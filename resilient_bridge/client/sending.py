@@ -151,7 +151,7 @@ class Sender:
         timeout: float | timedelta,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool,
     ) -> Message:
-        """Send a request and wait; whatever ends the wait withdraws the request in the same step."""
+        """Send a request and return its answer; whatever ends the wait withdraws the request at once."""
         driver = self._driver
         seconds = optional_seconds("request.timeout", timeout) or 0.0
         now = driver.now()

@@ -57,7 +57,7 @@ class Supervisor:
         """
         try:
             await self._run()
-        except Exception as error:  # noqa: BLE001 -- whoever waits must learn that nobody works for him any more
+        except Exception as error:  # noqa: BLE001 -- every waiter must get an error
             self._driver.defect(error)
         finally:
             await self._drop_next()

@@ -141,7 +141,9 @@ def _write_new(path: Path, data: bytes) -> None:
 
 
 def write_all(handle: int, data: bytes) -> None:
-    """Write all of `data`, in as many steps as the system takes; earlier steps stay written if one fails.
+    """Write all of `data`, in as many steps as the system takes.
+
+    Earlier steps stay written if one fails.
 
     Raises OSError.
     """

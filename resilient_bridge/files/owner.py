@@ -118,7 +118,7 @@ if sys.platform == "win32":
 
     def _locked(descriptor: int) -> bool:
         try:
-            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte that nobody reads
+            os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte that is never read
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
             return False

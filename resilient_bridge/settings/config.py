@@ -67,7 +67,10 @@ KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kin
 
 @attrs.frozen
 class Change:
-    """A setting that `reload` changed: its path, its value before and after; None where it is not set."""
+    """A setting that `reload` changed: its path, its value before and after.
+
+    None where it is not set.
+    """
 
     path: str
     before: Any

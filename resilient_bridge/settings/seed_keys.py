@@ -93,7 +93,7 @@ def gasoline_steps(table: dict[str, Any], path: str, reading: Reading) -> Any:
 
 
 def _backoff(table: dict[str, Any], _: str, __: Reading) -> dict[str, Entry]:
-    """Add the defaults of the constructor of its shape to a schedule in a table."""
+    """Return the table of a schedule with the defaults of the constructor of its shape."""
     shape = table.get("shape")
     found: dict[str, Entry] = {}
     if shape in ("linear", "exponential", "decorrelated") and "cap" not in table and "cap_ms" not in table:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..protocol import Key
 
 
-#: When an entry was handed out, if nobody can say: so long ago that it must not be repeated.
+#: When an entry was handed out, if that is unknown: so long ago that it must not be repeated.
 UNSURE: Final = -inf
 #: How many messages may have been handed out since a position was last writing.
 UNSURE_MESSAGES: Final = 64

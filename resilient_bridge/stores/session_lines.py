@@ -51,7 +51,7 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
         if not fields.get("bridge"):
             fields.pop("bridge", None)
         return record_line({"event": kind, **fields, **(more or {})}, event.at)
-    except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
+    except Exception as error:  # noqa: BLE001 -- a foreign event: that it came is worth a line anyway
         return _written({"at": None, "event": redact(kind), "unreadable": type(error).__name__})
 
 
@@ -59,7 +59,7 @@ def log_line(event: Event) -> bytes:
     """Return the line of an event in the form of a structured log: level, ts, msg, and tool, provider and error where known."""
     try:
         return _written(_log_fields(event))
-    except Exception as error:  # noqa: BLE001 -- somebody else's event: that it came is worth a line all the same
+    except Exception as error:  # noqa: BLE001 -- a foreign event: that it came is worth a line anyway
         return _unreadable(error)
 
 

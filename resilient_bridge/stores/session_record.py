@@ -106,7 +106,10 @@ def _entered(before: SessionRecord | None, session_id: str, now: Now) -> Session
 
 
 def _found_in(before: SessionRecord | None, session_id: str, now: Now) -> SessionRecord:
-    """Record that the server has already joined us to a session: it cannot be refused, and a closed record stays closed."""
+    """Return the record of a session that the server has joined already: it cannot be refused.
+
+    A closed one stays so.
+    """
     try:
         return _entered(before, session_id, now)
     except SessionError:

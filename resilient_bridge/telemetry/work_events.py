@@ -233,7 +233,10 @@ class ContextNearlyFull(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Degraded(Event):
-    """A capability went from `previous` to a lesser `mode` after a failure; None means that no mode remains."""
+    """A capability went from `previous` to a lesser `mode` after a failure.
+
+    None means that no mode remains.
+    """
 
     feature: str
     previous: str

@@ -186,7 +186,10 @@ def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
 
 
 def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
-    """Add a note about another error, once; False if that error must be raised: it says that the policy itself is wrong."""
+    """Add a note about another error, once.
+
+    False if that error must be raised: it says that the policy itself is wrong.
+    """
     from ..errors import ConfigError, class_name, text_of
 
     if issubclass(type(wrong), ConfigError):

@@ -28,7 +28,9 @@ class Signal:
         return self._event.is_set()
 
     def set(self, *_: object) -> bool:
-        """Wake the waiter, now or as soon as it waits; False if its loop is closed and no waiter remains.
+        """Wake the waiter, now or as soon as it waits.
+
+        False if its loop is closed and no waiter remains.
 
         Arguments are ignored, so that this can be a callback.
         """

@@ -1,6 +1,7 @@
 """A policy under an `aiohttp.ClientSession`: a client middleware, with the promises of HTTPTransport.
 
-Rule: one entry here is one request; redirects come in as requests of their own. aiohttp's own repeat of a lost connection is off.
+Rule: one call here is one request; redirects arrive as separate requests. aiohttp's own repeat of a
+lost connection is off.
 """
 
 from __future__ import annotations
@@ -32,21 +33,26 @@ if TYPE_CHECKING:
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _NEXT_HOP: ContextVar[tuple[str, dict[str, Any]] | None] = ContextVar("_NEXT_HOP", default=None)
-"""Where the last redirect of this task leads, and what its request carried: aiohttp hands over nothing."""
+"""Where the last redirect of this task leads, and what its request carried: aiohttp passes nothing on."""
 
 
 class HTTPMiddleware:
-    """A client middleware that applies `policy`: `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])` (aiohttp 3.12 or later).
+    """A client middleware that applies `policy`: `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])`.
 
-    It keeps what HTTPTransport promises: GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an
-    Idempotency-Key of yours; anything else only if it provably did not run. A request with an effect gets a key of ours, the same on
-    every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key belongs to the origin.
-    `Retry-After` is obeyed, a body that can be read once is sent once, the last response is returned whatever its status, and those before
-    it are closed. Credentials do not follow a redirect to another origin in any header, nor cross http:// to another machine unless
-    `allow_plaintext_credentials`. What we decide is raised as a BridgeError that is an `aiohttp.ClientError` too.
+    Needs aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT
+    and DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any
+    other only if it provably did not run. A request with an effect gets a generated key, the same
+    on every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
+    without a key belongs to the origin.
 
-    It may serve several sessions of one event loop. The session's total timeout holds for all attempts together; for one attempt take
-    `Timeout` in the policy. Put it first: what stands after it is run again with each repeat.
+    `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
+    returned whatever its status, and those before it are closed. Credentials do not follow a
+    redirect to another origin in any header, nor cross http:// to another machine unless
+    `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
+
+    It may serve several sessions of one event loop. The session's total timeout holds for all
+    attempts together; use `Timeout` in the policy for one attempt. Put it first: later middlewares
+    run again with each repeat.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class HTTPMiddleware:
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
     ) -> None:
-        """Make a middleware. ConfigError names a bad argument."""
+        """Create a middleware. ConfigError names a bad argument."""
         calls = calls_of(policy, "HTTPMiddleware.policy")
         check_http_options("HTTPMiddleware", idempotency_header, allow_plaintext_credentials)
         self._core = Core(
@@ -73,10 +79,10 @@ class HTTPMiddleware:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request through `handler`, again if the policy says so, and return the last response."""
+        """Send a request through `handler`, again if the policy allows it, and return the last response."""
         task = asyncio.current_task()
         if task is not None and (error := self._abandoned.pop(task, None)) is not None:
-            raise error  # aiohttp came back by itself with what the policy had given up
+            raise error  # aiohttp itself repeats what the policy had given up
         comes_back = self._repeats and _switch_off(request)
         carried = _carried(request)
         is_hop = "rb.redirected" in carried
@@ -109,7 +115,7 @@ class HTTPMiddleware:
 
 
 class _SessionBelow:
-    """The rest of the session, as the inner transport that the core knows: each call is one request on the wire."""
+    """The rest of the session, as the inner transport of the core: each call sends one request."""
 
     async def handle_async_request(self, view: RequestView) -> AnswerView:
         try:
@@ -120,7 +126,7 @@ class _SessionBelow:
 
 
 class _SentBody:
-    """Whether the body of a request can no longer be sent again: aiohttp knows."""
+    """Return whether the body of a request can no longer be sent again, as aiohttp reports it."""
 
     def __init__(self, request: Any) -> None:
         self._request = request
@@ -136,7 +142,7 @@ def _url(request: Any) -> URLView:
 
 
 def _carried(request: Any) -> dict[str, Any]:
-    """Return what the request before this one left, if this follows its redirect."""
+    """Return what the request before this one carried, if this one follows its redirect."""
     before = _NEXT_HOP.get()
     _NEXT_HOP.set(None)
     if before is None or before[0] != str(request.url):
@@ -161,7 +167,10 @@ def _target(answer: AnswerView) -> str:
 
 
 def _switch_off(request: Any) -> bool:
-    """Switch off that aiohttp repeats a lost connection by itself; True if it will still do so for this request."""
+    """Switch off aiohttp's own repeat of a lost connection.
+
+    True if it will still do so for this request.
+    """
     session = getattr(request, "session", None)
     was_on = bool(getattr(session, "_retry_connection", False))
     if was_on:
@@ -178,7 +187,7 @@ def _is_repeated_by_aiohttp(error: Exception) -> bool:
 
 
 async def _look(answer: AnswerView) -> None:
-    """Read the body of an error that says more than its status, where it is known to be short, and put it back."""
+    """Read the body of an error that says more than its status, if it is known to be short, and put it back."""
     native = answer.native
     if not says_more(answer):
         return

@@ -1,6 +1,6 @@
-"""Bodies over HTTP: requests that can be read once, errors that are looked into, and a bound on how much is read.
+"""Bodies over HTTP: requests that can be read once, errors whose body is inspected, and a bound on the bytes read.
 
-Rule: whoever reads a response afterwards sees every byte of it, as if nobody had looked.
+Rule: a later reader of a response gets every byte of it, as if it had not been inspected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 
 
 
 def _tells(response: Any) -> bool:
-    """Whether the body can change what the status says: JSON of a status that has several meanings."""
+    """Return whether the body can change what the status means: JSON of a status with several meanings."""
     return response.status_code in SAYS_MORE and "json" in response.headers.get("content-type", "")
 
 
@@ -68,14 +68,15 @@ async def peek_async(response: Any) -> None:
 
 
 def _keep(response: Any, parts: list[bytes]) -> None:
-    # Half of a compressed body, a broken one or one that grows too large: then the status alone has to do.
+    # Half of a compressed body, a broken one or one that grows too large: then the status alone is
+    # used.
     body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), _MOST_DECODED)
     if body is not None:
         response.extensions["rb.body"] = body
 
 
 def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeError, Any], None]) -> None:
-    """Have the response raise once more than `most` bytes of its body are read, on the wire or decoded (PROTO_MESSAGE_TOO_BIG)."""
+    """Raise once more than `most` bytes of a response's body are read, received or decoded (PROTO_MESSAGE_TOO_BIG)."""
     decoding = Decoding(response.headers.get("content-encoding", ""))
     response.stream = _body(response, [], None, bound=_Bound(most, request, add_base, decoding))
 
@@ -84,7 +85,7 @@ def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeEr
 
 
 def once(request: Any) -> None:
-    """Watch a body that can be read only once, so that it is known when it has been."""
+    """Watch a body that can be read only once, to know when it has been."""
     stream = request.stream
     kind = type(stream).__name__
     if kind != "ByteStream" and (kind != "MultipartStream" or not _rewinds(stream)):
@@ -92,7 +93,7 @@ def once(request: Any) -> None:
 
 
 def note_use(request: Any) -> None:
-    """Tell the attempt that it is the last one, if the body has been read and cannot be read again."""
+    """Mark the attempt as the last one, if the body has been read and cannot be read again."""
     if getattr(request.stream, "is_started", False):
         attempt = CURRENT.get()
         if not attempt.world.is_disabled:
@@ -131,7 +132,7 @@ def _stream_class(body: type[Any], module: str) -> type[Any]:
 
 
 class _Bound:
-    """How many bytes may still be read: as they come over the wire, and as they are once decoded."""
+    """How many bytes may still be read, both as received and decoded."""
 
     def __init__(
         self, most: int, request: Any, add_base: Callable[[BridgeError, Any], None], decoding: Decoding
@@ -168,9 +169,10 @@ class _Bound:
 
 
 class _Body:
-    """A body of which some parts have been read, and of which not more than so many bytes are handed out.
+    """A body of which some parts have been read, and of which at most so many bytes are returned.
 
-    `broken` is the error in which the reading ended: it comes after the parts, as it would have.
+    `broken` is the error that ended the reading: it is raised after the parts, as it would have
+    been.
     """
 
     def __init__(
@@ -209,7 +211,7 @@ class _Body:
 
 
 class _Once:
-    """A body that says whether it has been read from."""
+    """A body that records whether it has been read from."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

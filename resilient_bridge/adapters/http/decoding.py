@@ -1,6 +1,7 @@
-"""How large a compressed body really is: decoded beside the client, piece by piece, so that a bomb is seen before it goes off.
+"""The decoded size of a compressed body: decoded beside the client, piece by piece, to detect a decompression bomb early.
 
-Rule: it decodes as httpx and httpx2 do, with the libraries that they have loaded, and never holds more than a piece.
+Rule: it decodes as httpx and httpx2 do, with the libraries that they have loaded, and never holds
+more than a piece.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 
 _PIECE: Final = 65_536
-_SLICE: Final = 64  # bytes given at once to a library that cannot be told how much to make of them
+_SLICE: Final = 64  # bytes passed at once to a library without a limit on its output
 _MOST_LAYERS: Final = 8
 _GZIP: Final = zlib.MAX_WBITS | 16
 
@@ -21,7 +22,10 @@ _Layer: TypeAlias = Callable[[Iterable[bytes]], Iterator[bytes]]
 
 
 class Decoding:
-    """The decoding of one body, by its Content-Encoding; an encoding that the client does not know is none."""
+    """The decoding of one body, by its Content-Encoding.
+
+    An encoding that the client does not know is ignored.
+    """
 
     def __init__(self, encodings: str) -> None:
         names = [name.strip().lower() for name in encodings.split(",")]
@@ -33,7 +37,10 @@ class Decoding:
         return bool(self._layers)
 
     def pieces(self, part: bytes) -> Iterator[bytes]:
-        """Return what the next part of the body becomes, in pieces; raises what the library raises for a broken one."""
+        """Return the next part of the body decoded, in pieces.
+
+        Raises the library's error for a broken part.
+        """
         pieces: Iterator[bytes] = iter((part,))
         for layer in self._layers:
             pieces = layer(pieces)
@@ -41,7 +48,10 @@ class Decoding:
 
 
 def decoded(encodings: str, data: bytes, most: int) -> bytes | None:
-    """Return the data decoded, as far as it goes; None when that is more than so many bytes, or broken from the start."""
+    """Return the data decoded, as far as possible.
+
+    None if that is more than so many bytes, or broken from the start.
+    """
     found = bytearray()
     try:
         for piece in Decoding(encodings).pieces(data):
@@ -67,7 +77,10 @@ def _layer(name: str) -> _Layer | None:
 
 
 class _Inflating:
-    """zlib, told how much to make at once. `otherwise` is the form that is tried when the first bytes are not of the first one."""
+    """zlib with a bounded output.
+
+    `otherwise` is the form that is tried when the first bytes are not of the first one.
+    """
 
     def __init__(self, form: int, otherwise: int | None = None) -> None:
         self._inflate = zlib.decompressobj(form)

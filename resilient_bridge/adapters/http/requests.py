@@ -1,4 +1,4 @@
-"""HTTP requests: where they go, whether they may be repeated, what they may not carry. For httpx and httpx2, by their common words."""
+"""HTTP requests of httpx and httpx2: their origin, whether they may be repeated, and which headers they may carry."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ if TYPE_CHECKING:
 
 
 COUNTED: Final = "rb.counted"
-"""On a request that has been counted in the attempts that it is part of."""
+"""Marks a request that was counted in its attempts."""
 
 IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""What RFC 9110 §9.2.2 calls idempotent: repeating it has the effect of doing it once."""
+"""The methods that RFC 9110 §9.2.2 calls idempotent: repeating them has the effect of doing it once."""
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""What RFC 9110 §9.2.1 calls safe: it asks for no effect, so it needs no idempotency key."""
+"""The methods that RFC 9110 §9.2.1 calls safe: they ask for no effect, so they need no idempotency key."""
 
-_SHORTEST: Final = (
-    0.001  # seconds; a socket that is given 0 does not wait at all, and says so in another error
-)
+# seconds; a socket with timeout 0 does not wait at all, and raises another error
+_SHORTEST: Final = 0.001
 _HOP: Final = "rb.redirected"
 PORTS: Final = {"http": 80, "https": 443}
 
 
 def package_of(request: Any) -> str:
-    """Return the library a request belongs to: "httpx" or "httpx2"."""
+    """Return the library of a request: "httpx" or "httpx2"."""
     return type(request).__module__.partition(".")[0]
 
 
 def origin_of(url: Any) -> str:
-    """Return scheme, host and, if it is not the usual one, port: no path, no user, no secret."""
+    """Return scheme, host and, if it is not the default, port: no path, no user, no secret."""
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{url.scheme}://{host}" if url.port is None else f"{url.scheme}://{host}:{url.port}"
 
@@ -56,7 +55,10 @@ _Origin: TypeAlias = tuple[str, str, int | None]
 
 
 class _Hop(NamedTuple):
-    """An origin that a redirect came from, and the cookies that went there. Extensions may be printed: its repr shows none."""
+    """An origin that a redirect came from, and the cookies sent there.
+
+    Extensions may be printed, so its repr shows none.
+    """
 
     origin: _Origin
     cookies: frozenset[str]
@@ -71,28 +73,30 @@ def _origin(url: Any) -> _Origin:
 
 
 def _is_same(one: _Origin, other: _Origin) -> bool:
-    """Return whether two origins are one: equal, or one host over http and https on their usual ports."""
+    """Return whether two origins are the same: equal, or one host over http and https on their default ports."""
     usual = {("http", 80), ("https", 443)}
     return one == other or (one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual)
 
 
 def mark_redirect(request: Any) -> None:
-    """Remember where a redirect comes from: the client carries the extensions of a request over to the next hop."""
+    """Remember where a redirect comes from: the client passes the extensions of a request to the next hop."""
     before: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
     here = _Hop(_origin(request.url), frozenset(_pairs(request.headers.get("cookie", ""))))
     request.extensions[_HOP] = (*before, here)
 
 
 def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -> None:
-    """See to it that a redirect to another origin carries what may follow it, and no more (threat 41).
+    """Remove from a redirect to another origin the headers that must not follow, and refuse credentials (threat 41).
 
-    Another origin is another scheme, host or port; only the change from http to https of one host is none. A header that is not
-    on the list of `may_follow` stays behind. One with the name of a secret, and any way from https to http, is refused: who needs it
-    there must hear of it. The client itself takes away Authorization and a Cookie header, and adds what its jar has for the new
-    host, among them each cookie without a domain: so what went to an earlier origin stays behind as well, unless `domains`
-    says that a server had set a cookie of this name for a domain that the new host is in.
+    Another origin is another scheme, host or port, except for the change of one host from http to
+    https. A header that is not on the list of `may_follow` is dropped. One with the name of a
+    secret, and any redirect from https to http, is refused, so that the user learns of it. The
+    client itself removes Authorization and a Cookie header, and adds what its jar has for the new
+    host, among them each cookie without a domain. So cookies sent to an earlier origin are dropped
+    as well, unless `domains` says that a server had set a cookie of this name for a domain that the
+    new host is in.
     """
-    # They stay in the extensions: sent by hand, the request is no better.
+    # They stay in the extensions: sent manually, the request is no better.
     hops: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
     if not hops:
         return
@@ -116,9 +120,11 @@ _MOST_REDIRECTS: Final = 20
 
 
 async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
-    """Follow the redirects of a response that the client was told not to follow; return what closes the last one, and that one.
+    """Follow the redirects of a response that the client was told not to follow.
 
-    It carries what `check_hop` lets through; raises what that raises, with the response closed.
+    Return a function that closes the last one, and that one.
+
+    Headers pass `check_hop`; raises what that raises, with the response closed.
     """
     for _ in range(_MOST_REDIRECTS):
         request = getattr(response, "next_request", None)
@@ -128,7 +134,8 @@ async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
         request.extensions[_HOP] = response.request.extensions[_HOP]
         await entered.__aexit__(None, None, None)
         check_hop(request)
-        # Without the client's own authentication, as clients do it: what may go there is in the request already.
+        # Without the client's own authentication, as clients do it: the request has the allowed
+        # credentials already.
         response = await client.send(request, stream=True, auth=None, follow_redirects=False)
         entered = aclosing(response)
     return entered, response
@@ -178,7 +185,7 @@ def _has_credentials(request: Any, beside: str = "") -> bool:
     return any(_is_credential(name) and name != beside for name in request.headers)
 
 
-# On every request, of the same few names and hosts.
+# On every request, for the same few names and hosts.
 @lru_cache(maxsize=1_024)
 def _is_credential(header: str) -> bool:
     return is_sensitive(header)
@@ -192,9 +199,10 @@ _is_loopback = lru_cache(maxsize=1_024)(is_loopback)
 
 @contextmanager
 def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
-    """Let no phase of a request take more than the seconds left: a thread cannot be interrupted, but its socket can.
+    """Limit each phase of a request to the seconds left: a thread cannot be interrupted, but its socket can.
 
-    Afterwards the request has its own timeouts again: it may be sent once more, or be carried over by a redirect.
+    Afterwards the request has its own timeouts again: it may be sent once more, or be reused by a
+    redirect.
     """
     extensions = request.extensions
     timeouts: dict[str, float | None] | None = extensions.get("timeout")
@@ -213,7 +221,7 @@ def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
 
 
 def check_transport(inner: Any, policy: Policy) -> None:
-    """Refuse what is no transport, and with a sync one a policy that cannot bound sync calls."""
+    """Refuse an object that is no transport, and with a sync one a policy that cannot bound sync calls."""
     if inner is None or hasattr(inner, "handle_async_request"):
         return
     if not hasattr(inner, "handle_request"):
@@ -232,18 +240,18 @@ def check_inner(inner: Any, *, is_async: bool) -> None:
 
 
 def note_sent(request: Any) -> None:
-    """Count a request in the attempts that it is part of, unless the client above has done so (see `sdks`)."""
+    """Count a request in its attempts, unless the client above has done so (see `sdks`)."""
     if request.extensions.pop(COUNTED, None) != id(request):
         count_request()
 
 
 def disprove_hop(error: Exception, request: Any) -> None:
-    """Say of the error of a redirected request that it proves nothing about the whole: a request before it was sent, and answered."""
+    """Mark the error of a redirected request as no proof for the whole call: a request before it was sent, and answered."""
     if _HOP in request.extensions:
         attach(error, (record_of(error) or Record())._replace(executed=Executed.MAYBE))
 
 
 def default_inner(request: Any, *, is_async: bool) -> Any:
-    """Return a transport of the library that the request belongs to."""
+    """Return a transport of the request's library."""
     library = import_module(package_of(request))
     return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()

@@ -1,7 +1,7 @@
 """A policy under a `requests.Session`: an adapter to mount, with the promises of HTTPTransport.
 
-Rule: one entry here is one request; redirects come in as requests of their own. It answers as requests' own adapter would, only
-later and more often.
+Rule: one call here is one request; redirects arrive as separate requests. It answers as requests'
+own adapter would, only later and more often.
 """
 
 from __future__ import annotations
@@ -33,20 +33,26 @@ else:
     _Base = object  # requests never asks what an adapter is, and stays unimported until one is used
 
 
-_CARRIED: Final = "rb"  # among the hooks of a prepared request, which its redirects inherit
+_CARRIED: Final = "rb"  # the hook name on a prepared request, which its redirects inherit
 
 
 class HTTPAdapter(_Base):
     """An adapter that applies `policy` to every request of a session: `session.mount("https://", rb.HTTPAdapter())`.
 
-    It keeps what HTTPTransport promises: GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an
-    Idempotency-Key of yours; anything else only if it provably did not run. A request with an effect gets a key of ours, the same on
-    every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key belongs to the origin.
-    `Retry-After` is obeyed, a body that can be read once is sent once, the last response is returned whatever its status, and those before
-    it are closed. Credentials do not follow a redirect to another origin in any header, nor cross http:// to another machine unless
-    `allow_plaintext_credentials`. What we decide is raised as a BridgeError that is a `requests.RequestException` too.
+    It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated,
+    and for 270 s every request with an Idempotency-Key of yours; any other only if it provably did
+    not run. A request with an effect gets a generated key, the same on every repeat
+    (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key
+    belongs to the origin.
 
-    `inner` is the adapter below: your own `requests.adapters.HTTPAdapter` with its pool sizes; its `max_retries` must be 0 (ConfigError).
+    `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
+    returned whatever its status, and those before it are closed. Credentials do not follow a
+    redirect to another origin in any header, nor cross http:// to another machine unless
+    `allow_plaintext_credentials`. Our errors are both a BridgeError and a
+    `requests.RequestException`.
+
+    `inner` is the adapter below: your own `requests.adapters.HTTPAdapter` with its pool sizes; its
+    `max_retries` must be 0 (ConfigError).
     """
 
     def __init__(
@@ -57,7 +63,10 @@ class HTTPAdapter(_Base):
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
     ) -> None:
-        """Make an adapter for one session. ConfigError names a bad argument, and an inner adapter that repeats by itself."""
+        """Create an adapter for one session.
+
+        ConfigError names a bad argument, and an inner adapter that repeats by itself.
+        """
         if isinstance(inner, HTTPAdapter) or _repeats(inner):
             raise config_error("HTTPAdapter.inner", "an adapter that does not retry already", inner)
         if inner is not None and not hasattr(inner, "send"):
@@ -83,7 +92,7 @@ class HTTPAdapter(_Base):
         cert: Any = None,
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """Send a prepared request, again if the policy says so, and return the last response."""
+        """Send a prepared request, again if the policy allows it, and return the last response."""
         options = {"stream": stream, "verify": verify, "cert": cert, "proxies": proxies}
         hooks: dict[str, Any] = request.hooks
         carried: dict[str, Any] = hooks.setdefault(_CARRIED, {})
@@ -119,7 +128,7 @@ class HTTPAdapter(_Base):
 
 
 class _RequestsBelow:
-    """The adapter of requests, as the inner transport that the core knows: each call is one request on the wire."""
+    """The adapter of requests, as the inner transport of the core: each call sends one request."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -181,7 +190,7 @@ def _theirs(error: BridgeError, request: Any) -> Any:
 
 
 class _WatchedBody:
-    """A body that can be read once, and that says whether it has been."""
+    """A body that can be read once, and records whether it was."""
 
     def __init__(self, body: Any) -> None:
         self._body = body
@@ -193,7 +202,7 @@ class _WatchedBody:
 
 
 class _WatchedFile(_WatchedBody):
-    """The same for what is read by pieces, as urllib3 does where it can."""
+    """The same for a body that is read by pieces, as urllib3 does where it can."""
 
     def read(self, size: int = -1) -> Any:
         self.is_started = True
@@ -201,7 +210,7 @@ class _WatchedFile(_WatchedBody):
 
 
 def _watched(request: Any) -> Any:
-    """Return what watches the body of a request, None for one that can be sent again."""
+    """Return the watcher of a request's body, None for one that can be sent again."""
     body = request.body
     if body is None or isinstance(body, str | bytes | bytearray) or _can_rewind(request):
         return None
@@ -220,7 +229,7 @@ def _rewind(request: Any, watched: Any) -> None:
 
 
 class _Broken:
-    """The rest of a body that broke while we looked into it: who reads it gets the error."""
+    """The rest of a body that broke while it was inspected: its reader gets the error."""
 
     def __init__(self, raw: Any, error: Exception) -> None:
         self._raw = raw
@@ -237,7 +246,10 @@ class _Broken:
 
 
 def _look(response: Any) -> None:
-    """Read the body of an error that says more than its status, where it is known to be short: `classify` finds it then."""
+    """Read the body of an error that says more than its status, if it is known to be short.
+
+    `classify` then finds it.
+    """
     if not says_more(response):
         return
     raw = response.raw

@@ -1,7 +1,7 @@
 """A policy under an HTTP client: one transport for httpx and httpx2, async and sync.
 
-Rule: it answers as its inner transport would, only later and more often: the last response comes out as it is, no status is
-ever raised, and no body is sent twice that can be read only once.
+Rule: it answers as its inner transport would, only later and more often. The last response is returned
+unchanged, no status is ever raised, and a body that can be read once is sent once.
 """
 
 from __future__ import annotations
@@ -54,37 +54,42 @@ if TYPE_CHECKING:
     class _Bases(  # type: ignore[misc] # the two libraries' words differ in their classes of requests
         httpx.AsyncBaseTransport, httpx.BaseTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport
     ):
-        """What the four kinds of client take for a transport."""
+        """The transport base classes of the four kinds of client."""
 
 else:
-    _Bases = object  # at run time it is none of theirs: each of them refuses the other's
+    _Bases = object  # at run time it has none of them: each client refuses the other's
 
 
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
-_KEY_WINDOW: Final = 270.0  # seconds: the 5 minutes for which a server remembers a key (V9), less a margin, as for Outbox.resend_within
-_OURS: Final = "rb.transport"  # on a request while one of ours has it
+# seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
+_KEY_WINDOW: Final = 270.0
+_OURS: Final = "rb.transport"  # marks a request while one of our transports has it
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True},'
 _OWN_KEY: Final = (
-    "rb.idempotency_key"  # the key that we gave it, which is no permission; redirects carry it on
+    "rb.idempotency_key"  # the key that we generated, which is no permission; redirects carry it on
 )
 
 
 class HTTPTransport(_Bases):
     """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
 
-    For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the client library's own).
-    Without a `policy` it is `rb.resilient`; a BridgePolicy lends its `calls`. A circuit, budget, bulkhead or rate
-    limit without a key belongs to the origin: `rb.circuit("https://host")` is the handle.
+    For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the client
+    library's own). The default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are used. A circuit,
+    budget, bulkhead or rate limit without a key belongs to the origin: `rb.circuit("https://host")` is the
+    handle.
 
-    GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s whatever has an Idempotency-Key header; anything else
-    only if it provably did not run. A request with an effect (PUT and DELETE, too) gets such a header, the same on every repeat, but
-    one that we made is no permission; `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is
-    returned whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
+    GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
+    Idempotency-Key header of yours; any other only if it provably did not run. A request with an effect (PUT
+    and DELETE, too) gets such a header, the same on every repeat, but a generated one is no permission;
+    `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is returned
+    whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
-    `request.extensions` has the last word: `rb.policy` (a Policy, or None for none) and `rb.idempotent` (a bool). A redirect to
-    another origin with credentials in its headers, or from https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials
-    over http:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes,
-    on the wire or decoded, raises while it is read. What is raised here is a BridgeError and a RequestError of the client's library.
+    `request.extensions` override this for one request: `rb.policy` (a Policy, or None for none) and
+    `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers, or from https to
+    http, raises (CONN_REDIRECT_REFUSED), and so do credentials over http:// to another machine
+    (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes,
+    received or decoded, raises while it is read. Errors raised here are both a BridgeError and a RequestError
+    of the client's library.
     """
 
     def __init__(
@@ -96,7 +101,7 @@ class HTTPTransport(_Bases):
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
     ) -> None:
-        """Make a transport for one client. ConfigError names a bad argument; a second HTTPTransport below is one."""
+        """Create a transport for one client. ConfigError names a bad argument; a second HTTPTransport below is one."""
         self._policy = calls_of(policy, "HTTPTransport.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
@@ -110,12 +115,12 @@ class HTTPTransport(_Bases):
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials
         self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
-        self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies that servers set for a whole domain
+        self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies set for a whole domain
 
     # ---- one request ------------------------------------------------------------------------------------------
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send a request, again if the policy says so, and return the last response."""
+        """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=True)
         await watch_request(request)
         try:
@@ -132,7 +137,7 @@ class HTTPTransport(_Bases):
         return returned
 
     def handle_request(self, request: Any) -> Any:
-        """Send a request, again if the policy says so, and return the last response."""
+        """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=False)
         try:
             response = send(request)
@@ -146,7 +151,7 @@ class HTTPTransport(_Bases):
         return self._returned(request, response)
 
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
-        """Check a request, prepare it, and return what sends it."""
+        """Check a request, prepare it, and return the function that sends it."""
         try:
             check_inner(self._inner, is_async=is_async)
             check_hop(request, self._domains)
@@ -162,7 +167,7 @@ class HTTPTransport(_Bases):
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
-        """Return what sends a request under the policy that holds for it, made once for each origin and permission."""
+        """Return the function that sends a request under its policy, created once for each origin and permission."""
         extensions, url = request.extensions, request.url
         if self._inner is None:
             with self._making:
@@ -174,7 +179,8 @@ class HTTPTransport(_Bases):
         if policy is not self._policy:
             policy = calls_of(policy, 'request.extensions["rb.policy"]')
         method = request.method
-        # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have an effect (V9).
+        # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have
+        # an effect (V9).
         has_key = method not in SAFE_METHODS and self._has_key(request)
         is_idempotent = extensions.get("rb.idempotent")
         if is_idempotent is not None:
@@ -183,7 +189,7 @@ class HTTPTransport(_Bases):
             is_idempotent = True
         by_key = has_key and is_idempotent is None
         self._watch(request)
-        # Our own policy goes by None: to hash a policy takes as long as the rest of this.
+        # Our own policy is looked up as None: hashing a policy takes as long as the rest of this.
         own = None if policy is self._policy else policy
         key = url.scheme, url.raw_host, url.port, is_idempotent, by_key, is_async, own
         send = self._protected.get(key) or self._bind(key, origin_of(url))
@@ -191,7 +197,7 @@ class HTTPTransport(_Bases):
         return send
 
     def _has_key(self, request: Any) -> bool:
-        """Return whether the caller gave the request an idempotency key; if not, it gets one of ours."""
+        """Return whether the caller gave the request an idempotency key; if not, add a generated one."""
         headers, extensions = request.headers, request.extensions
         name = self._key_header or "Idempotency-Key"
         key = headers.get(name)
@@ -247,15 +253,15 @@ class HTTPTransport(_Bases):
         note_domains(response, self._domains)
 
     def _watch(self, request: Any) -> None:
-        """Have the body say whether it has been read, if it can be read only once."""
+        """Watch a body that can be read only once, to know whether it has been read."""
         once(request)
 
     def _peek(self, response: Any) -> None:
-        """Look into the body of an error."""
+        """Read the beginning of an error's body."""
         peek(response)
 
     async def _peek_async(self, response: Any) -> None:
-        """Look into the body of an error."""
+        """Read the beginning of an error's body."""
         await peek_async(response)
 
     # ---- its life ---------------------------------------------------------------------------------------------
@@ -316,7 +322,7 @@ class HTTPTransport(_Bases):
 
 
 class _Sound:
-    """A response that is no failure, for the policy: one that nobody has to ask what it means."""
+    """A successful response, for the policy: it needs no classification."""
 
     __slots__ = ("response",)
 
@@ -325,7 +331,7 @@ class _Sound:
 
 
 def _limit(window: float) -> None:
-    """Let an attempt be repeated for so many seconds from its call's first one: so long the server knows the key."""
+    """Allow repeats for so many seconds from the call's first attempt: as long as the server remembers the key."""
     attempt = CURRENT.get()
     if not attempt.world.is_disabled:
         attempt.may_repeat_until = (attempt.first or attempt).started + window
@@ -338,7 +344,7 @@ def _same(response: Any) -> Any:
 def _sending(
     inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
+    """Return the function that sends a request once; `sound_as` wraps a successful response. `window`: see `_limit`."""
     once_sent = inner.handle_request
 
     def send(request: Any) -> Any:
@@ -367,7 +373,7 @@ def _sending(
 def _sending_async(
     inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Return what sends a request once; a response that is no failure comes out as `sound_as` makes it. `window`: see `_limit`."""
+    """Return the function that sends a request once; `sound_as` wraps a successful response. `window`: see `_limit`."""
     once_sent = inner.handle_async_request
 
     async def send(request: Any) -> Any:
@@ -387,7 +393,7 @@ def _sending_async(
 
 
 def _add_library_base(error: BridgeError, request: Any) -> None:
-    """Make our error one of the client's library as well, so that `except httpx.HTTPError` holds."""
+    """Make our error one of the client's library as well, so that `except httpx.HTTPError` catches it."""
     library = import_module(package_of(request))
     add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
     cast("Any", error).request = request

@@ -1,6 +1,7 @@
-"""Requests of other clients, seen as HTTPTransport sees its own: the promises are kept in one place, whoever sends.
+"""Requests of other clients in the form that HTTPTransport uses, so that its promises are implemented once.
 
-Rule: a view changes nothing about the request but its headers; what it remembers travels with the request to the next hop.
+Rule: a view changes nothing about the request but its headers; what it remembers travels with the
+request to the next hop.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class URLView:
-    """Scheme, host and port of a URL, as httpx names them: `port` is None where it is the usual one."""
+    """Scheme, host and port of a URL, as httpx names them: `port` is None if it is the default."""
 
     __slots__ = ("host", "port", "raw_host", "scheme")
 
@@ -35,7 +36,7 @@ class URLView:
 
 
 class HeadersView(MutableMapping[str, str]):
-    """Headers by their names in lower case, as httpx has them; what is set or removed is so in the request."""
+    """Headers by their names in lower case, as in httpx; changes apply to the request."""
 
     __slots__ = ("_headers",)
 
@@ -73,7 +74,10 @@ class _CookieLines:
 
 
 class RequestView:
-    """A request of another client. `stream` says with `is_started` whether its body can no longer be sent again."""
+    """A request of another client.
+
+    `stream` says with `is_started` whether its body can no longer be sent again.
+    """
 
     __slots__ = ("extensions", "headers", "method", "native", "options", "stream", "url")
 
@@ -96,7 +100,10 @@ class RequestView:
 
 
 class AnswerView:
-    """A response of a library that says `status`, with its attributes; `body` is what has been looked at."""
+    """A response of a library whose attribute is `status`, with its attributes.
+
+    `body` is the inspected part.
+    """
 
     def __init__(self, native: Any) -> None:
         self.native = native
@@ -108,7 +115,7 @@ class AnswerView:
         return getattr(self.native, name)
 
     def json(self) -> Any:
-        """Return what has been looked at of an error's body, decoded."""
+        """Return the inspected part of an error's body, decoded."""
         return json.loads(self.body or b"null")
 
     def close(self) -> None:
@@ -117,7 +124,7 @@ class AnswerView:
 
 
 def says_more(answer: Any) -> bool:
-    """Return whether the body of an error can change what its status says, and is known to be short."""
+    """Return whether the body of an error can change what its status means, and is known to be short."""
     if answer.status_code not in SAYS_MORE or "json" not in answer.headers.get("content-type", ""):
         return False
     length = answer.headers.get("content-length", "")
@@ -125,9 +132,10 @@ def says_more(answer: Any) -> bool:
 
 
 class Core(HTTPTransport):
-    """HTTPTransport over views: the errors are lent to the other library where they leave, and the body is watched by the view.
+    """HTTPTransport over views: errors get the other library's base class when they are raised, and the view watches the body.
 
-    `look` reads the body of an error into the answer, if it is short; for an async library it is async.
+    `look` reads the body of an error into the answer, if it is short; for an async library it is
+    async.
     """
 
     def __init__(
@@ -146,7 +154,7 @@ class Core(HTTPTransport):
         note_domains(SimpleNamespace(headers=_CookieLines(response)), self._domains)
 
     def _as_theirs(self, error: Any, request: Any) -> None:
-        """Leave it as it is: see the adapters."""
+        """Leave it unchanged: see the adapters."""
 
     def _watch(self, request: Any) -> None:
         """Leave it to the view."""
@@ -156,7 +164,10 @@ class Core(HTTPTransport):
         return repr(self._policy)
 
     def prepared(self, request: RequestView, *, is_async: bool) -> Any:
-        """Check a request and return what sends it under the policy; raises BridgeError for what is refused."""
+        """Check a request and return the function that sends it under the policy.
+
+        Raises BridgeError for a refused one.
+        """
         return self._ready(request, is_async=is_async)
 
     def returned(self, request: RequestView, response: Any) -> Any:
@@ -165,7 +176,7 @@ class Core(HTTPTransport):
 
 
 def disprove(error: BaseException) -> None:
-    """Say that a request was sent before the one whose error this is: it proves nothing about the whole call."""
+    """Mark that a request was sent before the failed one: its error proves nothing about the whole call."""
     withdraw_proof(error)
     record = record_of(error)
     if record is not None:

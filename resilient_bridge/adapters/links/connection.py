@@ -1,7 +1,7 @@
-"""One connection of a link: a context manager entered and left in a task of its own, and the calls that use what it gave.
+"""One connection of a link: a context manager entered and left in a task of its own, and the calls that use its client.
 
-Rule: the task that enters is the task that leaves (anyio insists), and a call never learns of a loss by being cancelled: it
-waits for the cause, which a client often tells only when it is left.
+Rule: the task that enters is the task that leaves (anyio requires it). A call never learns of a
+loss by being cancelled: it waits for the cause, which many clients report only when they are left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to e
 
 
 class Connection:
-    """An attempt at a connection. `opened` is done when the client is there, `lost` when it is gone, both without a result."""
+    """A connection attempt.
+
+    `opened` is done when the client exists, `lost` when it is gone, both without a result.
+    """
 
     def __init__(
         self,
@@ -44,11 +47,11 @@ class Connection:
         self.client: Any = None
         self.cause: BaseException | None = None  # why it was lost
         self.calls = 0  # in flight
-        self._crowded = False  # since the last time that there was none, there was more than one
+        self._crowded = False  # since the last idle moment, calls have overlapped
         self.received = 0  # messages that were read from it
         self.has_worked = False  # something came from the peer: an answer, a message, a pong
         self.opened_at: float | None = None  # by the loop's clock
-        self.hints: asyncio.Future[Any] | None = None  # what an mcp server says of its tools
+        self.hints: asyncio.Future[Any] | None = None  # the tools of an mcp server
         self._heartbeat = heartbeat
         self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()
@@ -66,17 +69,22 @@ class Connection:
 
     @property
     def is_readable(self) -> bool:
-        """Whether its client is something to read from."""
+        """Whether its client can be read from."""
         return is_readable(self.client)
 
     @property
     def known_cause(self) -> BaseException | None:
-        """Why it was lost, as far as that is known before the client has been left; None if it only said that there is an end."""
+        """Why it was lost, as far as known before the client has been left.
+
+        None if only its end is known.
+        """
         return None if self._is_silent else self.cause
 
     def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
-        """Leave the client: it is lost for `cause`, or we go (None). The first cause counts, unless it is silent: one that only
-        says that there is an end gives way to whatever comes out of the client when it is left.
+        """Leave the client: it is lost for `cause`, or the link closes (None).
+
+        The first cause counts, unless it only says that there is an end: then the error raised on
+        leaving replaces it.
         """
         if not self._over.done():
             if self.cause is None:
@@ -84,7 +92,7 @@ class Connection:
             self._over.set_result(None)
 
     def retire(self, cause: BaseException) -> None:
-        """Make no more calls on it, and end it for `cause` when those under way have their answers, which is soon: the peer is there."""
+        """Accept no more calls, and end for `cause` when those in progress have their answers, which is soon: the peer is alive."""
         if self._over.done() or self._retirement is not None:
             return
         self._retirement = cause
@@ -94,7 +102,7 @@ class Connection:
             asyncio.get_running_loop().call_later(_LAST_ANSWERS, self.end, cause)
 
     def took(self) -> None:
-        """A message was read from it."""
+        """Note that a message was read from it."""
         self.received += 1
         self.has_worked = True
 
@@ -103,15 +111,21 @@ class Connection:
         self._task.cancel()
 
     async def over(self) -> None:
-        """Wait until the connection is no longer of use."""
+        """Wait until the connection is no longer usable."""
         await asyncio.wait([self._over])
 
     async def gone(self, seconds: float | None = None) -> None:
-        """Wait until the client has been left, or its cause is all that will be known; not longer than so many seconds."""
+        """Wait until the client has been left, or no better cause will be known.
+
+        At most so many seconds.
+        """
         await asyncio.wait([self.lost], timeout=seconds)
 
     async def closed(self) -> None:
-        """Wait until the client has been left, for a bounded time; then its task is cancelled, and at last left behind."""
+        """Wait until the client has been left, for a bounded time.
+
+        Then its task is cancelled, and finally abandoned.
+        """
         for step in (self._close_timeout, self._close_timeout):
             await asyncio.wait([self._task], timeout=step)
             if self._task.done():
@@ -131,7 +145,7 @@ class Connection:
                 self.opened.set_result(None)
                 await self._until_over(client)
         except asyncio.CancelledError:
-            # By a scope of the client's: what it had to say would have come out instead.
+            # Cancelled by a scope of the client's: its own error would have been raised instead.
             self._learn(ConnectionAbortedError(_SILENT))
         except BaseException as error:  # noqa: BLE001 -- whatever it is, it is why the connection ended
             self._learn(error)
@@ -139,18 +153,18 @@ class Connection:
             if not self._over.done():
                 self._over.set_result(None)
                 self._learn(ConnectionAbortedError(_SILENT))
-            if not self.lost.done():  # or it took so long that it was left behind
+            if not self.lost.done():  # or it took so long that it was abandoned
                 self.lost.set_result(None)
 
     def _learn(self, error: BaseException) -> None:
-        """Take an error for the cause, unless there is one: the first was closest to what happened."""
+        """Take an error as the cause, unless there is one: the first was closest to the event."""
         error = _leaf(error)
         says_more = self._is_silent and not isinstance(error, asyncio.CancelledError | ConnectionAbortedError)
         if self.cause is None or says_more:
             self.cause, self._is_silent = error, False
 
     async def _until_over(self, client: Any) -> None:
-        """Wait until somebody ends the connection, or the client says that it is closed."""
+        """Wait until the connection is ended, or the client says that it is closed."""
         wait_closed = getattr(client, "wait_closed", None)
         if not inspect.iscoroutinefunction(wait_closed):
             await asyncio.shield(self._over)
@@ -174,7 +188,10 @@ class Connection:
     # ---- calls ------------------------------------------------------------------------------------------------
 
     async def call(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Ended:
-        """Make a call and return how it ended; if the client was lost under it, once the cause is known."""
+        """Make a call and return how it ended.
+
+        If the client was lost meanwhile, once the cause is known.
+        """
         self.calls += 1
         self._crowded = self._crowded or self.calls > 1
         stepped = _Stepped(begin)
@@ -195,7 +212,7 @@ class Connection:
             if self._retirement is not None and self.calls == 0:
                 self.end(self._retirement)
             if task.done() and not task.cancelled():
-                task.exception()  # it may be that nobody asks
+                task.exception()  # the result may never be read
         if task.done() and not task.cancelled():
             error = task.exception()
             if error is None:
@@ -207,7 +224,7 @@ class Connection:
         return Ended(is_lost=True, has_started=stepped.has_started, was_alone=was_alone)
 
     async def _learned(self) -> None:
-        """Wait for the cause of a loss; a call that its client has cancelled, alone, is one."""
+        """Wait for the cause of a loss; if the client cancelled this call alone, that is one."""
         await asyncio.wait([self._over], timeout=_PATIENCE)
         self.end(ConnectionAbortedError("the client cancelled a call"))
         await asyncio.wait([self.lost], timeout=2 * self._close_timeout)
@@ -217,8 +234,9 @@ class Connection:
 class Ended:
     """How a call ended: with a result, with an error of its own, or because the client was lost.
 
-    `has_started` is False for one that was called off before its first step, `has_suspended` for one that failed before it waited for
-    anything: it cannot have reached another task. `was_alone`: there was no other call on the connection at its time.
+    `has_started` is False for a call that was cancelled before its first step, `has_suspended`
+    False for one that failed before it waited for anything: it cannot have reached another task.
+    `was_alone`: no other call was on the connection at that time.
     """
 
     result: Any = None
@@ -230,7 +248,7 @@ class Ended:
 
 
 class _Stepped:
-    """A call that knows whether it was ever started, and whether it has given way to the loop."""
+    """A call that records whether it was started, and whether it has yielded to the loop."""
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self._begin = begin
@@ -251,10 +269,13 @@ class _Stepped:
 
 
 def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
-    """Return what a factory made, if it can be entered; another attempt would make the same mistake."""
+    """Return the object of a factory, if it can be entered.
+
+    Another attempt would make the same mistake.
+    """
     if not hasattr(made, "__aenter__"):
         if inspect.iscoroutine(made):
-            made.close()  # or Python complains that nobody awaited it
+            made.close()  # or Python complains that it was never awaited
         raise config_error(
             "reconnecting.factory", "a callable that returns an async context manager", type(made).__name__
         )
@@ -262,7 +283,7 @@ def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """Return the first error in a group that is no cancellation: a task group wraps what went wrong, and so does the next one."""
+    """Return the first error in a group that is no cancellation: task groups wrap errors, possibly in several levels."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         error = next((one for one in inner if not isinstance(one, asyncio.CancelledError)), inner[0])
@@ -284,7 +305,10 @@ def is_readable(client: object) -> bool:
 
 
 def failure_of(cause: BaseException | None) -> Failure:
-    """Return the failure that a connection ended in; whatever stops a task is none, but a connection that it stopped is lost."""
+    """Return the failure that ended a connection.
+
+    A control-flow exception (such as a cancellation) is none, but the connection is lost.
+    """
     if isinstance(cause, TimeoutError) and not isinstance(cause, BridgeError):
         return Failure.of("CONN_TIMEOUT", text_of(cause), cause=cause)
     try:

@@ -1,7 +1,7 @@
-"""What websockets' `connect` may send where: no credentials in clear text to another machine, none after a redirect to another origin,
-and there of the other headers only those that may follow.
+"""What websockets' `connect` may send where: no credentials in clear text to another machine, none after a redirect to another origin.
 
-Rule: judged before a byte is sent, from what the factory made; the context manager of any other library is left as it is.
+Of the other headers only those that may follow are sent there. Rule: checked before a byte is sent,
+on the factory's object; the context manager of any other library is not changed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def guarded(
     factory: Callable[[], AbstractAsyncContextManager[Any]], *, allow_plaintext_credentials: bool
 ) -> Callable[[], AbstractAsyncContextManager[Any]]:
-    """Return the factory, with an eye on what its connections send to whom (threats 41 and 42)."""
+    """Return the factory with checks on what its connections send to whom (threats 41 and 42)."""
 
     def make() -> AbstractAsyncContextManager[Any]:
         made = factory()
-        library = sys.modules.get("websockets.asyncio.client")  # who makes one has imported it
+        library = sys.modules.get("websockets.asyncio.client")  # a user of it has imported it
         if library is not None and isinstance(made, library.connect):
             _guard(cast("connect", made), allow_plaintext_credentials=allow_plaintext_credentials)
         return watched(made)
@@ -55,7 +55,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
     if carries and not allow_plaintext_credentials:
         _check_plaintext(made)
     follow = made.process_redirect
-    if follow.__module__ == __name__:  # of a factory that gives the same one again
+    if follow.__module__ == __name__:  # for a factory that returns the same object again
         return
 
     def process_redirect(error: Exception) -> Exception | str:
@@ -77,7 +77,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
 
 
 def _as_websocket(error: Exception) -> None:
-    """Write http and https in a redirect's Location as ws and wss: proxies such as nginx name the scheme that they know."""
+    """Rewrite http and https in a redirect's Location to ws and wss: proxies such as nginx use the scheme that they know."""
     from websockets.exceptions import InvalidStatus
 
     if not isinstance(error, InvalidStatus):
@@ -103,9 +103,9 @@ def _check_plaintext(made: connect) -> None:
 
 
 def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> BridgeError | None:
-    """Return what is wrong with a redirect to another origin with credentials, or from wss to ws (threat 41).
+    """Return the problem of a redirect to another origin with credentials, or from wss to ws (threat 41).
 
-    The library takes away Authorization and Cookie, and goes there; it knows no X-Api-Key.
+    The library removes Authorization and Cookie, and follows it; it does not know X-Api-Key.
     """
     from websockets.exceptions import SecurityError
     from websockets.uri import parse_uri
@@ -122,7 +122,7 @@ def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> Br
 
 
 def _stays(here: WebSocketURI, found: str) -> bool:
-    """Return whether a url is of the same origin, or its upgrade from ws to wss."""
+    """Return whether a url has the same origin, or is its upgrade from ws to wss."""
     from websockets.uri import parse_uri
 
     there = parse_uri(found)

@@ -1,4 +1,4 @@
-"""How a link is, at one glance: plain numbers, no secrets, cheap enough for a health endpoint."""
+"""A snapshot of a link's health: plain numbers, no secrets, cheap enough for a health endpoint."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class LinkHealth:
-    """`ready` is True while there is a client to call. `attempt` since the last stable connection, `reconnects` and
-    `in_flight` calls are counts; `retry_in` seconds until the next attempt, None while none is planned. `failure` is the last loss,
-    and in FAILED the final one.
+    """The health of a link at one moment. `ready` is True while there is a client to call.
+
+    `attempt` counts since the last stable connection, `reconnects` and `in_flight` calls are
+    counts. `retry_in` is seconds until the next attempt, None while none is planned. `failure` is
+    the last loss, and in FAILED the final one.
     """
 
     ready: bool

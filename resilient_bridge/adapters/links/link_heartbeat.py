@@ -1,7 +1,7 @@
-"""The heartbeat of a link over websockets: a ping every so many seconds, and the end of a connection that answers none.
+"""The heartbeat of a link over websockets: it pings, and ends a connection that does not answer.
 
-Rule: a verdict needs silence. While reading is paused because nobody takes the messages, while messages arrive, or while what
-was sent still drains, the answer may be on its way.
+Rule: a verdict needs silence. While reading is paused because messages are not taken, while
+messages arrive, or while what was sent still drains, the answer may be on its way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Beating(Protocol):
-    """What a heartbeat sees of a connection."""
+    """What a heartbeat uses of a connection."""
 
     client: Any
     received: int
@@ -28,7 +28,10 @@ class Beating(Protocol):
 
 
 def has_heartbeat(client: object) -> bool:
-    """Return whether this client can be pinged: a connection of websockets. The end of a child, or of a stream, shows by itself."""
+    """Return whether this client can be pinged: a connection of websockets.
+
+    The end of a child or a stream is visible anyway.
+    """
     return (
         type(client).__module__.startswith("websockets.")
         and hasattr(client, "ping")
@@ -37,7 +40,10 @@ def has_heartbeat(client: object) -> bool:
 
 
 async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
-    """Ping until the connection ends; end it when nothing has come back for `heartbeat.timeout` seconds."""
+    """Ping until the connection ends.
+
+    End it when nothing has come back for `heartbeat.timeout` seconds.
+    """
     client: Any = connection.client
     while True:
         await asyncio.sleep(heartbeat.every)
@@ -55,7 +61,10 @@ async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
 
 
 async def _answered(connection: Beating, what: Any, seconds: float) -> Any:
-    """Return what came of it; None if nothing did, and nothing else moved either, for so many seconds."""
+    """Return the result of the ping.
+
+    None if nothing came, and nothing else moved either, for so many seconds.
+    """
     waiting = asyncio.ensure_future(what)
     transport = connection.client.transport
     try:

@@ -1,7 +1,9 @@
-"""What follows the end of a link's connection: another attempt, when, or the end of the link. Decides, and does nothing itself.
+"""Decides what follows the end of a link's connection: another attempt, and when, or the end of the link.
 
-Rule: a connection that opened has proven nothing yet. It counts as a success once something came from the peer, or once it
-has lasted `Reconnect.stable_after`; until then its end is a failed attempt.
+No side effects.
+
+Rule: an open connection has proven nothing yet. It counts as a success once something came from the
+peer, or once it has lasted `Reconnect.stable_after`; until then its end is a failed attempt.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-_ACCEPTED: Final = 1.0  # seconds: who refuses credentials after the handshake closes sooner, often after a message that says why
+# seconds: a server that refuses credentials after the handshake closes sooner, often after a
+# message with the reason
+_ACCEPTED: Final = 1.0
 
 
 class Losses:
@@ -41,11 +45,11 @@ class Losses:
 
     @property
     def failed(self) -> int:
-        """Attempts in a row that brought no connection that worked."""
+        """Failed attempts in a row."""
         return self._reconnection.failed
 
     def opened(self) -> None:
-        """A connection is open: the user has a client."""
+        """Note that a connection is open: the user has a client."""
         self._reconnection.connected()
         self._reconnection.entered()
 
@@ -59,7 +63,7 @@ class Losses:
                 is_accepted = is_stable or lasted >= _ACCEPTED
                 opened = Now(connection.opened_at, now.wall - lasted)
                 self._reconnection.ready(opened, proves_credentials=is_accepted)
-                self._reconnection.pong()  # what a link hears is its proof of health
+                self._reconnection.pong()  # for a link, received data is the proof of health
         elif is_programming_error(failure):
             failure = factory_failure(f"raised {failure.message}", failure)
         elif connection.made is not None and connection.made is self._made and _is_used_up(failure):
@@ -71,7 +75,7 @@ class Losses:
         return decision._replace(retry=False) if self._is_stuck(failure, is_stable=is_stable) else decision
 
     def _is_stuck(self, failure: Failure, *, is_stable: bool) -> bool:
-        """Has what the peer sends ended two connections, with nothing changed in between?"""
+        """Return whether the peer's data has ended two connections, with nothing changed in between."""
         before, self._unreadable = self._unreadable, None if is_stable else self._unreadable
         if not is_unreadable(failure):
             return False
@@ -80,7 +84,7 @@ class Losses:
 
 
 def factory_failure(what: str, failure: Failure) -> Failure:
-    """Return the failure of a factory that has a mistake in it: a configuration, which no attempt can help."""
+    """Return the failure of a factory with a programming error: a configuration error, which no attempt can help."""
     return Failure.of(
         "SYS_CONFIG_INVALID",
         f"reconnecting.factory {what}",
@@ -90,5 +94,5 @@ def factory_failure(what: str, failure: Failure) -> Failure:
 
 
 def _is_used_up(failure: Failure) -> bool:
-    """Is it what a client says that can be entered once?"""
+    """Return whether a client says that it can be entered only once."""
     return failure.code == "SYS_INTERNAL_ERROR" and isinstance(failure.cause, RuntimeError)

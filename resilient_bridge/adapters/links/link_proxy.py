@@ -1,4 +1,4 @@
-"""What stands for a client on a link: its calls go to whichever client is there, behind the policy; the rest is the client's."""
+"""The proxy of a client on a link: calls go to the current client, behind the policy; other attributes are the client's."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ _READS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "websockets": frozenset({"ping", "recv"}),
 }  # fmt: skip
-"""Calls that change nothing on the other side, by protocol."""
+"""Calls that change nothing on the server, by protocol."""
 
 _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
-"""Calls that take what has come in, which may be there after the connection has gone."""
+"""Calls that take what has arrived, which may exist after the connection has gone."""
 
-_MOST_LOSSES: Final = 3  # connections that one call may lose: it may be what kills them
+_MOST_LOSSES: Final = 3  # connections that one call may lose: it may be their cause
 
 _HIDES: Final = frozenset({"mcp"})
-"""Clients that turn every answer with an HTTP status into one and the same error."""
+"""Clients that turn every answer with an HTTP status into the same error."""
 
-_WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may say why
+_WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may report the cause
 
 
 class LinkSeen(Protocol):
-    """What calls see of their link."""
+    """What calls use of their link."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -78,7 +78,7 @@ class LinkSeen(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether there will be no other client."""
+        """Whether no further client will be made."""
         ...
 
     @property
@@ -100,11 +100,11 @@ class LinkSeen(Protocol):
         ...
 
     def drained(self, connection: Connection) -> None:
-        """There is nothing more to read from a connection."""
+        """Note that a connection has nothing more to read."""
 
 
 class LinkCalls:
-    """The calls of a link: which of them may be repeated, and what a loss in the middle of one means."""
+    """The calls of a link: which may be repeated, and what a loss in the middle of one means."""
 
     def __init__(
         self,
@@ -127,10 +127,11 @@ class LinkCalls:
         self._trusts = trust_hints
         self._writes = 0  # calls that may have changed something, as far as this link knows
         self._bound: dict[tuple[str, bool], Any] = {}
-        self._protected("", is_idempotent=False)  # a policy that cannot be used is refused now, not at a call
+        # a policy that cannot be used is refused now, not at a call
+        self._protected("", is_idempotent=False)
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the client, and again if the policy says so and it is safe."""
+        """Call a method of the client, and again if the policy allows it and it is safe."""
         self.link.check_loop()
         if self._max_bytes:
             method = getattr(self.link.current, name, None)
@@ -140,7 +141,7 @@ class LinkCalls:
         connection = None if is_idempotent else self.link.usable()
         if connection is not None:
             is_idempotent = await self._hint(connection, call) == "read"
-        # A mark is permission for some: then the policy may repeat, and an answer without it is the last.
+        # For some calls the mark is the permission: an answer without it is the last.
         is_free = is_idempotent or (self._idempotent is not False and _operation(call) in self._if_marked)
         return await self._protected(name, is_idempotent=is_free)(call, is_idempotent)
 
@@ -159,7 +160,7 @@ class LinkCalls:
         return self._bound[key]
 
     def _is_permitted(self, call: Call) -> bool:
-        """Return whether this call may be repeated although it may have run: the user, the protocol or the specification says so."""
+        """Return whether this call may be repeated although it may have run, by the user, the protocol or the specification."""
         allowed = self._idempotent
         if allowed is False or call.kwargs.get("idempotent") is False:
             return False
@@ -176,7 +177,7 @@ class LinkCalls:
         return call.method in _READS.get(package_of(client), ())
 
     async def _hint(self, connection: Connection, call: Call) -> str:
-        """Return what the server of this connection says of the tool that is called, where that counts."""
+        """Return the hint of this connection's server about the called tool, where it counts."""
         if call.method != "call_tool" or self._idempotent is False:
             return ""
         return await hint_for(connection, _operation(call), trusts=self._trusts)
@@ -184,7 +185,7 @@ class LinkCalls:
     # ---- one attempt ------------------------------------------------------------------------------------------
 
     async def _attempt(self, call: Call, is_idempotent: bool) -> Any:
-        """Make a call on the client of the moment; and on the next one, if this one was lost and a repeat is safe."""
+        """Make a call on the current client, and on the next one if this one was lost and a repeat is safe."""
         if _receives(self.link.current, call.method):
             return await self._receive(call)
         until = self.link.loop.time() + self._patience
@@ -201,7 +202,7 @@ class LinkCalls:
             is_shut = sends_no_more(client)
             ended = await connection.call(_begin(client, call, wire))
             if ended.error is None and not ended.is_lost:
-                # What a websocket has sent is in the hands of the system: the peer need not be there.
+                # What a websocket has sent was passed to the system; the peer may be gone.
                 connection.has_worked |= package_of(client) != "websockets"
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
@@ -211,7 +212,7 @@ class LinkCalls:
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
             cause = await _cause_of(ended, connection, wire)
             is_unsent = is_shut or did_not_run(ended, connection, call, wire)
-            # A write that may be done twice is not done again over a later one: it would undo that.
+            # A repeatable write is not repeated after a later one: it would undo that.
             may_repeat |= hint == "idempotent" and self._writes == mine
             if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
                 CURRENT.get().is_last |= losses >= _MOST_LOSSES
@@ -223,7 +224,7 @@ class LinkCalls:
     def _answer(
         self, error: Exception, client: Any, wire: MCPWire, call: Call, *, may_repeat: bool
     ) -> Exception:
-        """Return the error that is the answer to a call, and have the policy take it for what it proves: of a method, nothing."""
+        """Return the error that is the answer to a call, with its proof value for the policy: for a method, none."""
         attempt = CURRENT.get()
         failure = failure_in(attempt, error)
         if (
@@ -232,13 +233,14 @@ class LinkCalls:
             and not is_proof(error, failure, client, wire)
         ):
             attempt.seen = error, unproven(failure)
-            attach(error, (record_of(error) or Record())._replace(crossed=2))  # for who reads the error later
+            # for the later reader of the error
+            attach(error, (record_of(error) or Record())._replace(crossed=2))
         if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
             attempt.is_last = True
         return error
 
     async def _receive(self, call: Call) -> Any:
-        """Receive from the connections in their order: what came before a loss comes before what comes after it."""
+        """Receive from the connections in order: messages before a loss come before those after it."""
         while True:
             connection = await self._awaited(self.link.to_read(self._patience))
             begin = _begin(connection.client, call, MCPWire())
@@ -253,7 +255,7 @@ class LinkCalls:
                 continue
             try:
                 result = await _at_once(begin())
-            except Exception:  # noqa: BLE001 -- there is nothing left in it; why it was lost is told elsewhere
+            except Exception:  # noqa: BLE001 -- nothing is left in it; the cause is reported elsewhere
                 self.link.drained(connection)
             else:
                 connection.took()
@@ -263,7 +265,7 @@ class LinkCalls:
         try:
             return await connection
         except BridgeError:
-            # It has waited as long as it may: there is no use in waiting more often.
+            # It has waited as long as allowed: further waits are useless.
             CURRENT.get().is_last = True
             raise
 
@@ -274,11 +276,11 @@ def _receives(client: Any, name: str) -> bool:
 
 
 def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Return what makes a call, in the task that it has to itself. `wire` learns what its HTTP requests did."""
+    """Return the function that makes a call, in a task of its own. `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
         if package_of(client) in _HIDES:
-            # Their requests are made in this context. A Retry below would leave a failure to ours, which never gets to see it.
+            # Requests are made in this context: a Retry below would leave the failure to ours, in vain.
             around = CURRENT.get()
             CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
             CURRENT_WIRE.set(wire)
@@ -288,20 +290,20 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
 
 
 def _operation(call: Call) -> str:
-    """Return what a call is called by the other side: the tool of an MCP server, the method of a Peer; else the method itself."""
+    """Return the name of a call on the server: the tool of an MCP server, the method of a Peer; else the method itself."""
     if call.method in ("call_tool", "request"):
         return str(call.args[0] if call.args else call.kwargs.get("name"))
     return call.method
 
 
 async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> BaseException | None:
-    """End the connection that a call was lost with, and return why it was lost."""
+    """End the connection on which a call was lost, and return the cause."""
     if ended.error is None:
         return connection.cause
-    # Only the call's own error speaks of it: what ended the connection may have happened to another one.
+    # Only the call's own error describes it: what ended the connection may concern another call.
     loss = native(ended.error)
     if is_session_lost(ended.error, connection.client, wire):
-        connection.retire(loss)  # others hit it, too, and each has its own answer
+        connection.retire(loss)  # other calls meet it, too, and each has its own answer
         return loss
     connection.end(loss, is_silent=is_silent(loss))
     if not is_silent(loss):
@@ -311,9 +313,10 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
 
 
 async def _is_served(connection: Connection) -> bool:
-    """Return whether a client of mcp whose call was refused can still do anything; if not, it is lost.
+    """Return whether a client of mcp whose call was refused is still usable; if not, it is lost.
 
-    Some servers answer 400 for a session that they have forgotten, and mcp tells no status from another: ask once more.
+    Some servers answer 400 for a forgotten session, and mcp does not pass on the status: so the server is
+    asked once more.
     """
     session: Any = getattr(connection.client, "session", None)
     if not hasattr(session, "send_ping"):
@@ -325,7 +328,7 @@ async def _is_served(connection: Connection) -> bool:
 
 
 async def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
+    # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with the result.
     async with asyncio.timeout(_WORD_AFTER):
         return await work
 
@@ -334,11 +337,11 @@ async def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class _NotYet:
-    """What stands for a client before the first one."""
+    """The placeholder before the first client."""
 
 
 class _Linked(_ObjectProxy):
-    """The client of the moment, to `isinstance` and to everybody who reads its attributes."""
+    """The current client, to `isinstance` and to attribute access."""
 
     def __init__(self, calls: LinkCalls) -> None:
         super().__init__(calls.link.current or _NotYet())
@@ -393,5 +396,5 @@ def _call(calls: LinkCalls, name: str, method: Any) -> Callable[..., Any]:
 
 
 def linked(calls: LinkCalls) -> Any:
-    """Return what stands for the client of a link."""
+    """Return the proxy for the client of a link."""
     return _Linked(calls)

@@ -1,7 +1,8 @@
-"""Makes a client again whenever it dies: what stands behind `reconnecting`.
+"""The supervisor behind `reconnecting`: creates a client again whenever it dies.
 
-Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it provably did not run, or may
-be run twice; every other call that was under way is reported as what it is, an unknown outcome.
+Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it
+provably did not run, or may be run twice; every other call in progress is reported as an unknown
+outcome.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MOST_UNREAD: Final = 16
 
 
 class LinkSupervisor(Generic[T]):
-    """Makes the client again when it is lost; what a user has of it is a `Reconnecting`."""
+    """Creates the client again when it is lost; users have a `Reconnecting`."""
 
     def __init__(
         self,
@@ -78,7 +79,8 @@ class LinkSupervisor(Generic[T]):
         self._reason = "user"
         self._reconnects = -1
         self._is_suspended = False
-        # What arrived before a loss is read before what comes after it; who never reads keeps some dead clients, no more.
+        # What arrived before a loss is read before what comes after it. A program that never reads
+        # keeps some dead clients, no more.
         self._unread: deque[Connection] = deque(maxlen=_MOST_UNREAD)
         self._retry_at: float | None = None
 
@@ -90,7 +92,7 @@ class LinkSupervisor(Generic[T]):
         return self._guard.loop or asyncio.get_running_loop()
 
     async def enter(self) -> T:
-        """Start, wait for the first client or its failure, and return what stands for it."""
+        """Start, wait for the first client or its failure, and return the proxy of the client."""
         self.check_loop()
         if self._owner is not None or self.state is not BridgeState.IDLE:
             raise config_error(
@@ -108,7 +110,7 @@ class LinkSupervisor(Generic[T]):
         return cast("T", linked(self._calls))
 
     async def _first_attempt(self, changed: asyncio.Future[None]) -> None:
-        """Wait until it is known how the first attempt ended, which is bounded; offline, the link goes on trying."""
+        """Wait for the result of the first attempt, which is bounded; offline, the link keeps trying."""
         while self._reconnects < 0 and self._failure is None and not self.is_over:
             await asyncio.wait([changed])
             changed = self._changed or changed
@@ -116,7 +118,7 @@ class LinkSupervisor(Generic[T]):
             raise self._final(self._failure)
 
     async def aclose(self) -> None:
-        """Leave the client and end, in bounded time; calls under way learn that. May be called again."""
+        """Leave the client and end, in bounded time; calls in progress fail. May be called again."""
         if self.is_over or self._owner is None:
             self._end()
             return
@@ -148,7 +150,7 @@ class LinkSupervisor(Generic[T]):
         return EventStream(self, self._guard)
 
     def health(self) -> LinkHealth:
-        """Return how the link is, in plain numbers; any thread of this process may ask."""
+        """Return the health of the link in plain numbers; any thread of this process may ask."""
         self._guard.check_process()
         connection = self._connection
         remaining = (
@@ -168,7 +170,10 @@ class LinkSupervisor(Generic[T]):
         )
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
-        """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
+        """Wait until there is a client.
+
+        Raises AttemptTimeoutError after `timeout` seconds, or the final error.
+        """
         self.check_loop()
         seconds = optional_seconds("wait_ready.timeout", timeout)
         try:
@@ -182,7 +187,7 @@ class LinkSupervisor(Generic[T]):
             raise error_for(late) from error
 
     def reconnect_now(self) -> None:
-        """Cut the wait before the next connection attempt."""
+        """End the wait before the next connection attempt."""
         self.check_loop()
         if self._cut_wait is not None and not self._cut_wait.done():
             self._cut_wait.set_result(None)
@@ -204,7 +209,7 @@ class LinkSupervisor(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Whether there will be no other client."""
+        """Whether no further client will be made."""
         return self.state in (BridgeState.FAILED, BridgeState.CLOSED)
 
     @property
@@ -213,15 +218,21 @@ class LinkSupervisor(Generic[T]):
         return self._client
 
     async def connection(self, seconds: float | None) -> Connection:
-        """Return the connection in use, waiting for it. NotConnectedError after `seconds`, or for good the final error."""
+        """Return the connection in use, waiting for it.
+
+        Raises NotConnectedError after `seconds`, or the final error.
+        """
         return await self._waited(self.usable, seconds)
 
     async def to_read(self, seconds: float | None) -> Connection:
-        """Return the first connection that may have something to read, waiting for one: it may be lost already."""
+        """Return the first connection that may have something to read, waiting for one.
+
+        It may be lost already.
+        """
         return await self._waited(lambda: self._unread[0] if self._unread else None, seconds)
 
     def drained(self, connection: Connection) -> None:
-        """There is nothing more to read from a connection."""
+        """Note that a connection has nothing more to read."""
         with suppress(ValueError):
             self._unread.remove(connection)
 
@@ -265,7 +276,7 @@ class LinkSupervisor(Generic[T]):
     # ---- its owner --------------------------------------------------------------------------------------------
 
     async def _own(self) -> None:
-        """Connect, wait for the loss, decide, wait; until there is no use in going on."""
+        """Connect, wait for the loss, decide, wait, until the link ends."""
         reason = "user"
         while True:
             self._become(BridgeState.CONNECTING, reason)
@@ -290,7 +301,7 @@ class LinkSupervisor(Generic[T]):
             await self._wait(decision.wait)
 
     async def _one_connection(self) -> tuple[Connection, Failure]:
-        """Make a connection, wait until it is lost, and return it, and why."""
+        """Make a connection, wait until it is lost, and return it with the cause."""
         timeout = self._policy.reconnect.connect_timeout
         connection = self._connection = Connection(self._factory, self._policy.heartbeat)
         await asyncio.wait(

@@ -1,4 +1,4 @@
-"""What the end of a call on a link means: whether the client is lost, whether the call can have run, and what its caller is told.
+"""What the end of a call on a link means: whether the client is lost, whether the call can have run, and the caller's error.
 
 Rule: what ended a connection proves nothing about a call; only the call's own error does.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
-"""Clients that have sent nothing, if a call of theirs fails before it waits: mcp writes in another task, websockets raises first."""
+"""Clients that have sent nothing if a call fails before it waits: mcp writes in another task, websockets raises first."""
 
 _NOT_STARTED: Final = frozenset({-32700, -32601})
 
@@ -43,11 +43,12 @@ _MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
 
 
 def did_not_run(ended: Ended, connection: Connection, call: Call, wire: MCPWire) -> bool:
-    """Return whether a call that ended in an error, or with its client, provably did not run: only what the link itself knows of it.
+    """Return whether a call that ended in an error, or with its client, provably did not run.
 
-    A method of an object that somebody else wrote may have done something before it raised, whatever its error is about: a refused
-    connection of its second step proves nothing. What is known is whether the method was started at all, what it says itself
-    (`NotExecutedError`), and of the clients that make one request per call (a `Peer`, mcp) what became of the request.
+    Only what the link itself knows counts. A user's method may have done something before it
+    raised, whatever its error is about: a refused connection of its second step proves nothing.
+    Known is whether the method was started at all, what it says itself (`NotExecutedError`), and
+    for clients with one request per call (a `Peer`, mcp) what became of the request.
     """
     error, client = ended.error, connection.client
     if not ended.has_started or (error is not None and is_not_executed(error)):
@@ -65,7 +66,7 @@ def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: MCPW
     """Return whether the one request of an mcp call was never sent, or refused for its session."""
     error = ended.error
     if wire.is_seen:
-        # Until the client has been left, its request may still be about to go.
+        # Until the client has been left, its request may still be sent.
         return wire.is_session_unknown or (wire.never_sent and connection.lost.done())
     if error is not None and not is_silent(error):
         return is_session_lost(error, connection.client, wire) and not _is_afterthought(error)
@@ -75,7 +76,8 @@ def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: MCPW
 def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> bool:
     """Return whether an answer to a call proves that it did not run, as its failure says.
 
-    Of one JSON-RPC request -32700 and -32601 do, unless mcp has made them up after the answer. Of a Peer also what it says itself.
+    For one JSON-RPC request -32700 and -32601 do, unless mcp has made them up after the answer. For
+    a Peer also its own statement.
     """
     if is_not_executed(error):
         return True
@@ -94,13 +96,19 @@ def is_marked(error: Exception) -> bool:
 
 
 def is_not_executed(error: Exception) -> bool:
-    """Return whether the method itself says that nothing of it has happened; of a function inside of it that says nothing."""
+    """Return whether the method itself says that it had no effect.
+
+    Of a function inside of it that says nothing.
+    """
     record = record_of(error)
     return classify(error).proof in OWN_WORDS and (record is None or record.crossed == 0)
 
 
 def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
-    """Return whether an error of mcp says that the session is unknown to the server. A command has none that it could forget."""
+    """Return whether an error of mcp says that the server does not know the session.
+
+    A command has no session to forget.
+    """
     if package_of(client) != "mcp":
         return False
     if wire.is_answered:
@@ -127,7 +135,7 @@ def sends_no_more(client: Any) -> bool:
 
 
 def _is_afterthought(error: BaseException) -> bool:
-    """Return whether an error is about what mcp asks for after a tool's first answer: the list of tools, or its next round."""
+    """Return whether an error concerns mcp's follow-up to a tool's first answer: the list of tools, or its next round."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name in {"validate_tool_result", "run_input_required_driver"}:
@@ -137,35 +145,36 @@ def _is_afterthought(error: BaseException) -> bool:
 
 
 def is_silent(error: Exception) -> bool:
-    """Return whether an error only says that the connection is closed, as mcp does: the reason comes out of the client, if at all."""
+    """Return whether an error only says that the connection is closed, as mcp does: the client itself may report the reason."""
     return type(error).__name__ == "MCPError" and text_of(error) == _MCP_CLOSED
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether it is what mcp makes of an answer with a status, whichever it was."""
+    """Return whether mcp made it of an answer with an error status, whichever it was."""
     return text_of(error) == _MCP_REFUSED
 
 
 def is_loss(error: Exception) -> bool:
-    """Whether the error of one call means that no other call will work on this client either."""
-    if isinstance(error, BridgeError):  # of a client that is ours: it says itself what it has lost
+    """Return whether the error of one call means that no other call will work on this client either."""
+    if isinstance(error, BridgeError):  # one of our clients: it reports its own loss
         return isinstance(error, OutcomeUnknownError | NotConnectedError)
     failure = classify(error)
     if "close_code" in failure.details:
         return True
     has_data = getattr(error, "data", None) is not None
     if not failure.session_valid:
-        return not has_data  # with data it is a session of the application, one of many on this connection
+        # with data it is a session of the application, one of many on this connection
+        return not has_data
     answered = has_data or failure.details.get("http_status") is not None
     if (
         failure.details.get("rpc_code") == -32000
-    ):  # a server's own error, too, if it is not one of these texts of mcp's
+    ):  # a server's own error, too, unless it is one of these texts of mcp
         answered |= not text_of(error).startswith(_MCP_LOST)
     return failure.category is Category.TRANSPORT and not answered
 
 
 def native(error: Exception) -> Exception:
-    """Return what is below an error of a client of ours: an exit code, which says whether another child can help."""
+    """Return the error below one of our clients' errors: an exit code, which says whether another child can help."""
     below = error.__cause__ if isinstance(error, BridgeError) else None
     return below if isinstance(below, Exception) else error
 
@@ -173,7 +182,7 @@ def native(error: Exception) -> Exception:
 def ending(
     cause: BaseException | None, name: str, client: Any, *, is_idempotent: bool, is_unsent: bool
 ) -> BridgeError:
-    """Return what a call ends in that was under way when its client was lost."""
+    """Return the error of a call in progress whose client was lost."""
     try:
         failure = Failure.of("CONN_RESET") if cause is None else classify(cause)
     except BaseException:  # noqa: BLE001 -- a group of nothing but cancellations says nothing

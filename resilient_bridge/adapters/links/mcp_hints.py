@@ -1,7 +1,9 @@
-"""What an MCP server says of its tools: which only read, and which may be called twice. Asked once per connection, when it matters.
+"""An MCP server's hints about its tools: which only read, and which may be called twice.
 
-Rule: the hints of the session in which a call is sent are the ones that count; what a server does not say, or cannot be asked
-in time, is no hint.
+Requested once per connection, on demand.
+
+Rule: only the hints of the session in which a call is sent count; without a hint, or an answer in
+time, there is none.
 """
 
 from __future__ import annotations
@@ -27,20 +29,21 @@ _PAGES: Final = 20
 
 
 def _may_ask(client: Any, *, trusts: bool) -> bool:
-    """Return whether a hint of this server would count: it is a command that the user starts, or trusted by name."""
+    """Return whether a hint of this server would count: it is a command that the user starts, or trusted explicitly."""
     return hasattr(client, "list_tools") and (trusts or is_command(client))
 
 
 async def hint_for(connection: Connection, tool: str, *, trusts: bool) -> Hint:
-    """Return what the server of this connection says of a tool, as far as that counts.
+    """Return the hint of this connection's server about a tool, as far as it counts.
 
-    A command that the user starts is believed when it says read-only. Everything else needs `trusts`.
+    A command that the user starts is trusted when it says read-only. Everything else needs
+    `trusts`.
     """
     if not _may_ask(connection.client, trusts=trusts):
         return ""
     if connection.hints is None:
         connection.hints = asyncio.ensure_future(_listed(connection))
-    # It is asked for all calls: a caller who is cancelled does not take the answer along.
+    # It is requested for all calls: a cancelled caller does not cancel the request.
     hint: Hint = (await asyncio.shield(connection.hints)).get(tool, "")
     return hint if trusts or hint == "read" else ""
 
@@ -68,7 +71,7 @@ def _hint(tool: Any) -> Hint:
     tool_hints = tool.annotations
     if tool_hints is None:
         return ""
-    # Of the second name: that of mcp 1.
+    # The second name is that of mcp 1.
     if _has_hint(tool_hints, "read_only_hint", "readOnlyHint"):
         return "read"
     return "idempotent" if _has_hint(tool_hints, "idempotent_hint", "idempotentHint") else ""

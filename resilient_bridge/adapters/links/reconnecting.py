@@ -1,7 +1,8 @@
-"""`reconnecting`: a client that is made again whenever it dies, and calls that know whether they may be made again with it.
+"""`reconnecting`: a client that is created again whenever it dies, and calls that are repeated only when that is safe.
 
-Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it provably did not run, or may
-be run twice; every other call that was under way is reported as what it is, an unknown outcome.
+Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it
+provably did not run, or may be run twice; every other call in progress is reported as an unknown
+outcome.
 """
 
 from __future__ import annotations
@@ -49,20 +50,29 @@ def reconnecting(
 ) -> Reconnecting[T]:
     """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
 
-    What comes out of the `async with` looks like the client, across all reconnects; state, events and health stay with the
-    link. The policy's `reconnect` says when it is made again, its `calls` how calls are repeated. A call that was under way when
-    the client died is repeated only if the link itself knows that it did not run (it was never started, the connection of its one MCP
-    request was refused, the server does not know its session, the method raises NotExecutedError), or with permission:
-    `idempotent=` True, names of methods, or a predicate on a `Call` (no async one). What a method raises proves nothing about it.
-    False permits nothing. Left out, reads by protocol may be repeated (an MCP `list_tools`, a websocket's `recv`), what the policy
-    names `repeatable`, and a tool that an MCP server calls read-only, if the server is a command that you start. `trust_hints` also
-    believes a server at a URL, and a tool that is called idempotent, which is repeated while no other call was sent. Every other one
-    fails with OutcomeUnknownError, from the cause. A call made while the client is away waits, for `patience` seconds at most, then
-    fails with NotConnectedError: it was not sent. `name` is what events and metrics call the link. ConfigError names a bad argument.
+    The object of the `async with` looks like the client, across all reconnects; state, events and
+    health are on the link. The policy's `reconnect` says when a new client is made, its `calls` how
+    calls are repeated.
 
-    Of a `connect` of websockets, credentials (in its headers, or in its url before the @) do not cross a network in clear text, ws:// to
-    another machine (CONN_INSECURE), unless `allow_plaintext_credentials`; and they follow no redirect to another origin, and nothing
-    follows one from wss to ws (CONN_REDIRECT_REFUSED). Both end the link before anything was sent there.
+    A call in progress when the client dies is repeated in two cases. Either the link itself knows
+    that it did not run: it was never started, the connection of its one MCP request was refused,
+    the server does not know its session, or the method raises NotExecutedError. Other errors of a
+    method prove nothing. Or there is permission: `idempotent=` is True, a collection of method
+    names, or a predicate on a `Call` (not async). False permits nothing. By default these may be
+    repeated: reads by protocol (an MCP `list_tools`, a websocket's `recv`), the policy's
+    `repeatable` names, and a tool that an MCP server calls read-only, if you start the server as a
+    command. `trust_hints` also trusts a server at a URL, and a tool that is called idempotent,
+    which is repeated while no other call was sent. Every other call fails with OutcomeUnknownError,
+    from the cause.
+
+    A call made while the client is disconnected waits, for `patience` seconds at most, then fails
+    with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
+    a bad argument.
+
+    For a `connect` of websockets, credentials (in its headers, or in its url before the @) are not
+    sent over ws:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. They
+    follow no redirect to another origin, and nothing follows one from wss to ws
+    (CONN_REDIRECT_REFUSED). Both end the link before anything was sent there.
     """
     if not callable(factory):
         raise config_error(
@@ -83,14 +93,16 @@ def reconnecting(
 
 
 class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
-    """A link; `reconnecting` makes it. Entering waits for the first client, but not beyond one connection attempt.
+    """A link, as `reconnecting` returns it.
 
-    `state` is IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (it goes on trying), FAILED or CLOSED. A loss that no new connection can
-    help (a configuration, refused credentials) is raised by whatever is done next.
+    Entering waits for the first client, but not beyond one connection attempt.
+
+    `state` is IDLE, CONNECTING, READY, BACKOFF, SUSPENDED (it keeps trying), FAILED or CLOSED. A
+    permanent loss (a wrong configuration, refused credentials) is raised by the next operation.
     """
 
     def __init__(self, supervisor: LinkSupervisor[T]) -> None:
-        """See a link; made by `reconnecting` alone."""
+        """Wrap a supervisor; created by `reconnecting` only."""
         self._supervisor = supervisor
 
     __reduce__ = stays_here
@@ -100,7 +112,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         return repr(self._supervisor)
 
     async def __aenter__(self) -> T:
-        """Start, wait for the first client or its failure, and return what stands for it."""
+        """Start, wait for the first client or its failure, and return the proxy of the client."""
         return await self._supervisor.enter()
 
     async def __aexit__(
@@ -111,11 +123,11 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     @property
     def state(self) -> BridgeState:
-        """How the link is at this moment."""
+        """The current state of the link."""
         return self._supervisor.state
 
     async def aclose(self) -> None:
-        """Leave the client and end, in bounded time; calls under way learn that. May be called again."""
+        """Leave the client and end, in bounded time; calls in progress fail. May be called again."""
         await self._supervisor.aclose()
 
     def events(self) -> EventStream:
@@ -123,15 +135,18 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         return self._supervisor.events()
 
     def health(self) -> LinkHealth:
-        """Return how the link is, in plain numbers; any thread of this process may ask."""
+        """Return the health of the link in plain numbers; any thread of this process may ask."""
         return self._supervisor.health()
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
-        """Wait until there is a client. AttemptTimeoutError after `timeout` seconds; the final error, if there is one."""
+        """Wait until there is a client.
+
+        Raises AttemptTimeoutError after `timeout` seconds, or the final error.
+        """
         await self._supervisor.wait_ready(timeout)
 
     def reconnect_now(self) -> None:
-        """Cut the wait before the next connection attempt."""
+        """End the wait before the next connection attempt."""
         self._supervisor.reconnect_now()
 
     def __circuit__(self) -> object | None:

@@ -45,7 +45,9 @@ def refusal(number: object) -> bytes:
 
 
 def decode(line: bytes) -> Fields | None:
-    """Return the message in a line: an object with a method, or an answer with an id; None for noise.
+    """Return the message in a line: an object with a method, or an answer with an id.
+
+    None for noise.
 
     A log line can be JSON as well, so `"jsonrpc": "2.0"` is required.
     """

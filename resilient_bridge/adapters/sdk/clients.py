@@ -1,4 +1,4 @@
-"""`wrap`: a client object whose calls go through a policy, and which stays what it was for everybody who looks at it."""
+"""`wrap`: a client object whose calls go through a policy, and which otherwise behaves unchanged."""
 
 from __future__ import annotations
 
@@ -30,21 +30,30 @@ def wrap(
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
 ) -> T:
-    """Return `client` with `policy` around its calls: same type, same `isinstance`, and its own retries switched off.
+    """Return `client` with `policy` around its calls: same type, same `isinstance`, its own retries switched off.
 
-    For the clients of openai, anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
-    if it is a mapping. Without a `policy` it is the recommended one. Model calls and reads of the three SDKs may be repeated;
-    any other call, and a model call whose tools the provider runs unasked, only if it provably did not run, or `idempotent` says
-    so; what a method of any other object raises proves nothing about the whole method. A 429 counts as not begun. `idempotent=False` takes
-    every permission away. A call that runs tools inside of it, as google-genai's can, is repeated only if `idempotent` says so. What derives a
-    client (`with_options(…)`) gives a wrapped one. A stream is repeated up to its first item, which is fetched before the call returns or the context is entered.
-    Each page of a list, and each step of a method that makes several calls, is a call of its own. The SDK's own error
-    comes out unchanged; a rejection of ours is that SDK's base error, too. `max_bytes={"prompt": 100_000}` refuses a call whose
-    argument of that name is larger, as JSON in UTF-8: it was not sent. A key over http:// to another machine is refused
-    (CONN_INSECURE), unless `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the
-    handle of its circuit. ConfigError for an object that is none of the three and has no `methods`, a method that is
-    not there, a Timeout around a client that blocks, google-genai's own `retry_options`, and a pickle or a copy of what is
-    wrapped. A client of google-genai is itself told to try once, and to use httpx2 where aiohttp is installed.
+    For the clients of openai, anthropic and google-genai; for any other object `methods` names the
+    methods, with a Policy each if it is a mapping. The default `policy` is the recommended one.
+
+    Model calls and reads of the three SDKs may be repeated. Any other call, and a model call whose
+    tools the provider runs unasked, is repeated only if it provably did not run, or `idempotent`
+    allows it; errors of another object's method prove nothing about the whole method. A 429 counts
+    as not begun. `idempotent=False` forbids every repeat. A call that runs tools inside of it, as
+    google-genai's can, is repeated only if `idempotent` allows it.
+
+    A derived client (`with_options(…)`) is wrapped, too. A stream is repeated up to its first item,
+    which is fetched before the call returns or the context is entered. Each page of a list, and
+    each step of a method that makes several calls, is a separate call. The SDK's own errors are
+    raised unchanged; a rejection of ours is also that SDK's base error. `max_bytes={"prompt":
+    100_000}` refuses a call whose argument of that name is larger, as JSON in UTF-8: it was not
+    sent. A key over http:// to another machine is refused (CONN_INSECURE), unless
+    `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the handle of
+    its circuit.
+
+    Raises ConfigError for an object that is none of the three and has no `methods`, a missing
+    method, a Timeout around a blocking client, google-genai's own `retry_options`, and for pickling
+    or copying the result. A client of google-genai is itself configured to try once, and to use
+    httpx2 where aiohttp is installed.
     """
     from .wrapping import Wrapping, wrapped
 

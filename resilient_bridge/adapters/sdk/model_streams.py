@@ -1,9 +1,10 @@
-"""Whether a model's stream came to its end, by what the three SDKs hand out: a proxy that closes politely leaves half an answer.
+"""Whether a model's stream is complete, by the items of the three SDKs: a proxy that closes politely truncates an answer.
 
-Rule: only a stream that speaks a format known here, and has begun to say something in it, can be called cut off.
+Rule: only a stream in a format known here, which has begun an answer in it, can be called
+truncated.
 
-An answer of chat completions ends with a `finish_reason`, or with the `[DONE]` that openai's clients keep to themselves: where that cannot
-be seen, nothing is said about it.
+An answer of chat completions ends with a `finish_reason`, or with the `[DONE]` that openai's
+clients hide: where that cannot be seen, no statement is made.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class Ending:
     __slots__ = ("_finished", "_marks", "_started")
 
     def __init__(self, stream: object = None) -> None:
-        """Watch `stream`, which has handed out nothing yet; None: its items only."""
+        """Watch `stream`, which has returned nothing yet; None: its items only."""
         # By number: a request may ask for several answers at once.
         self._started: set[int] = set()
         self._finished: set[int] = set()
         self._marks = _marks_of(stream)
 
     def heard(self, item: Any) -> Any:
-        """Return an item of the stream, when it has been looked at."""
+        """Return an item of the stream after inspecting it."""
         if type(item).__module__.partition(".")[0] in _LIBRARIES:
             self._look(item)
         return item
@@ -61,7 +62,7 @@ class Ending:
             (self._started if unfinished else self._finished).add(number)
 
     def cut(self) -> BridgeError | None:
-        """Return the error of a stream that has ended before its end, once; None if it has come to it, or nobody can say."""
+        """Return the error of a truncated stream, once; None if it is complete, or that is unknown."""
         if self._started <= self._finished or (self._marks is not None and self._marks.are_done):
             return None
         self._started.clear()
@@ -70,7 +71,7 @@ class Ending:
 
 
 class _Marks:
-    """The decoder of a stream of openai's: it hands on all events, and remembers whether `[DONE]` was among them."""
+    """The decoder of an openai stream: it passes on all events, and remembers whether `[DONE]` was among them."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
@@ -91,8 +92,12 @@ class _Marks:
 
 
 def _marks_of(stream: object) -> _Marks | None:
-    """Return what sees the events of a stream, put into its place; None if it has no decoder that can be watched."""
-    stream = getattr(stream, "_raw_stream", stream)  # openai's `stream()` goes over one of the plain kind
+    """Return a watcher of the events of a stream, installed in it.
+
+    None if it has no decoder that can be watched.
+    """
+    # openai's `stream()` wraps one of the plain kind
+    stream = getattr(stream, "_raw_stream", stream)
     decoder = getattr(stream, "_decoder", None)
     if type(stream).__module__.partition(".")[0] != "openai" or not hasattr(decoder, "iter_bytes"):
         return None

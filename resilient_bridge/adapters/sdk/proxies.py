@@ -1,7 +1,7 @@
-"""The proxies behind `wrap`: a client and its parts, streams that have begun, and calls that have not.
+"""The proxies behind `wrap`: a client and its parts, started streams, and prepared calls.
 
-Rule: a proxy is what it stands for, to `isinstance` and to everybody who reads its attributes (wrapt's ObjectProxy); it adds
-the policy, and nothing that can be seen.
+Rule: a proxy equals its object for `isinstance` and attribute access (wrapt's ObjectProxy); it adds
+the policy, and nothing visible.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Shared(Protocol):
     sdk: SDK | None
 
     def seen(self, path: str, value: Any, owner: Any) -> Any:
-        """Return what stands for an attribute of `owner`."""
+        """Return the proxy for an attribute of `owner`."""
 
     def protected(self, path: str, method: Any) -> Any:
-        """Return what stands for a method whose calls go through the policy."""
+        """Return the proxy of a method whose calls go through the policy."""
 
     def broken_off(self, protected: Any, error: Exception) -> None:
-        """Hear of a stream that failed after its first item."""
+        """Note that a stream failed after its first item."""
 
     def add_base(self, error: BridgeError) -> None:
         """Make an error of ours one of the SDK's, too."""
@@ -49,7 +49,8 @@ class Wrapped(Proxy):
         value: Any = getattr(self.__wrapped__, name)
         path = self._self_path
         if name == "_client" and path and sdk_of(value) is self._self_wrapping.sdk:
-            return Wrapped(value, self._self_wrapping, "")  # the way of a step to other parts of the client
+            # how a step reaches other parts of the client
+            return Wrapped(value, self._self_wrapping, "")
         if name.startswith("_"):
             return value
         return self._self_wrapping.seen(f"{path}.{name}" if path else name, value, self)
@@ -78,7 +79,7 @@ def _class_of(proxy: Any) -> Any:
 
 
 class Page(Wrapped):
-    """A page of a list: what fetches the next one is a call, and iterating goes through it."""
+    """A page of a list: fetching the next one is a call, also while iterating."""
 
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
@@ -89,7 +90,7 @@ class Page(Wrapped):
         )
         return self._self_wrapping.protected(f"{self._self_path}.{name}", value) if is_call else value
 
-    # The methods of its class, with the proxy for a `self`.
+    # The methods of its class, with the proxy as `self`.
 
     def __iter__(self) -> Any:
         return _class_of(self).__iter__(self)
@@ -105,7 +106,10 @@ class Page(Wrapped):
 
 
 class AsyncEntry:
-    """A context manager of an async client: entering it is the call, or awaiting it. `manager` is None for one made then."""
+    """A context manager of an async client: entering or awaiting it is the call.
+
+    `manager` is None for one that is created then.
+    """
 
     def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
         self._manager = manager
@@ -115,7 +119,8 @@ class AsyncEntry:
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self)
 
-    __copy__ = __deepcopy__ = __reduce_ex__  # asked of the object, `__getattr__` would make its manager
+    # read from the object, `__getattr__` would create its manager
+    __copy__ = __deepcopy__ = __reduce_ex__
 
     def __getattr__(self, name: str) -> Any:
         if self._manager is None:
@@ -141,7 +146,7 @@ class AsyncEntry:
         return await self._fresh()
 
     def _fresh(self) -> Any:
-        """Return a manager that was not used: most can be used once only."""
+        """Return an unused manager: most can be used only once."""
         if not self._is_fresh:
             self._make()
         self._is_fresh = False
@@ -162,7 +167,7 @@ class AsyncEntry:
 
 
 class EntryPoint(Proxy):
-    """A context manager of a client that blocks: entering it is the call."""
+    """A context manager of a blocking client: entering it is the call."""
 
     def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
         super().__init__(manager)
@@ -192,7 +197,10 @@ class EntryPoint(Proxy):
 
 
 class ProxiedAnswer(Proxy):
-    """Something to await, or to iterate over after that: a list of pages, for one. `seen` makes the proxy of the result."""
+    """An awaitable, or an object to iterate over after that, such as a list of pages.
+
+    `seen` makes the proxy of the result.
+    """
 
     def __init__(
         self,

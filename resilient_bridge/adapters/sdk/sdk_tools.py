@@ -1,6 +1,7 @@
-"""What a model call does beside costing money: tools that run inside of it, and tools that the provider runs.
+"""The effects of a model call beside its cost: tools that run inside of it, and tools that the provider runs.
 
-Rule: what cannot be looked at without using it up, and what is not known, is taken for a tool that runs.
+Rule: what cannot be inspected without consuming it, and what is unknown, is treated as a tool that
+runs.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any, Final, cast
 
 
 _LOOPS: Final = re.compile(r"(aio\.)?(models\.generate_content|chats\.send_message)(_stream)?")
-"""Calls of google-genai that call the model, run the tools it asks for, and call it again."""
+"""Calls of google-genai that call the model, run the tools it requests, and call it again."""
 
 
 def field_of(value: object, name: str) -> Any:
-    """Return what an object or a mapping says under a name; None if it says nothing."""
+    """Return the value of an object or a mapping under a name; None if there is none."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         first, *rest = name.split("_")
@@ -26,9 +27,10 @@ def field_of(value: object, name: str) -> Any:
 
 
 def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
-    """Whether the provider runs tools that nobody is asked about, or writes what is said into a conversation.
+    """Return whether the provider runs tools without asking, or writes the messages into a conversation.
 
-    `background=True` is no effect: a response that nobody fetches has cost money, and so has an answer that was lost.
+    `background=True` is no effect: a response that is never fetched costs money, and so does a lost
+    answer.
     """
     body = _body(arguments)
     if body.get("conversation"):
@@ -70,7 +72,7 @@ def google_effect(arguments: Mapping[str, Any], owner: object) -> bool:
 
 
 def google_runs_tools(method: str, arguments: Mapping[str, Any], owner: object) -> bool:
-    """Whether the SDK runs tools inside of a call: functions, sessions of MCP, and on Vertex AI the servers of MCP."""
+    """Return whether the SDK runs tools inside of a call: functions, sessions of MCP, and on Vertex AI the servers of MCP."""
     config = google_config(arguments, owner)
     tools = field_of(config, "tools") or ()
     if (

@@ -1,7 +1,7 @@
-"""What is known about the SDKs of model providers: how their own retries are switched off, what a model call is, what they raise,
-and where they send their keys.
+"""Facts about the SDKs of model providers: their own retries, their model calls, errors and addresses.
 
-Rule: facts about classes, looked up by their names; nothing is imported that the client has not imported already.
+Rule: facts about classes, looked up by their names; nothing is imported that the client has not
+imported already.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .sdk_tools import (
 )
 
 
-_VIEWS: Final = ("with_raw_response.", "with_streaming_response.")  # the same calls, seen in another form
+# the same calls, seen in another form
+_VIEWS: Final = ("with_raw_response.", "with_streaming_response.")
 
 
 def _runs_no_tools(*_: object) -> bool:
@@ -45,14 +46,21 @@ def _no_options(*_: object) -> object:
 
 @attrs.frozen(kw_only=True)
 class SDK:
-    """One SDK. `resources`: the modules whose objects, or their bases, hold calls; `model_calls`: those that may be repeated;
-    `model_paths`: where a bare `post` of the client is one of them, as litellm makes it.
+    """One SDK.
 
-    `steps` are methods that make several calls: each of those goes through the policy, and not the whole, for what has run
-    once must not run again because a later step failed. `has_effect`: a model call does more than cost money. `runs_tools`:
-    tools run here, inside of the call. Both see its arguments by name, and the part of the client that it is a call of.
-    `counts_requests`: have what a client sends counted, and return whether that can be. `addresses`: where a client sends its key. `options`: what one call says about its requests. `derived` are methods that give
-    another client, `makes` those that give a part of this one, and ask nobody.
+    `resources`: the modules whose objects, or their bases, hold calls. `model_calls`: those that
+    may be repeated. `model_paths`: where a bare `post` of the client is one of them, as litellm
+    makes it.
+
+    `steps` are methods that make several calls: each of those goes through the policy, and not the
+    whole, because a completed step must not run again when a later one failed. `has_effect`: a
+    model call does more than cost money. `runs_tools`: tools run here, inside of the call. Both get
+    its arguments by name, and the part of the client that it is a call of.
+
+    `counts_requests`: have the client's requests counted, and return whether that is possible.
+    `addresses`: where a client sends its key. `options`: what one call says about its requests.
+    `derived` are methods that return another client, `makes` those that return a part of this one
+    without a request.
     """
 
     resources: tuple[str, ...]
@@ -79,7 +87,7 @@ class SDK:
         return self.model_calls.fullmatch(path) is not None and not self.has_effect(arguments, owner)
 
     def _is_bare_model_call(self, arguments: Mapping[str, Any], owner: object) -> bool:
-        """Return whether a `post` of the client itself is a model call: by its path and its whole body, both of which have to be known."""
+        """Return whether a `post` of the client itself is a model call, by its path and its whole body, which both have to be known."""
         body: object = arguments.get("body")
         more: object = field_of(arguments.get("options") or {}, "extra_json") or {}
         if arguments.get("path") not in self.model_paths or arguments.get("files"):
@@ -91,13 +99,13 @@ class SDK:
         )
 
     def check_client(self, client: Any) -> None:
-        """Refuse a client that sends its key in clear text to another machine (threat 42)."""
+        """Refuse a client that would send its key in clear text to another machine (threat 42)."""
         _check_plaintext(self.addresses(client))
 
     def check_call(
         self, arguments: Mapping[str, Any], owner: object, *, allow_plaintext_credentials: bool
     ) -> None:
-        """Refuse the same of one call, and retries that it asks for."""
+        """Refuse the same for one call, and retries that it requests."""
         options = self.options(arguments, owner)
         if options is None:
             return
@@ -157,9 +165,12 @@ async def _count_async(request: Any) -> None:
 
 
 def _counting(client: Any) -> bool:
-    """Count what an HTTP client of httpx or httpx2 sends, redirects too, in the attempts it is part of; False if it cannot be told to.
+    """Count the requests of an HTTP client of httpx or httpx2, redirects too, in their attempts.
 
-    A proof speaks of the last request alone; with the number of requests it is known whether that was the whole call.
+    False if that is impossible.
+
+    A proof is about the last request alone; the number of requests shows whether that was the whole
+    call.
     """
     hooks = getattr(client, "event_hooks", None)
     if not isinstance(hooks, dict) or "request" not in hooks:
@@ -197,10 +208,13 @@ def _check_plaintext(addresses: Iterable[object]) -> None:
 
 
 def _without_google_retries(client: Any) -> Any:
-    """Tell a client of google-genai to try once; it has no copy of itself to give, so this one is told.
+    """Configure a client of google-genai to try once.
 
-    Without being told it still repeats: a request through aiohttp once, and one of `interactions` and its like four times.
-    And it keeps to httpx2, whose errors are known, unless its user has chosen aiohttp, by a session or arguments for it.
+    It cannot be copied, so this client itself is changed.
+
+    Otherwise it still repeats: a request through aiohttp once, and one of `interactions` and
+    similar four times. It also keeps to httpx2, whose errors are known, unless its user has chosen
+    aiohttp, by a session or arguments for it.
     """
     api = getattr(client, "_api_client", None)
     options = getattr(api, "_http_options", None)
@@ -214,7 +228,7 @@ def _without_google_retries(client: Any) -> Any:
             for name, made in dict(getattr(part, "__dict__", {})).items():
                 if "sdk_configuration" in getattr(
                     made, "__dict__", {}
-                ):  # it was made with the retries, and is made anew
+                ):  # it was made with the retries, and is created again
                     setattr(part, name, None)
     is_chosen = field_of(options, "aiohttp_client") is not None or field_of(options, "async_client_args")
     if not is_chosen and getattr(api, "_async_httpx_client", None) is not None:
@@ -299,7 +313,10 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
 
 
 def sdk_of(client: object) -> SDK | None:
-    """Return what is known about a client, also about one whose class was derived from the SDK's; None for any other object."""
+    """Return the facts about a client, also if its class is derived from the SDK's.
+
+    None for any other object.
+    """
     for cls in client.__class__.__mro__:
         package, _, rest = cls.__module__.partition(".")
         if package == "google" and not rest.startswith("genai"):

@@ -1,6 +1,7 @@
-"""The proxies of streams that have begun, and what all proxies of `wrap` are.
+"""The proxies of started streams, and the base of all proxies of `wrap`.
 
-Rule: an item is handed on as it came; how the stream ends is told to the circuit, and an answer that was cut off is no answer.
+Rule: an item is passed on unchanged; the end of the stream counts for the circuit, and a truncated
+answer is a failure.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that re
 
 
 def has(value: object, name: str) -> bool:
-    """Whether a value is of a kind: asked of its class, as the language itself asks."""
+    """Return whether a value is of a kind: looked up on its class, as the language does."""
     return hasattr(type(value), name)
 
 
 class Proxy(_ObjectProxy):
-    """What is neither pickled nor copied: another process, or a copy, would have the client without its policy and state."""
+    """A proxy that is neither pickled nor copied: a copy would have the client without its policy and state."""
 
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self.__wrapped__)
@@ -45,7 +46,7 @@ class Proxy(_ObjectProxy):
 
 
 class _StartedProxy(Proxy):
-    """What both kinds of streams share, whose first item has come."""
+    """The common part of both kinds of streams, whose first item has arrived."""
 
     def __init__(
         self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
@@ -57,7 +58,7 @@ class _StartedProxy(Proxy):
         self._self_ending = ending or Ending()
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Have a failure after the first item told to somebody."""
+        """Return this stream, with a failure after the first item reported."""
         self._self_on_break = on_break
         return self
 
@@ -66,7 +67,7 @@ class _StartedProxy(Proxy):
             self._self_on_break(error)
 
     def _self_ended(self) -> None:
-        """There is no further item: raise, if the answer had not come to its end."""
+        """Handle the end of the stream: raise, if the answer was not complete."""
         cut = self._self_ending.cut()
         if cut is not None:
             self._self_report(cut)
@@ -74,7 +75,7 @@ class _StartedProxy(Proxy):
 
 
 class AsyncItems(_StartedProxy):
-    """A stream whose first item has come."""
+    """An async stream whose first item has arrived."""
 
     @classmethod
     async def at_first_item(cls, stream: Any) -> Self:
@@ -132,7 +133,7 @@ class AsyncItems(_StartedProxy):
 
 
 class Items(_StartedProxy):
-    """A stream whose first item has come, for a client that blocks."""
+    """A blocking stream whose first item has arrived."""
 
     @classmethod
     def at_first_item(cls, stream: Any) -> Self:

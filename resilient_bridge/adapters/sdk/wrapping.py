@@ -1,6 +1,6 @@
-"""What the proxies of one wrapped client share: its policy and state, which attributes are calls, and how each kind is made.
+"""The shared parts of one wrapped client: its policy and state, which attributes are calls, and how each kind is made.
 
-Rule: a call goes through the policy wherever it is reached from; everything else is left as it is.
+Rule: a call goes through the policy however it is reached; everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REQUESTS: Final = frozenset(
 
 
 class Wrapping:
-    """What all proxies of one client share: the policy, its state, and who may be repeated."""
+    """The shared parts of all proxies of one client: the policy, its state, and what may be repeated."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Wrapping:
         return Repeats.FREELY if is_free else Repeats.UNRUN
 
     def _permission(self, call: Call) -> bool | None:
-        """Return what the user says about a call, model calls too; None for nothing."""
+        """Return what the user says about a call, model calls included; None for nothing."""
         names = self.idempotent
         if names is None or isinstance(names, bool):
             return names
@@ -118,7 +118,7 @@ class Wrapping:
             add_base(error, self.sdk.base_error())
 
     def broken_off(self, protected: Any, error: Exception) -> None:
-        """A stream failed after its first item: the circuit hears of it."""
+        """Note that a stream failed after its first item: it counts for the circuit."""
         plan = protected.__binding__.plan
         broken_off(plan, begin_held(plan), error)
         if isinstance(error, BridgeError):  # its Deadline
@@ -136,15 +136,14 @@ class Wrapping:
                 self.bound(path, is_async=self._is_async_at(path, method), repeats=Repeats.UNRUN)
 
     def seen(self, path: str, value: Any, owner: Any) -> Any:
-        """Return what stands for an attribute of `owner`: a protected call, a part with calls below, or the attribute itself."""
+        """Return the proxy for an attribute of `owner`: a protected call, a part with calls, or the attribute itself."""
         if self.sdk is not None and path in self.sdk.derived:
             return _deriving(value, self)
         if self.sdk is not None and path in self.sdk.makes:
             return _making(value, self, path.rpartition(".")[0])
         if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
-            return value.__func__.__get__(
-                owner
-            )  # its `self` is the proxy, and so each step a call of its own
+            # its `self` is the proxy, so each step is a separate call
+            return value.__func__.__get__(owner)
         if self._is_call(path, value):
             return self.protected(path, value)
         if self.is_part(path, value):
@@ -166,7 +165,7 @@ class Wrapping:
         return any(name.startswith(f"{path}.") for name in self.methods)
 
     def protected(self, path: str, method: Any) -> Any:
-        """Return what stands for a method whose calls go through the policy."""
+        """Return the proxy of a method whose calls go through the policy."""
         if self.sdk is None and form_of(method) in _STREAMS:
             return _streaming(self, path, method)
         is_prepared = self.sdk is not None and self.sdk.is_prepared(path, method)
@@ -228,7 +227,7 @@ _MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
     (True, False): _make_async,
     (True, True): _make_once_async,
 }
-"""By whether the client is async, and whether the call is made once and never again."""
+"""The runners, by whether the client is async, and whether the call is made once and never again."""
 
 
 def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> Repeats:
@@ -288,7 +287,8 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
         except BridgeError as error:
             wrapping.add_base(error)
             raise
-        if has(result, "__enter__") and not has(result, "__next__"):  # of an SDK that is not known to prepare
+        # of an SDK that is not known to prepare
+        if has(result, "__enter__") and not has(result, "__next__"):
             return EntryPoint(result, wrapping, protected, (method, args, kwargs))
         return _watched(result, wrapping, protected, path)
 
@@ -296,7 +296,7 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
 
 
 def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """A method of a client that blocks, which only prepares: entering what it returns is the call."""
+    """A method of a blocking client that only prepares: entering its result is the call."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -307,13 +307,14 @@ def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
 
 
 def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool) -> Any:
-    """A method of an async client that only prepares: what it returns is awaited or entered, and that is the call."""
+    """A method of an async client that only prepares: awaiting or entering its result is the call."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
         again = method, args, kwargs
-        if is_prepared:  # made on entering: some hold a coroutine, which a rejected call would leave behind
+        # created on entering: some hold a coroutine, which a rejected call would leave unawaited
+        if is_prepared:
             return AsyncEntry(None, wrapping, protected, again)
         result = method(*args, **kwargs)
         if has(result, "__aenter__"):
@@ -359,7 +360,7 @@ def _deriving(method: Any, wrapping: Wrapping) -> Any:
 
 
 def _making(method: Any, wrapping: Wrapping, path: str) -> Any:
-    """A method that returns a part of the client, and asks nobody for it."""
+    """A method that returns a part of the client, without a request."""
 
     @wraps(method)
     def make(*args: Any, **kwargs: Any) -> Any:

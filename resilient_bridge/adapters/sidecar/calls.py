@@ -1,6 +1,7 @@
-"""The requests of clients: who waits, who is sent, and what becomes of one whose answer will not come.
+"""The requests of clients: which wait, which are sent, and what becomes of one without an answer.
 
-Rule: a request that may have run is sent again only with proof or permission, and every request ends in exactly one stated outcome.
+Rule: a request that may have run is sent again only with proof or permission, and every request
+ends in exactly one stated outcome.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from .upstream import Loss
 
 
-_UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # they last as long as they last
-_MOST_LOSSES: Final = 3  # connections that one call may lose after it was sent: it may be what ends them
-_NOTICE: Final = 5.0  # seconds between two notices of progress to a call that waits
+_UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # streams without a time limit
+# connections that one call may lose after it was sent: it may be their cause
+_MOST_LOSSES: Final = 3
+_NOTICE: Final = 5.0  # seconds between two progress notices to a waiting call
 _SHOWN: Final = (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)  # to people, in a line
 _TINY: Final = 1e-6  # progress has to grow, and the server's own first value has to be larger
 _INVALID_REQUEST: Final = -32600
@@ -48,7 +50,7 @@ class Calls:
     # ---- from a client -----------------------------------------------------------------------------------------
 
     def accept(self, client: ClientState, request: Message, now: float) -> None:
-        """A client made a request: send it, answer it, or let it wait."""
+        """Handle a client's request: send it, answer it, or let it wait."""
         key = request.key
         if key is None or key in client.calls:
             text = "an id that is under way already" if key is not None else "an id is needed"
@@ -72,7 +74,7 @@ class Calls:
         self.flush(now)
 
     def wait(self, call: Call, now: float, *, is_repeat: bool = False) -> None:
-        """Have a call wait for its turn; one that was sent before keeps its place by its arrival."""
+        """Queue a call; one that was sent before keeps its position by arrival."""
         call.waits_since, call.attempts_at = now, self._restarts.attempts
         call.patient_until = now + self._options.patience - call.waited
         call.next_notice_at = now + _NOTICE if call.request.progress_token is not None else None
@@ -82,12 +84,12 @@ class Calls:
             waiting.sort(key=lambda one: one.number)
 
     def hold(self, client: ClientState, note: Message, now: float) -> None:
-        """Have a notification wait for a session; it is dropped when none comes in time."""
+        """Queue a notification for a session; it is dropped when none comes in time."""
         self._state.held.append(Held(client, note, now + self._options.patience))
         self.flush(now)
 
     def cancel(self, client: ClientState, key: Key, note: Message, now: float) -> None:
-        """The client no longer wants an answer: what was not sent never is; the server is told of what was."""
+        """Cancel a request for its client: an unsent one is never sent; the server is informed of a sent one."""
         call = client.calls.get(key)
         if call is None or call.method == "initialize":
             return
@@ -95,7 +97,7 @@ class Calls:
         self.flush(now)
 
     def leave(self, client: ClientState, now: float) -> None:
-        """The client is gone, and wants nothing any longer."""
+        """Cancel the requests of a client that has left."""
         self._state.held = [one for one in self._state.held if one.client is not client]
         note = message.notification("notifications/cancelled", {"requestId": 0, "reason": "the client left"})
         for call in list(client.calls.values()):
@@ -110,7 +112,7 @@ class Calls:
             self._state.actions.append(Drop(call.client.client, call.request.key))
 
     def _forget(self, call: Call, note: Message) -> None:
-        """Nobody waits for the answer any longer. A server need not answer what was cancelled, so nothing is kept for that."""
+        """Drop a request whose answer is not wanted. A server need not answer it, so nothing is kept for that."""
         session = call.session
         if session is None:
             return
@@ -173,7 +175,7 @@ class Calls:
             self.finish(call, outcomes.gone(call.name, session.lists.names()), now)
 
     def is_refused(self, call: Call, now: float) -> bool:
-        """Refuse what need not wait: the circuit is open, or a limit leaves no room in time."""
+        """Refuse a call at once if the circuit is open or a limit leaves no room in time; return whether."""
         seconds = self._restarts.open_for(now)
         if seconds is not None and self._state.usable is None:
             self.finish(call, outcomes.circuit_open(call.name, self._state.last_loss, seconds), now)
@@ -186,14 +188,14 @@ class Calls:
     # ---- what becomes of a call --------------------------------------------------------------------------------
 
     def heard(self, session: Session, now: float) -> None:
-        """The server has answered a client's request, so it works."""
+        """Note that the server has answered a client's request, so it works."""
         if not session.has_answered:
             session.has_answered = True
             if session is self._state.current:
                 self._restarts.worked(now)
 
     def answered(self, call: Call, answer: Message, now: float) -> None:
-        """The server answered a call."""
+        """Handle the server's answer to a call."""
         session, result = call.session, answer.result
         is_failure = answer.is_refusal or result.get("isError") is True
         answer = answer.with_id(call.request.id)
@@ -209,7 +211,7 @@ class Calls:
         self._deliver(call, answer, Outcome.FAILED if is_failure else Outcome.ANSWERED, now)
 
     def lost(self, call: Call, loss: Loss, now: float) -> None:
-        """There will be no answer: make the call wait for another try, or say what is known."""
+        """Handle the loss of an answer: queue the call for another try, or answer with what is known."""
         session = call.session
         call.session = call.times_out_at = None
         if loss.executed is not Executed.NO:
@@ -231,7 +233,7 @@ class Calls:
             self.finish(call, outcomes.unreachable(call.name, loss, 0, 0.0), now)
 
     def _pause_after(self, call: Call, session: Session | None, loss: Loss, now: float) -> float:
-        """Return the seconds before another try: as many as the server wants, and where nothing else slows it down more each time."""
+        """Return the seconds before another try: the server's, or where nothing else slows it down a growing wait."""
         if call.sent_at is not None and now - call.sent_at >= self._options.patience:
             call.tries, call.waited = 0, 0.0  # this one lasted
         call.tries += 1
@@ -249,7 +251,7 @@ class Calls:
         return call.permission == "read" or (call.permission == "idempotent" and not self._is_overtaken(call))
 
     def _is_overtaken(self, call: Call) -> bool:
-        """Whether another call was sent since: a late repeat of a write would undo what that one has written."""
+        """Return whether another call was sent since: a late repeat of a write would undo the later one."""
         return self._state.writes != call.write_mark
 
     def finish(self, call: Call, ending: Ending, now: float) -> None:
@@ -259,7 +261,7 @@ class Calls:
         self._deliver(call, answer, ending.outcome, now, reason=ending.code)
 
     def refuse_waiting(self, loss: Loss, now: float) -> None:
-        """The server cannot be had now, or is left alone: whoever waits is told at once, whoever opens as well."""
+        """Refuse all waiting calls and openings at once: the server is unreachable, or is left alone."""
         seconds = self._restarts.open_for(now)
         for call in [*self._state.openings(), *self._state.waiting]:
             if _lasts(call):
@@ -272,7 +274,7 @@ class Calls:
                 self.finish(call, outcomes.circuit_open(call.name, loss, seconds), now)
 
     def give_up(self, call: Call, now: float, *, is_closing: bool = False) -> None:
-        """End a call that has waited, or run, as long as it may."""
+        """End a call whose time is over."""
         check = self._options.check.get(call.name)
         if is_closing:
             ending = outcomes.closing(
@@ -389,5 +391,5 @@ def _is_past(at: float | None, now: float) -> bool:
 
 
 def _lasts(call: Call) -> bool:
-    """Whether it is a stream that the client has open, and that stays open while the server is away."""
+    """Return whether it is a stream of the client that stays open while the server is away."""
     return call.has_acknowledged

@@ -1,7 +1,7 @@
-"""The lists of the server: read by us, learnt from what passes, and compared after a restart.
+"""The lists of the server: read by us, learnt from passing answers, and compared after a restart.
 
-Rule: clients are told of a list exactly when it is another one than they could see before. It is compared once in each session,
-by the first reading that is whole, ours or a client's.
+Rule: clients are informed of a list exactly when it differs from the one they could see before. It
+is compared once in each session, by the first complete reading, ours or a client's.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ if TYPE_CHECKING:
     from .upstream import Loss
 
 SETTLING: Final = 5.0  # seconds that a new session may take to be set up before calls go on without
-_ANSWER: Final = 30.0  # seconds for an answer where nobody waits
+_ANSWER: Final = 30.0  # seconds for an answer that no client waits for
 _MOST_LOSSES: Final = 3  # of one reading
 
 
 class Catalog:
-    """The lists of one relay. `on_read` is told when a list that a session was set up with has been read, or cannot be."""
+    """The lists of one relay.
+
+    `on_read` is called when a list of a new session has been read, or cannot be.
+    """
 
     def __init__(self, state: State, on_read: Callable[[Session, float], None]) -> None:
         self._state = state
         self._on_read = on_read
 
     def remember(self, session: Session) -> None:
-        """Keep what the clients could see before this session, to compare with."""
+        """Keep what the clients could see before this session, for comparison."""
         known = ((method, self._state.known.seen(method)) for method in LISTS)
         session.before = {method: seen for method, seen in known if seen is not None}
 
     def relist(self, session: Session, notice: str, now: float) -> None:
-        """The server says that a list has changed: the clients hear it, and what it says of its tools counts from now on."""
+        """Handle the server's notice that a list has changed: inform the clients, and use its new hints."""
         for method, (_, _, changed) in LISTS.items():
             if changed == notice:
                 session.lists.forget(method)
@@ -67,11 +70,11 @@ class Catalog:
         return following
 
     def read(self, session: Session, method: str, now: float, *, is_awaited: bool = False) -> None:
-        """Read a list, page by page; a session that is set up is not ready before one that is awaited."""
+        """Read a list, page by page; with `is_awaited` the session is not ready before."""
         _Reading(self._state, self, session, method, is_awaited).ask("", now)
 
     def ended(self, session: Session, method: str, now: float) -> None:
-        """A list is read as far as it can be."""
+        """Note that a list was read as far as possible."""
         session.setting_up.discard(method)
         self._on_read(session, now)
 

@@ -1,8 +1,9 @@
-"""The two eras of MCP, translated where they can be: a client that opens with `initialize`, a server that knows only 2026-07-28, or the reverse.
+"""Translates the two eras of MCP where possible: a client that opens with `initialize`, and a server that knows only 2026-07-28, or the reverse.
 
-`LegacyClient` makes requests of 2026-07-28 out of those of a client with a session, `ModernClient` the reverse. Both are pure: they return
-what goes to the server, what goes to the client, and keep which request of ours is which of theirs. Rule: nothing is invented. What the
-other side has no word for is refused, with the reason.
+`LegacyClient` makes requests of 2026-07-28 out of those of a client with a session, `ModernClient`
+the reverse. Both are pure: they return messages for the server and for the client, and remember
+which request of ours is which of theirs. Rule: nothing is invented. What the other era cannot
+express is refused, with the reason.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _CACHED: Final = frozenset(
 
 
 class Out(NamedTuple):
-    """What follows from a message: for the server, and for the client, each with the client's request that it is about, if any."""
+    """The result of a message: messages for the server and the client, each with the client's request that it belongs to, if any."""
 
     to_server: list[Message]
     to_client: list[tuple[Message, int | None]]
@@ -66,19 +67,23 @@ class _Asking(NamedTuple):
 
 
 class LegacyClient:
-    """The client has a session; the server knows requests alone. `opening` is the client's initialize, `discovered` the server's answer."""
+    """Translates for a client with a session and a server without.
+
+    `opening` is the client's initialize, `discovered` the server's answer.
+    """
 
     def __init__(self, opening: Message, discovered: Message) -> None:
         self._opening, self._discovered = opening, discovered
         self._numbers = -1_000  # ids of our own; those of the client are not negative
-        self._rounds: dict[int, int] = {}  # our id of a request that was sent again: the client's
+        # our id of a request that was sent again: the client's id
+        self._rounds: dict[int, int] = {}
         self._asking: dict[int, _Asking] = {}
         self._asked: dict[
             str, int
-        ] = {}  # the id of our request to the client: the client's request that it is about
+        ] = {}  # the id of our request to the client: the client's request that it belongs to
         self._sent: dict[
             int, tuple[Message, int]
-        ] = {}  # the client's requests under way, and how often more input was asked for
+        ] = {}  # the client's pending requests, and how often more input was requested
         self._log_level: str | None = None
         self._uris: dict[str, None] = {}
         self._listening: int | None = None
@@ -96,7 +101,7 @@ class LegacyClient:
         return message.result(self._opening.id, answer)
 
     def from_client(self, received: Message) -> Out:
-        """The client sent a message."""
+        """Translate a message of the client."""
         if received.is_answer:
             return self._input_came(received)
         if received.is_notification:
@@ -114,7 +119,8 @@ class LegacyClient:
         if received.method == "notifications/cancelled":
             number: Any = received.params.get("requestId")
             self._sent.pop(number, None)
-            if (asking := self._asking.pop(number, None)) is not None:  # an answer to it comes too late
+            # an answer to it comes too late
+            if (asking := self._asking.pop(number, None)) is not None:
                 for question in asking.keys:
                     self._asked.pop(question, None)
             for ours, theirs in self._rounds.items():
@@ -124,7 +130,7 @@ class LegacyClient:
         return Out([], [])  # there is no other in that era
 
     def _answer_at_once(self, received: Message) -> Out | None:
-        """Answer what the other era has no request for."""
+        """Answer a request that the other era does not have."""
         to_server: list[Message] = []
         if received.method == "logging/setLevel":
             level = received.params.get("level")
@@ -161,7 +167,7 @@ class LegacyClient:
         return found
 
     def from_server(self, received: Message, about: int | None) -> Out:
-        """The server sent a message."""
+        """Translate a message of the server."""
         if not received.is_answer:
             return self._noticed_by_server(
                 received, self._rounds.get(about, about) if about is not None else None
@@ -188,7 +194,7 @@ class LegacyClient:
         return Out([], [(received, about)])
 
     def unanswered(self, number: int) -> int | None:
-        """One of the requests has no answer; return which of the client's it was, None for one of ours."""
+        """Handle a request without an answer; return the client's request, None for one of ours."""
         if number == self._listening:
             self._listening = None
             return None
@@ -271,7 +277,7 @@ class LegacyClient:
 
 
 class ModernClient:
-    """The client makes requests alone; the server has a session, which `opened` answered."""
+    """Translates for a client without sessions and a server with one, which `opened` answered."""
 
     def __init__(self, opened: Message) -> None:
         self._opened = opened
@@ -283,7 +289,7 @@ class ModernClient:
         self._own: set[int] = set()
 
     def from_client(self, received: Message) -> Out:
-        """The client sent a message."""
+        """Translate a message of the client."""
         if received.is_notification and received.method == "notifications/cancelled":
             number = received.params.get("requestId")
             if isinstance(number, int) and self._listens.pop(number, None) is not None:
@@ -312,7 +318,7 @@ class ModernClient:
         return Out(to_server, [(message.notification(ACKNOWLEDGED, params), number)])
 
     def from_server(self, received: Message, about: int | None) -> Out:
-        """The server sent a message."""
+        """Translate a message of the server."""
         if received.is_request:
             return self._asked_by_server(received)
         if received.is_notification:
@@ -353,7 +359,7 @@ class ModernClient:
         return found
 
     def unanswered(self, number: int) -> int | None:
-        """One of the requests has no answer; return which of the client's it was, None for one of ours."""
+        """Handle a request without an answer; return the client's request, None for one of ours."""
         if number in self._own:
             self._own.discard(number)
             return None

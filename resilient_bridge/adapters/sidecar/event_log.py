@@ -1,6 +1,6 @@
-"""What a sidecar says to people and to programs: lines on stderr, and records in a file, one JSON object per line.
+"""The output of a sidecar: lines for people on stderr, and records for programs in a file, one JSON object per line.
 
-Rule: neither may stop the relay. A full disk, or a reader of stderr that has gone, costs lines and is counted.
+Rule: neither may stop the relay. A full disk, or a closed stderr, costs lines, which are counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_UNWRITTEN: Final = 256 * 1024  # bytes for a stderr that nobody reads; what is more is dropped
+_UNWRITTEN: Final = 256 * 1024  # bytes for a stderr that is not read; more is dropped
 _LONGEST: Final = 2_000  # characters of a line
 
 
@@ -28,7 +28,7 @@ class EventLog:
     def __init__(
         self, path: str | None = None, stderr: int | None = 2, prefix: str = "resilient-bridge mcp"
     ) -> None:
-        """Open the file to append to it, for this user alone. ConfigError if that cannot be."""
+        """Open the file to append to it, for this user alone. ConfigError if that fails."""
         self._prefix = prefix
         self._output = None if stderr is None else Output(stderr, limit=_UNWRITTEN)
         self._file: int | None = None
@@ -42,7 +42,7 @@ class EventLog:
                 raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
 
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
-        """Write a record of the relay, and the line that goes with it; a line of the server's has none."""
+        """Write a record of the relay, and its line; an empty line is omitted."""
         if line:
             self.line(line)
         if self._file is not None and record.get("event") != "line":
@@ -67,7 +67,10 @@ class EventLog:
             self.dropped += 1
 
     async def close(self) -> None:
-        """Write what is left, within a second, say how much was dropped, and close the file. May be called again."""
+        """Write what is left, within a second, say how much was dropped, and close the file.
+
+        May be called again.
+        """
         if self.dropped:
             dropped, self.dropped = self.dropped, 0
             self.line(f"{dropped} lines or records could not be written")

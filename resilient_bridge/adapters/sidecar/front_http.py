@@ -1,7 +1,8 @@
-"""The client's side over streamable HTTP: several MCP clients, of versions with and without sessions, talk to a relay.
+"""The front over streamable HTTP: several MCP clients, of versions with and without sessions, use a relay.
 
-Rule: this module routes a request and says what is wrong with it, in the order of the door (Host, Origin, token), the session, the
-message. It never looks into a call, and nothing of a request but its message reaches a relay.
+Rule: this module routes a request and reports its problems, in the order access (Host, Origin,
+token), session, message. It never looks into a call, and only the message of a request reaches a
+relay.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _LISTEN: Final = "subscriptions/listen"
 
 @attrs.frozen
 class HttpAddress:
-    """Where a front listens. `url` is what a client is given."""
+    """The address of a front. `url` is for clients."""
 
     host: str
     port: int
@@ -68,15 +69,17 @@ async def serve_http(
     limits: HttpLimits | None = None,
     schema_of: SchemaOf | None = None,
 ) -> AsyncGenerator[HttpAddress]:
-    """Serve MCP clients over HTTP inside of the block, at the address that it is given.
+    """Serve MCP clients over HTTP inside of the block, which gets the address.
 
-    Each client session gets a relay of its own, closed when the session ends; with `shared` all have one. Requests without a
-    session (protocol 2026-07-28) have nothing that tells clients apart: they share one relay in either case. `token` is what every
-    client has to show as a bearer token; None lets in whoever reaches a loopback address. `schema_of` returns the input schema of a
-    tool, or None; with it the `Mcp-Param-*` headers are compared with the arguments.
+    Each client session gets a relay of its own, closed when the session ends; with `shared` all
+    have one. Requests without a session (protocol 2026-07-28) do not identify clients: they share
+    one relay in either case. `token` is the bearer token that every client has to send; None admits
+    every program that reaches a loopback address. `schema_of` returns the input schema of a tool,
+    or None; with it the `Mcp-Param-*` headers are compared with the arguments.
 
-    Leaving the block waits `limits.close_seconds` for requests under way, ends all sessions and closes all relays. Raises ConfigError
-    without the extra `mcp`, or for a host that others can reach without a token; OSError if the port cannot be had.
+    Leaving the block waits `limits.close_seconds` for requests in progress, ends all sessions and
+    closes all relays. Raises ConfigError without the extra `mcp`, or for a host that others can
+    reach without a token; OSError if the port is not available.
     """
     if find_spec("mcp") is None or find_spec("uvicorn") is None:
         raise config_error("serve_http", how_to_install("mcp"), "no such package")
@@ -84,7 +87,8 @@ async def serve_http(
     from .front_http_server import listening
 
     bounds = limits or HttpLimits()
-    address = "127.0.0.1" if host == "localhost" else host  # which may be two addresses, with two ports
+    # which may be two addresses, with two ports
+    address = "127.0.0.1" if host == "localhost" else host
     front = HttpFront(HttpSessions(make_relay, bounds, shared=shared), guard, bounds, path, schema_of)
     try:
         async with listening(front, address, port, bounds) as chosen:
@@ -107,7 +111,7 @@ class HttpFront:
         path: str,
         schema_of: SchemaOf | None = None,
     ) -> None:
-        """Take in nobody yet."""
+        """Start closed to requests."""
         self._sessions, self._guard, self._limits, self._path = sessions, guard, limits, path
         self._schema_of = schema_of
         self._is_closed = False
@@ -135,7 +139,7 @@ class HttpFront:
             await self._mcp(exchange)
 
     async def close(self) -> None:
-        """Take in nobody any more, wait a bounded time for requests under way, and end everything."""
+        """Accept no more requests, wait a bounded time for those in progress, and end everything."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -194,7 +198,10 @@ class HttpFront:
     async def _session_of(
         self, exchange: Exchange, message: Message | None = None
     ) -> tuple[HttpSession, Use] | None:
-        """Return the session of a request, a new one for `initialize`; None where the request was refused, and answered."""
+        """Return the session of a request, a new one for `initialize`.
+
+        None if the request was refused, and answered.
+        """
         shown = exchange.headers.get(SESSION_HEADER)
         if shown is not None:
             found = self._sessions.find(shown)
@@ -226,7 +233,7 @@ class HttpFront:
             )
         finally:
             self._done(exchange)
-            # Without the answer nothing was opened: the client begins anew, with another session.
+            # Without the answer nothing was opened: the client starts again, with another session.
             if message.method == "initialize" and (session.is_refused or not is_whole):
                 session.end()
 
@@ -250,7 +257,7 @@ class HttpFront:
 
     async def _post_modern(self, exchange: Exchange, message: Message) -> None:
         schema_of = self._schema_of
-        relay = self._sessions.modern_relay  # asked when all else is well: a bad request starts no server
+        relay = self._sessions.modern_relay  # checked last: a bad request starts no server
         if await refuse_modern(exchange, message, schema_of and (lambda tool: schema_of(relay(), tool))):
             return
         clients, use = self._sessions.modern()
@@ -258,7 +265,7 @@ class HttpFront:
             if message.is_request:
                 await self._ask_modern(exchange, clients, message)
                 return
-            # Closing the response is what cancels; an id alone could be that of somebody else.
+            # Closing the response is what cancels; an id alone could belong to another client.
             if message.method != "notifications/cancelled":
                 clients.post(message)
             await exchange.respond(202)

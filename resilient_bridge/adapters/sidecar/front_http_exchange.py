@@ -1,6 +1,7 @@
 """One HTTP request and its response, over ASGI: headers, a bounded body, a JSON answer or a stream of events.
 
-Rule: it knows HTTP and no session. A response is sent once; whoever left is noticed while a stream is sent.
+Rule: it knows HTTP and no sessions. A response is sent once; a disconnected client is noticed while
+a stream is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 ABORT: Final = "resilient_bridge.abort"
-"""Where the server leaves, in a request's `state`, the function that cuts its connection."""
+"""The key in a request's `state` of the server's function that cuts its connection."""
 
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 
@@ -41,7 +42,10 @@ _KEEP_ALIVE: Final = b": keep-alive\r\n\r\n"
 
 
 class BodyError(Exception):
-    """A body that is too large, too slow, or not whole; `status` is what to answer, 0 if nobody is there any more."""
+    """A body that is too large, too slow, or incomplete.
+
+    `status` is the answer's, 0 if the client has disconnected.
+    """
 
     def __init__(self, status: int, text: str) -> None:
         """Carry the answer."""
@@ -61,7 +65,7 @@ class Exchange:
         ]
         self.headers: dict[
             str, str
-        ] = {}  # what comes twice is one value with a comma, which no origin and no token has
+        ] = {}  # a repeated header is one value with a comma, which no origin and no token has
         for name, value in self.pairs:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self._abort: Callable[[], None] | None = scope.get("state", {}).get(ABORT)
@@ -123,7 +127,8 @@ class Exchange:
         if data is not None:
             error["data"] = data
         body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}, separators=(",", ":"))
-        # After 413 the rest of the body is read and thrown away: closing at once would reset the connection, and lose the answer.
+        # After 413 the rest of the body is read and dropped: closing at once would reset the
+        # connection, and lose the answer.
         closing = [("connection", "close")] if status == 408 else []
         await self.respond(status, body, [*headers, *closing])
 
@@ -154,9 +159,10 @@ class Exchange:
         keep_alive: float,
         status_of: Callable[[str], int] | None = None,
     ) -> bool:
-        """Send the answer as JSON if it comes alone and within `wait` seconds; else all of the stream. Returns as `stream_events` does.
+        """Send the answer as JSON if it comes alone and within `wait` seconds, else the whole stream.
 
-        `status_of` gives the status of an answer that is sent as JSON.
+        Returns as `stream_events` does. `status_of` returns the status of an answer that is sent as
+        JSON.
         """
         with self._reading(stream) as reader:
             if wait > 0:
@@ -168,7 +174,10 @@ class Exchange:
             return True
 
     async def stream_events(self, stream: MessageStream, headers: Headers, *, keep_alive: float) -> bool:
-        """Send events until the stream ends. Returns whether it was sent to its end, and not left or taken over by another reader."""
+        """Send events until the stream ends.
+
+        Returns whether it was sent completely: not disconnected or taken over.
+        """
         with self._reading(stream) as reader:
             return await self._stream(stream, headers, keep_alive, reader)
 
@@ -218,10 +227,10 @@ class Exchange:
 
 
 class _Reader:
-    """Who sends a stream to a client: how its connection is cut, and the task that ends when the client is gone."""
+    """The sender of a stream to a client: how its connection is cut, and the task that ends when the client disconnects."""
 
     def __init__(self, cut: Callable[[], None] | None, gone: asyncio.Task[None]) -> None:
-        """Make a function of its own, by which it is known."""
+        """Create a function of its own, as its identity."""
         self.abort: Callable[[], None] = lambda: cut() if cut is not None else None
         self.gone = gone
 
@@ -236,7 +245,7 @@ async def _woken(stream: MessageStream, seconds: float) -> bool:
 
 
 async def _first_event(stream: MessageStream, gone: asyncio.Task[None], seconds: float) -> None:
-    """Wait until something waits in the stream, or it ended, or its reader left."""
+    """Wait until a message is in the stream, or it ended, or its reader left."""
     try:
         async with asyncio.timeout(seconds):
             while not (stream.has_messages or stream.is_ended or gone.done()):

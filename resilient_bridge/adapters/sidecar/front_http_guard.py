@@ -1,7 +1,7 @@
-"""Who may talk to an HTTP front: Host, Origin and the bearer token.
+"""Access control of an HTTP front: Host, Origin and the bearer token.
 
-Rule: what a browser can be made to send is refused before anything else is read. Pure but for `new_http_token` and
-`save_http_token`.
+Rule: what a browser can be made to send is refused before anything else is read. Pure but for
+`new_http_token` and `save_http_token`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORIGIN: Final = re.compile(r"https?://(?P<authority>[^/@\s]+)")
 
 @attrs.frozen
 class HttpRefusal:
-    """The answer to a request that may not come in."""
+    """The answer to a request without access."""
 
     status: int
     text: str
@@ -38,17 +38,21 @@ class HttpRefusal:
 
 @attrs.frozen(kw_only=True)
 class HttpGuard:
-    """The rules at the door. `hosts` are names beside the loopback ones, `origins` are complete ("https://example.org")."""
+    """The access rules.
+
+    `hosts` are allowed besides loopback, `origins` are complete ("https://example.org").
+    """
 
     token: str | None = attrs.field(repr=False)
     is_loopback: bool = (
-        True  # whether only this machine can connect; otherwise a Host that is an address may be any
+        # whether only this machine can connect; otherwise a Host that is an address may be any
+        True
     )
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
     def refusal(self, headers: Mapping[str, str]) -> HttpRefusal | None:
-        """Return why a request is refused whatever it asks for; None if it may go on. Looks at Host and Origin."""
+        """Return why Host and Origin of a request are refused; None if they are allowed."""
         if not self._is_our_host(headers.get("host", "")):
             return HttpRefusal(403, "Invalid Host header")
         origin = headers.get("origin")
@@ -57,7 +61,10 @@ class HttpGuard:
         return None
 
     def unauthorized(self, headers: Mapping[str, str]) -> HttpRefusal | None:
-        """Return why a request without the token is refused; None if it has the token, or none is wanted."""
+        """Return why a request is refused for its token.
+
+        None if it has the token, or none is required.
+        """
         if self.token is None or self.has_token(headers):
             return None
         return HttpRefusal(
@@ -96,7 +103,10 @@ def guard_of(
     hosts: frozenset[str] = frozenset(),
     origins: frozenset[str] = frozenset(),
 ) -> HttpGuard:
-    """Return the guard of a front that listens on `host`. Raises ConfigError for other hosts than loopback without a token."""
+    """Return the guard of a front that listens on `host`.
+
+    Raises ConfigError for other hosts than loopback without a token.
+    """
     if token is None and not is_loopback(host):
         raise config_error(
             "token", "a token where others than this machine can connect", f"none, on host {host}"

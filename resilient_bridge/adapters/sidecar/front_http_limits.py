@@ -1,4 +1,4 @@
-"""What an HTTP front bounds: sessions, bodies, queues and waits.
+"""The bounds of an HTTP front: sessions, bodies, queues and waits.
 
 Rule: every queue and every wait that a client can cause has a number here.
 """
@@ -20,16 +20,17 @@ class HttpLimits:
     header_bytes: int = 64 << 10
     body_bytes: int = 64 * _MIB
     body_seconds: float = 60.0  # to receive the whole body of a request
-    queue_bytes: int = (
-        16 * _MIB
-    )  # what may wait for a slow client on one stream; the next message is too much
-    events: int = (
-        1_000  # kept per session for `Last-Event-ID`, and waiting for a stream that does not exist yet
-    )
-    event_bytes: int = 16 * _MIB  # the size of those that are kept; the newest is kept whatever its size
+    # messages queued for a slow client on one stream; one more ends it
+    queue_bytes: int = 16 * _MIB
+    # kept per session for `Last-Event-ID`, and for a stream that does not exist yet
+    events: int = 1_000
+    # the size of those that are kept; the newest is kept whatever its size
+    event_bytes: int = 16 * _MIB
     keep_alive_seconds: float = 15.0  # between the comments on a silent stream
     json_seconds: float = (
-        0.0  # sessions: how long to wait for the answer alone, to send it as JSON, before a stream begins
+        # sessions: how long to wait for the answer alone, to send it as JSON, before a stream
+        # begins
+        0.0
     )
-    retry_seconds: float = 1.0  # what a client is asked to wait before it resumes a stream
+    retry_seconds: float = 1.0  # how long a client is asked to wait before it resumes a stream
     close_seconds: float = 5.0  # at the end: for requests under way, and once more for connections

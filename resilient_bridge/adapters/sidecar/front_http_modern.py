@@ -1,7 +1,8 @@
-"""Requests without a session (protocol 2026-07-28): what is checked of each, and who they are to the relay.
+"""Requests without a session (protocol 2026-07-28): their checks, and the relay's clients they belong to.
 
-Rule: requests of all clients are those of one client of the relay, except that two of the same id, or of the same progress token, are
-never in flight in one: for the second there is another. What a client closes is cancelled.
+Rule: requests of all clients are those of one client of the relay. Two with the same id, or the
+same progress token, are never in progress in one: the second goes to another. A closed response
+cancels its request.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _UNSUPPORTED_VERSION: Final = -32022
 
 
 class ModernClient:
-    """Some requests in flight, as one client of the relay."""
+    """Some requests in progress, as one client of the relay."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -41,14 +42,14 @@ class ModernClient:
         self._token_of: dict[Key, Key] = {}
 
     def begin(self, request: Key, token: Key | None, stream: MessageStream) -> None:
-        """Take in a request, whose id and progress token none of the others has."""
+        """Add a request, whose id and progress token none of the others has."""
         self.in_flight[request] = stream
         if token is not None:
             self._token_of[request] = token
             self.tokens.add(token)
 
     def deliver(self, message: Message, request: Key | None) -> None:
-        """Put a message into the stream of its request; what belongs to none has nobody to go to."""
+        """Put a message into the stream of its request; without a request it is dropped."""
         stream = self.in_flight.get(request) if request is not None else None
         if stream is None or request is None:
             return
@@ -70,7 +71,7 @@ class ModernClients:
     """All requests without a session that one relay gets."""
 
     def __init__(self, relay: Relayed, limits: HttpLimits) -> None:
-        """Begin with one client, which stays."""
+        """Start with one client, which stays."""
         self.relay = relay
         self._limits = limits
         self._clients = [self._connected()]
@@ -94,7 +95,10 @@ class ModernClients:
         return client, stream
 
     def finish(self, client: ModernClient, message: Message) -> None:
-        """The response is over. A request that was not answered is cancelled; a client that has nothing to do, and is not the first, goes."""
+        """End a response: an unanswered request is cancelled.
+
+        An unused client, except the first, is removed.
+        """
         if _key(message) in client.in_flight:
             params = {"requestId": message.id, "reason": "the client closed the response"}
             self.relay.receive(client, rpc.notification("notifications/cancelled", params))
@@ -103,7 +107,7 @@ class ModernClients:
             self.relay.disconnect(client)
 
     def end(self) -> None:
-        """End all streams, and tell the relay that its clients are gone."""
+        """End all streams, and unregister the clients."""
         for client in self._clients:
             for key in [*client.in_flight]:
                 client.drop(key)
@@ -117,7 +121,7 @@ class ModernClients:
 
 
 def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
-    """Whether a message is one without a session: by its header, or, where that is missing, by what the message says itself."""
+    """Return whether a message is without a session: by its header, or, if that is missing, by the message itself."""
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
     version = headers.get(VERSION_HEADER)
@@ -168,7 +172,10 @@ def _wrong(
 
 
 def _wrong_version(version: str) -> tuple[int, str, Any] | None:
-    """Say that a notification's version is not served; a request's is looked at with the rest of it."""
+    """Return the error for a notification's unserved version.
+
+    A request's is checked with the rest of it.
+    """
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     if version in MODERN_PROTOCOL_VERSIONS:

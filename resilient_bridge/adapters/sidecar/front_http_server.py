@@ -1,6 +1,6 @@
 """The listening socket of an HTTP front: uvicorn's HTTP/1.1 on this loop, without its signal handlers, logs and threads.
 
-Rule: every connection can be cut. What a client does not read never keeps a stop waiting.
+Rule: every connection can be cut. A client that does not read never delays a stop.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ _IDLE_CONNECTION: Final = (
 
 @asynccontextmanager
 async def listening(app: App, host: str, port: int, limits: HttpLimits) -> AsyncGenerator[int]:
-    """Serve an ASGI app inside of the block, which is given the port. Raises OSError if the port cannot be had.
+    """Serve an ASGI app inside of the block, which gets the port.
 
-    Afterwards all connections are closed; those with something to send have `close_seconds` for it.
+    Raises OSError if the port is not available.
+
+    Afterwards all connections are closed; those with unsent data have `close_seconds` for it.
     """
     from uvicorn import Config
     from uvicorn.protocols.http.h11_impl import H11Protocol

@@ -1,7 +1,7 @@
-"""A client session over HTTP, of the versions that have sessions: which stream a message goes into, and what a client may resume.
+"""A client session over HTTP, for versions with sessions: the stream of each message, and what a client may resume.
 
-Rule: a session is a client of the relay. Messages that belong to a request go into its stream, all others into the one that the
-client opens with GET; both wait, bounded, while nobody reads them.
+Rule: a session is a client of the relay. Messages that belong to a request go into its stream, all
+others into the one that the client opens with GET; both are bounded queues while they are not read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PRIMING_SINCE: Final = (
 
 
 class HttpSession:
-    """One client session. `id` is a secret: whoever knows it, and the token, speaks for the client."""
+    """One client session. `id` is a secret: with it and the token, a program acts as the client."""
 
     def __init__(
         self, id: str, relay: Relayed, limits: HttpLimits, on_end: Callable[[HttpSession], None]
@@ -57,7 +57,10 @@ class HttpSession:
         self.relay.receive(self, message)
 
     def ask(self, message: Message) -> MessageStream | None:
-        """Pass on a request; return the stream of its answer. None, and nothing is passed on, while its id is in flight."""
+        """Pass on a request; return the stream of its answer.
+
+        None, and nothing is passed on, while its id is in progress.
+        """
         key = message.key
         if key is None or key in self._in_flight:
             return None
@@ -71,12 +74,15 @@ class HttpSession:
         return stream
 
     def prime(self, stream: MessageStream) -> None:
-        """Give the client an event id to resume from before there is any message, if its version knows that."""
+        """Send an event id to resume from before there is any message, if the client's version supports that."""
         if self._version >= _PRIMING_SINCE:
             self._put(stream, "", is_answer=False)
 
     def resume(self, last_event_id: str) -> MessageStream | None:
-        """Return the stream of an event, in which everything after it waits again; None if nothing is known of it any more."""
+        """Return the stream of an event, with everything after it queued again.
+
+        None if it is unknown.
+        """
         first, _, second = last_event_id.partition("-")
         if not (first.isdecimal() and second.isdecimal() and len(last_event_id) < 40):
             return None
@@ -109,11 +115,12 @@ class HttpSession:
             self._forget_ended(stream)
 
     def end(self) -> None:
-        """End the session: its streams end, the relay cancels what it asked, and its id is unknown from now on."""
+        """End the session: its streams end, its requests are cancelled, and its id becomes unknown."""
         if self.is_ended:
             return
         self.is_ended = True
-        for stream in self._streams.values():  # those of requests in flight are among them, or have ended
+        # those of requests in flight are among them, or have ended
+        for stream in self._streams.values():
             stream.end()
         self._in_flight.clear()
         self._streams.clear()
@@ -145,7 +152,8 @@ class HttpSession:
         if stream.put(event):
             self._keep(stream, event)
             return
-        # The client does not read. Its relay is in the middle of a delivery, so the session ends a moment later.
+        # The client does not read. Its relay is in the middle of a delivery, so the session ends a
+        # moment later.
         stream.abandon()
         asyncio.get_running_loop().call_soon(self.end)
 
@@ -162,6 +170,6 @@ class HttpSession:
             self._forget_ended(oldest)
 
     def _forget_ended(self, stream: MessageStream) -> None:
-        """Nothing can be resumed from a stream that has ended and of which nothing is replayable."""
+        """Forget streams that have ended and have no replayable events."""
         if stream.is_ended and not stream.replayable:
             self._streams.pop(stream.number, None)

@@ -1,7 +1,8 @@
-"""The sessions of an HTTP front, the relays behind them, and when they end.
+"""The sessions of an HTTP front, their relays, and their ends.
 
-Rule: a relay is made by the first that needs it and closed when its last user ended: one for each session, and one for all requests
-without a session; or a single one for all. Whatever is not used for the idle time ends.
+Rule: a relay is created for its first user and closed after its last: one for each session, and one
+for all requests without a session; or a single one for all. An unused object ends after the idle
+time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _RANKS: Final = ("ok", "degraded", "down")
 
 
 class Use:
-    """The HTTP requests that use something, as a context manager; when there was none for `seconds`, `on_idle` is called."""
+    """Counts the HTTP requests that use an object, as a context manager.
+
+    After `seconds` without one it calls `on_idle`.
+    """
 
     def __init__(self, seconds: float, on_idle: Callable[[], None]) -> None:
         """Begin unused."""
@@ -47,7 +51,7 @@ class Use:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._on_idle)
 
     def stop(self) -> None:
-        """Forget the time, for good."""
+        """Stop the timer for good."""
         self._is_over = True
         self._cancel()
 
@@ -58,10 +62,10 @@ class Use:
 
 
 class HttpSessions:
-    """What clients have open. All of it in the loop's thread."""
+    """The clients' sessions. All of it in the loop's thread."""
 
     def __init__(self, make_relay: Callable[[], Relayed], limits: HttpLimits, *, shared: bool) -> None:
-        """Begin without sessions; with `shared` the one relay is made now."""
+        """Start without sessions; with `shared` the one relay is created now."""
         self._make_relay, self._limits = make_relay, limits
         self._shared = make_relay() if shared else None
         self._sessions: dict[str, tuple[HttpSession, Use]] = {}
@@ -83,7 +87,7 @@ class HttpSessions:
         return self._sessions.get(id)
 
     def modern(self) -> tuple[ModernClients, Use]:
-        """Return where requests without a session go."""
+        """Return the handler of requests without a session."""
         if self._modern is None:
             clients = ModernClients(self._shared or self._make_relay(), self._limits)
             self._modern = clients, Use(self._limits.idle_seconds, self._end_modern)

@@ -1,6 +1,7 @@
-"""One stream of messages on its way to a client, as server-sent events, and who reads it at the moment.
+"""One stream of messages to a client, as server-sent events, with at most one reader.
 
-Rule: putting never blocks. A reader that is too slow is told by `put` returning False, and whoever owns the stream ends it.
+Rule: putting never blocks. If a reader is too slow, `put` returns False, and the owner of the
+stream ends it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ _CHUNK: Final = 64 << 10  # bytes that are sent in one piece, or one event if it
 
 @attrs.frozen
 class SentEvent:
-    """One event of a stream. `id` is the session's own, empty where streams are not resumed; `text` is empty to prime a client."""
+    """One event of a stream.
+
+    `id` is the session's, empty where streams are not resumed; empty `text` primes a client.
+    """
 
     text: str
     number: int = 0
     id: str = ""
     is_answer: bool = False
-    retry: int = 0  # milliseconds; 0: nothing is said
+    retry: int = 0  # milliseconds; 0: not sent
 
     def encode(self) -> bytes:
         """Return the bytes of the event."""
@@ -38,7 +42,10 @@ class SentEvent:
 
 
 class MessageStream:
-    """Events that wait for a reader, bounded. At most one reader at a time: a new one takes the place of the old."""
+    """A bounded queue of events for a reader.
+
+    At most one reader at a time: a new one replaces the old.
+    """
 
     def __init__(self, number: int, *, queue_bytes: int, events: int) -> None:
         """Begin empty, without a reader."""
@@ -54,22 +61,26 @@ class MessageStream:
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody reads it."""
+        """Whether it has a reader."""
         return self._abort is not None
 
     @property
     def has_messages(self) -> bool:
-        """Whether a message waits, and not only what primes a client."""
+        """Whether a message is queued, and not only a priming event."""
         return any(event.text for event in self._waiting)
 
     @property
     def only_answer(self) -> SentEvent | None:
-        """The answer, where it is all that waits and nothing was sent before it."""
+        """The answer, if it is the only queued message and nothing was sent before it."""
         waiting = [event for event in self._waiting if event.text]
         return waiting[0] if len(waiting) == 1 and waiting[0].is_answer else None
 
     def put(self, event: SentEvent) -> bool:
-        """Add an event. Returns False, and adds nothing, if the reader is too slow; without a reader the oldest are left out."""
+        """Add an event.
+
+        Returns False, and adds nothing, if the reader is too slow; without a reader the oldest are
+        dropped.
+        """
         if self.is_ended:
             return True
         if self._abort is not None and self._size > self._queue_bytes:
@@ -82,7 +93,7 @@ class MessageStream:
         return True
 
     def resume(self, after: int, replayable: list[SentEvent]) -> None:
-        """Let all wait that came after an event: what was kept of it, and what was not sent yet."""
+        """Queue everything after an event: the kept events, and those not sent yet."""
         events = {event.number: event for event in (*replayable, *self._waiting) if event.number > after}
         self._let_wait([events[number] for number in sorted(events)])
 
@@ -92,7 +103,7 @@ class MessageStream:
         self.wake.set()
 
     def take(self) -> bytes:
-        """Return the next bytes to send; empty if nothing waits."""
+        """Return the next bytes to send; empty if nothing is queued."""
         parts: list[bytes] = []
         size = 0
         while self._waiting and size < _CHUNK:
@@ -103,32 +114,35 @@ class MessageStream:
         return b"".join(parts)
 
     def end(self) -> None:
-        """Nothing more will come; what waits is still sent, unless its reader is gone: who resumes gets what was stored."""
+        """End the stream: queued events are still sent if there is a reader.
+
+        A resumed stream gets the stored ones.
+        """
         self.is_ended = True
         if self._abort is None and self._was_read:
             self._let_wait([])
         self.wake.set()
 
     def abandon(self) -> None:
-        """End at once: what waits is thrown away, and the reader's connection is cut, for it may be stuck in it."""
+        """End at once: the queue is dropped, and the reader's connection is cut, because it may be stuck."""
         self._let_wait([])
         self.end()
         if self._abort is not None:
             self._abort()
 
     def attach(self, abort: Callable[[], None]) -> None:
-        """Begin to read. An earlier reader is cut off."""
+        """Start reading. An earlier reader is cut off."""
         before, self._abort = self._abort, abort
         self._was_read = True
         if before is not None:
             before()
 
     def is_attached(self, abort: Callable[[], None]) -> bool:
-        """Whether this reader is still the one."""
+        """Whether this reader is still the current one."""
         return self._abort is abort
 
     def detach(self, abort: Callable[[], None]) -> None:
-        """Stop to read, unless another has taken over."""
+        """Stop reading, unless another reader has taken over."""
         if self._abort is not abort:
             return
         self._abort = None

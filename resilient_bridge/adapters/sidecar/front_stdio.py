@@ -1,7 +1,8 @@
-"""The client's side over standard input and output: one client, one message a line.
+"""The front over standard input and output: one client, one message a line.
 
-Rule: nothing but messages goes to standard output, whoever prints. The end of the input, of its reader or of our parent is the end of
-the session: what is under way may still be answered, within a bound, and then the server is ended.
+Rule: only messages go to standard output, whatever prints. The end of the input, of its reader or
+of our parent process ends the session: requests in progress may still be answered, within a bound,
+and then the server is ended.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 _MAX_LINE: Final = 64 * 2**20
 _UNWRITTEN: Final = (
     8 * 2**20
-)  # bytes that wait for a client that does not read, before the server has to wait as well
+)  # bytes queued for a client that does not read, before the server has to wait as well
 _LAST_ANSWERS: Final = 5.0  # seconds for what is under way when the input ends
 _LAST_BYTES: Final = 2.0
-_PARENT: Final = 2.0  # seconds between two looks whether our parent is there
+_PARENT: Final = 2.0  # seconds between two checks of our parent process
 _PARSE_ERROR: Final = -32700
 
 
@@ -42,7 +43,7 @@ class StdioClient:
         self._pausing: asyncio.Task[None] | None = None
 
     def deliver(self, message: Message, request: Key | None) -> None:
-        """Write a message; a client that does not read holds the server up, and not our memory."""
+        """Write a message; if the client does not read, the server has to wait, so memory is bounded."""
         del request
         self._output.put(message.text)
         if self._output.is_full and self._pausing is None:
@@ -61,10 +62,13 @@ class StdioClient:
 
 
 async def serve_stdio(relay: RunningRelay, source: int = 0, sink: int = 1) -> None:
-    """Relay between our standard streams and the server until the client has gone or a signal asks us to end; then end the server."""
+    """Relay between our standard streams and the server until the client has gone or a signal arrives.
+
+    Then end the server.
+    """
     own = os.dup(sink)
     if sink == 1:
-        with suppress(OSError):  # who prints, prints to stderr
+        with suppress(OSError):  # print goes to stderr
             os.dup2(2, 1)
     output = Output(own, limit=_UNWRITTEN, is_only_writer=True)
     client = StdioClient(relay, output)

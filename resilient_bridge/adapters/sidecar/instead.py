@@ -1,6 +1,7 @@
-"""What is answered by us and not by the server, from what is known of both. Pure.
+"""Answers that the relay gives in place of the server, from what is known of both sides. Pure.
 
-Rule: only where the server's own answer cannot be had, or would be about another session or take something from another client.
+Rule: only where the server's own answer is not available, or would be about another session or take
+something from another client.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def remembered(state: State, call: Call) -> Message | None:
 
 
 def wanted_by_others(state: State, call: Call) -> Message | None:
-    """Answer who no longer wants to hear of a resource, where another client of the server does."""
+    """Answer a client's unsubscribe where another client of the server is still subscribed."""
     client, uri = call.client, call.request.name
     if not state.is_shared or call.method != UNSUBSCRIBE or not is_wanted_by_others(state, client, uri):
         return None
@@ -46,7 +47,7 @@ def wanted_by_others(state: State, call: Call) -> Message | None:
 
 
 def stale(state: State, call: Call, session: Session) -> Message | None:
-    """Refuse a cursor that an earlier session gave: the client begins again with the first page."""
+    """Return the refusal of a cursor of an earlier session: the client starts again with the first page."""
     cursor = cursor_of(call.request) if call.method in LISTS else ""
     if not cursor or not state.restarts or session.lists.knows_cursor(call.method, cursor):
         return None
@@ -55,14 +56,14 @@ def stale(state: State, call: Call, session: Session) -> Message | None:
 
 
 def is_missing(state: State, call: Call, session: Session) -> bool:
-    """Whether a tool is called that the server had before a restart and has no longer."""
+    """Return whether a called tool existed before a restart and does not exist now."""
     if not call.is_tool or call.name not in state.tools_ever or "tools/list" not in session.lists.complete:
         return False
     return session.lists.tool(call.name) is None
 
 
 def _is_for_all(state: State, call: Call, page: Mapping[str, Any]) -> bool:
-    """Whether what one client was told may be told to another."""
+    """Return whether an answer to one client may be given to another."""
     if not state.is_shared or page.get("cacheScope") == "public":
         return True
     return state.options.is_command and not call.client.is_modern

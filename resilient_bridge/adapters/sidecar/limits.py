@@ -1,6 +1,7 @@
 """How many calls of a tool may run at a time, and how many may begin in a while. Pure.
 
-Rule: who finds no room waits for it, in the order of arrival; who could not have it in time is told at once.
+Rule: a call without room waits for it, in the order of arrival; one that could not have it in time
+is refused at once.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ class Limits:
 
     @property
     def taken(self) -> int:
-        """How many places are taken."""
+        """How many slots are taken."""
         return sum(self._running.values())
 
     def refusal(self, call: Call, now: float) -> Ending | None:
-        """Pay for a call what its rates want, now or later; return why it is refused where that takes too long: then it has paid nothing."""
+        """Charge a call to its rates, now or later.
+
+        Return why it is refused if that takes too long: then nothing is charged.
+        """
         for name in (call.name, EVERY_TOOL):
             rate = self._rates.get(name)
             if rate is None or not call.is_tool:
@@ -50,7 +54,10 @@ class Limits:
         return None
 
     def take(self, call: Call) -> bool:
-        """Take the places that a call needs, if all are free; it keeps them while it waits for another try."""
+        """Take the slots that a call needs, if all are free; return whether they were.
+
+        It keeps them while it waits for another try.
+        """
         names = self._names(call)
         if call.holds or not names:
             return True
@@ -62,7 +69,7 @@ class Limits:
         return True
 
     def free(self, call: Call) -> None:
-        """Give back what a call holds that has ended; one that was never sent also gets back what it paid."""
+        """Release the slots of an ended call; one that was never sent also gets its charge back."""
         for name in call.holds:
             self._running[name] -= 1
         call.holds = []
@@ -70,7 +77,7 @@ class Limits:
             _give_back(call)
 
     def too_long(self, call: Call) -> Ending | None:
-        """Return what is said of a call that has waited too long for its turn; None where it has no limit to wait for."""
+        """Return the text for a call that has waited too long for a slot; None if it has no limit."""
         names = self._names(call)
         if not names:
             return None

@@ -1,6 +1,7 @@
-"""What is remembered of a server's lists: the pages, to answer from while it is away, and what each tool said of itself.
+"""The remembered lists of a server: the pages, to answer from while it is away, and each tool's own description.
 
-Rule: hints belong to the session that gave them. A new session begins without any, and a cursor of an old one is not passed on.
+Rule: hints belong to the session that gave them. A new session starts without any, and an old
+cursor is not passed on.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Lists:
         """Know nothing yet."""
         self._pages: dict[str, dict[str, Mapping[str, Any]]] = {}
         self.complete: set[str] = set()  # lists of which every page is known
-        self._tools: dict[str, Mapping[str, Any]] | None = None  # by name, made when it is asked for
+        # by name, made when it is asked for
+        self._tools: dict[str, Mapping[str, Any]] | None = None
 
     def learn(self, method: str, cursor: str, result: Mapping[str, Any]) -> str:
         """Take a page as the server gave it; return the cursor of the next one, "" at the end."""
@@ -71,7 +73,7 @@ class Lists:
         return any(page.get("nextCursor") == cursor for page in self._pages.get(method, {}).values())
 
     def forget(self, method: str) -> None:
-        """The server says that the list has changed."""
+        """Forget a list that the server says has changed."""
         self.complete.discard(method)
 
     def items(self, method: str) -> list[Mapping[str, Any]]:
@@ -96,7 +98,7 @@ class Lists:
         )
 
     def tool(self, name: str) -> Mapping[str, Any] | None:
-        """Return what the server said of a tool; None where it did not."""
+        """Return the server's description of a tool; None if there is none."""
         if self._tools is None:
             self._tools = {str(item.get("name")): item for item in self.items("tools/list")}
         return self._tools.get(name)

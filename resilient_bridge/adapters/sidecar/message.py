@@ -1,7 +1,8 @@
-"""One JSON-RPC message: its text as it came, and what was read of it.
+"""One JSON-RPC message: its original text, and its parsed fields.
 
-Rule: a relay changes an id, a progress token and nothing else. The text of every other member is passed on byte for byte: unknown
-fields, the order of keys, and numbers that Python would write differently. Pure.
+Rule: a relay changes an id, a progress token and nothing else. The text of every other member is
+passed on byte for byte: unknown fields, the order of keys, and numbers that Python would write
+differently. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Key: TypeAlias = tuple[str, str | int | float]
-"""An id to look things up by: its type counts, so that 1 and "1" are two ids."""
+"""An id as a look-up key: its type counts, so that 1 and "1" are two ids."""
 
 _LONGEST_ID: Final = 1_000
 _SPACE: Final = " \t\n\r"
@@ -27,17 +28,21 @@ _DECODER: Final = json.JSONDecoder()
 _PATIENT: Final = json.JSONDecoder(
     parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else math.inf
 )  # slower, and takes numbers of any length; their text is passed on
-_LINE_BREAKS: Final = str.maketrans("\r\n", "  ")  # in JSON they stand between values, never inside a text
+# in JSON they stand between values, never inside a text
+_LINE_BREAKS: Final = str.maketrans("\r\n", "  ")
 
 
 class NotAMessage(ValueError):  # noqa: N818 -- says what the text is
-    """A text that is no JSON-RPC message; the words say why."""
+    """A text that is no JSON-RPC message; its message says why."""
 
 
 class Message:
-    """A request, a notification or an answer. `text` has no line break; `fields` is what it says.
+    """A request, a notification or an answer.
 
-    `is_request` has a method and an id, `is_notification` a method alone, `is_answer` an id and a result or an error.
+    `text` has no line break; `fields` is its parsed content.
+
+    `is_request` has a method and an id, `is_notification` a method alone, `is_answer` an id and a
+    result or an error.
     """
 
     __slots__ = ("_spans", "fields", "text")
@@ -80,12 +85,12 @@ class Message:
 
     @property
     def id(self) -> Any:
-        """The id as it was written; None where there is none, and in an answer to what could not be read."""
+        """The id as written; None where there is none, and in an answer to an unreadable request."""
         return self.fields.get("id")
 
     @property
     def key(self) -> Key | None:
-        """The id to look things up by; None where there is none."""
+        """The id as a look-up key; None where there is none."""
         return key_of(self.fields.get("id"))
 
     @property
@@ -137,11 +142,14 @@ class Message:
         return self._replaced(("params", "requestId"), id)
 
     def with_member(self, path: tuple[str, ...], value: object) -> Message:
-        """Return the same message with one member replaced or added, at the end of an object that has to be there."""
+        """Return the same message with one member replaced or added, at the end of an existing object."""
         return self._replaced(path, value)
 
     def _replaced(self, path: tuple[str, ...], value: object) -> Message:
-        """Return a message whose member at `path` has another value; the text of all others stays as it is."""
+        """Return a message whose member at `path` has another value.
+
+        The text of all others stays as it is.
+        """
         *parents, last = path
         spans, opened = self._spans, 0
         for name in parents:
@@ -167,14 +175,17 @@ class Message:
 
 
 def _with(fields: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
-    """Return the fields with one of them replaced; what is not on the way is shared."""
+    """Return the fields with one of them replaced; unchanged parts are shared."""
     first, *rest = path
     inner = _with(object_of(fields[first]), tuple(rest), value) if rest else value
     return {**fields, first: inner}
 
 
 def parse(text: str | bytes) -> Message:
-    """Return what a line or a body says. Raises NotAMessage for anything else than one JSON-RPC 2.0 message."""
+    """Return the message in a line or a body.
+
+    Raises NotAMessage for anything else than one JSON-RPC 2.0 message.
+    """
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8-sig")
@@ -190,7 +201,7 @@ def parse(text: str | bytes) -> Message:
 
 
 def parse_line(line: bytes) -> list[Message]:
-    """Return what a line says: one message, or those of a batch (an array, as one older revision of MCP has it)."""
+    """Return the messages of a line: one, or those of a batch (an array, in one older revision of MCP)."""
     if not line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return [parse(line)]
     try:

@@ -1,7 +1,8 @@
-"""What a server says on its own: which client hears it, and in which of its streams. Pure.
+"""A server's own notices and requests: which client gets them, and in which of its streams. Pure.
 
-Rule: a notice goes to whom it concerns. Where that is not certain and several clients share the server, a request of the server is refused
-and a notice goes to all; nobody hears what belongs to a call of another.
+Rule: a notice goes to the client it concerns. Where that is uncertain and several clients share the
+server, a request of the server is refused and a notice goes to all; no client gets what belongs to
+another's call.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _LARGEST: Final = sys.float_info.max
 
 
 def tell_changed(state: State, notice: str) -> None:
-    """Tell the clients that a list has changed, each in the way of its era."""
+    """Inform the clients that a list has changed, each in the form of its era."""
     for client in state.clients.values():
         if client.is_modern:
             for call in client.calls.values():
@@ -56,7 +57,7 @@ def tell_changed(state: State, notice: str) -> None:
 
 
 def deliver_notice(state: State, session: Session, note: Message, request: int | None) -> None:
-    """The server sent a notification: bring it to whom it concerns."""
+    """Deliver a notification of the server to the clients it concerns."""
     method = note.method
     if method == "notifications/progress":
         _deliver_progress(state, session, note)
@@ -78,7 +79,7 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
 
 
 def ask_client(state: State, session: Session, request: Message, about: int | None) -> None:
-    """The server made a request of its own: bring it to the client whose call caused it, or refuse it."""
+    """Deliver a request of the server to the client whose call caused it, or refuse it."""
     call = pending_call(session, about)
     clients = [call.client] if call is not None else list(state.clients.values())
     needs = _NEEDS.get(request.method)
@@ -95,7 +96,7 @@ def ask_client(state: State, session: Session, request: Message, about: int | No
 
 
 def leave(state: State, client: ClientState) -> None:
-    """A client is gone: what the server has asked it is refused."""
+    """Refuse the server's requests to a client that has left."""
     for number, asked in list(state.asked.items()):
         if asked.client is client:
             del state.asked[number]
@@ -105,15 +106,17 @@ def leave(state: State, client: ClientState) -> None:
 
 
 def pending_call(session: Session, request: int | None) -> Call | None:
-    """Return the client's call that is under way in a session under this id."""
+    """Return the client's pending call with this id in a session."""
     found = session.pending.get(request) if request is not None else None
     return found if isinstance(found, Call) else None
 
 
 def sole_call(session: Session, client: ClientState) -> Call | None:
-    """Return the one call of this client that the server can be working on; None if it is none, or not certain.
+    """Return the one call of this client that the server can be working on.
 
-    A list or another read that is under way beside a call says nothing while a server works on that.
+    None if there is none, or it is uncertain.
+
+    A pending list or other read beside a call says nothing while a server works on the call.
     """
     calls = [one for one in session.pending.values() if isinstance(one, Call) and one.client is client]
     working = [one for one in calls if one.method not in LISTS and one.method != LISTEN]
@@ -154,7 +157,7 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
     is_acknowledgement = note.method == ACKNOWLEDGED
     if (
         is_acknowledgement and call.has_acknowledged
-    ):  # of a stream that was opened again: what was missed is not known
+    ):  # of a stream that was opened again: what was missed is unknown
         for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
             params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
             _to_listener(state, call, message.notification(_UPDATED, params))
@@ -168,14 +171,15 @@ def _to_listener(state: State, call: Call, note: Message) -> None:
 
 
 def _is_of_one(session: Session, request: int | None) -> bool:
-    """Whether it came in the stream of a request that is none of ours, and so of a client's that waits no longer."""
+    """Return whether it came in the stream of a request that is not ours, so of a client that no longer waits."""
     return request is not None and request not in session.pending
 
 
 def _is_wanted(state: State, client: ClientState, note: Message) -> bool:
-    """Whether a client asked for this: what is said to all is filtered for each."""
+    """Return whether a client asked for this: notices to all are filtered for each."""
     if client.is_modern or not client.is_initialized:
-        # In the era without sessions nothing comes outside of a stream; before it is ready a client takes log lines only.
+        # In the era without sessions nothing comes outside of a stream; before it is ready a client
+        # takes log lines only.
         return bool(client.is_modern) or note.method == "notifications/message"
     if note.method == _UPDATED:
         return not state.is_shared or is_subscribed(client, note.params.get("uri"))

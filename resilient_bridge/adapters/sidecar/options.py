@@ -1,6 +1,7 @@
-"""What a sidecar is told: the server, how patient it is, what it may repeat, and its limits.
+"""The options of a sidecar: the server, its patience, its permissions and its limits.
 
-Rule: an immutable value without state; a secret stands in it as `env:NAME` or `file:PATH` and is read when a connection is made.
+Rule: an immutable value without state; a secret is written as `env:NAME` or `file:PATH` and is read
+when a connection is made.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 EVERY_TOOL: Final = "*"
-"""The name under which `concurrency` and `rates` speak of all tools together."""
+"""The name for all tools together in `concurrency` and `rates`."""
 
 
 def _mapping(
@@ -55,7 +56,10 @@ def _mapping(
     of: type | None = None,
     is_secret: bool = False,
 ) -> Validator:
-    """Return a validator for a mapping of names to such values; a refusal shows no value that may be a secret."""
+    """Return a validator for a mapping of names to such values.
+
+    An error shows no value that may be a secret.
+    """
 
     @takes(kind, of=of, wanted=f"a table of names, each with {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -101,19 +105,26 @@ def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: obje
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Sidecar(Value):
-    """What stands in for an MCP server: `command` starts one as a child, `url` is one that speaks streamable HTTP.
+    """The options of an MCP sidecar: `command` starts the server as a child, `url` is one that speaks streamable HTTP.
 
-    `headers` go to the url, to no other origin, and over http:// to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in a value is replaced by what it names. Durations are seconds or timedeltas.
+    `headers` are sent to the url, to no other origin, and over http:// to another machine only with
+    `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in a value is replaced by the
+    secret. Durations are seconds or timedeltas.
 
-    While the server is away a call waits, `patience` seconds at most, and then ends as not executed. A tool of `timeouts`, and else of `timeout`,
-    that gives no answer in its time ends as unknown; `deadline` bounds a call with its waits and repeats. A start may take `start_timeout`.
+    While the server is away a call waits, `patience` seconds at most, and then ends as not
+    executed. A tool that does not answer within its time in `timeouts`, else within `timeout`, ends
+    as unknown; `deadline` bounds a call with its waits and repeats. A start may take
+    `start_timeout`.
 
-    A call that may have run is repeated only if it provably did not, if it only reads by protocol, or by permission: names in `repeat`,
-    a tool that a server started by `command` calls read-only, and with `trust_hints` also one of a url, and one that is called idempotent
-    while no other call was sent. `check` names the tool that shows whether another took effect; the client is told.
+    A call that may have run is repeated only with proof that it did not, if it only reads by
+    protocol, or by permission: names in `repeat`, and a tool that a server started by `command`
+    calls read-only. `trust_hints` also trusts a url, and a tool that is called idempotent while no
+    other call was sent. `check` names the tool that shows whether another took effect; the client
+    is informed.
 
-    `concurrency` and `rates` limit tools by name, "*" all together. The server is started again after `backoff`; after the failures that
-    `circuit` counts (sessions in a row that ended before they had answered a call) calls fail at once. ConfigError names a bad field.
+    `concurrency` and `rates` limit tools by name, "*" all together. The server is started again
+    after `backoff`; after the failures that `circuit` counts (sessions in a row that ended before
+    they had answered a call) calls fail at once. ConfigError names a bad field.
     """
 
     command: tuple[str, ...] = attrs.field(
@@ -175,9 +186,9 @@ class Sidecar(Value):
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
     ) -> Self:
-        """The sidecar that the table `mcp` of a file, a dict or the environment describes.
+        """Return the sidecar that the table `mcp` of a file, a dict or the environment describes.
 
-        Raises ConfigError with all that is wrong in the source, and if there is no such table.
+        Raises ConfigError with every problem of the source, and if there is no such table.
         """
         tables: Mapping[str, Any] = public("load")(source, names=names, env=env).tables
         if "mcp" not in tables:
@@ -186,7 +197,7 @@ class Sidecar(Value):
 
     @property
     def is_command(self) -> bool:
-        """Whether the server is a command that the user has us start, and so trusts."""
+        """Whether the server is a command that the user starts through us, and so trusts."""
         return bool(self.command)
 
     def timeout_of(self, tool: str) -> float | None:
@@ -194,7 +205,7 @@ class Sidecar(Value):
         return self.timeouts.get(tool, self.timeout)
 
     def __repr__(self) -> str:
-        """Name the server without arguments, headers and environment, which may hold secrets."""
+        """Show the server without arguments, headers and environment, which may hold secrets."""
         from ...errors import redact
 
         return f"<Sidecar {redact(self.command[0] if self.command else self.url or '')}>"

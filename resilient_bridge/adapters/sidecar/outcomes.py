@@ -1,7 +1,10 @@
-"""What a client is told of a call that has no answer. Its first words are fixed: people, models and tests act on the difference.
+"""The answers to calls without an answer of the server.
 
-`OUTCOME UNKNOWN` says that the call may have run, `NOT EXECUTED` that it did not and may be made again. Of a tool both are a result
-with `isError`, which clients show to the model; of any other request there is no place but an error of JSON-RPC. Pure.
+Their first words are fixed: people, models and tests act on the difference.
+
+`OUTCOME UNKNOWN` says that the call may have run, `NOT EXECUTED` that it did not and may be made
+again. For a tool both are a result with `isError`, which clients show to the model; for any other
+request an error of JSON-RPC is the only form. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _MOST_NAMES: Final = 30
 
 
 class Outcome(StrEnum):
-    """How a request ended: one of these for each, in the events and in the counters."""
+    """How a request ended, for events and counters."""
 
     ANSWERED = "answered"  # with a result that is none of the following
     FAILED = "failed"  # the server's own error, or a tool's `isError`
@@ -42,7 +45,11 @@ class Outcome(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Ending:
-    """A statement about a call: `outcome` is UNKNOWN or NOT_EXECUTED, `code` names the reason for machines, `text` says it to a model."""
+    """A statement about a call.
+
+    `outcome` is UNKNOWN or NOT_EXECUTED, `code` names the reason for machines, `text` says it to a
+    model.
+    """
 
     outcome: Outcome
     code: str
@@ -51,7 +58,7 @@ class Ending:
 
 
 def unknown(name: str, loss: Loss, check: str | None) -> Ending:
-    """Return what is said when the connection was lost after a call was sent."""
+    """Return the ending of a call whose connection was lost after it was sent."""
     look = f" (for example with: {check})" if check else ""
     text = (
         f"OUTCOME UNKNOWN: the connection to the server was lost ({loss.reason}) after {_quoted(name)} was sent. It may or may not "
@@ -61,7 +68,7 @@ def unknown(name: str, loss: Loss, check: str | None) -> Ending:
 
 
 def timed_out(name: str, seconds: float, check: str | None) -> Ending:
-    """Return what is said when a call was sent and not answered in its time."""
+    """Return the ending of a call that was sent and not answered in time."""
     look = f" (for example with: {check})" if check else ""
     text = (
         f"OUTCOME UNKNOWN: {_quoted(name)} got no answer within {seconds:g} s. It may or may not have run, or may still be running. "
@@ -71,7 +78,7 @@ def timed_out(name: str, seconds: float, check: str | None) -> Ending:
 
 
 def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
-    """Return what is said when the server did not come back in time, and the call was not sent."""
+    """Return the ending of a call that was not sent because the server did not come back in time."""
     tries = (
         f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s" if attempts else ""
     )
@@ -83,13 +90,13 @@ def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
 
 
 def refused(name: str, loss: Loss) -> Ending:
-    """Return what is said when the server, or the system, refused for good: nothing changes until somebody mends it."""
+    """Return the ending for a permanent refusal by the server or the system, until a person fixes it."""
     text = f"NOT EXECUTED: {loss.reason}. {_quoted(name)} was not executed.{_words(loss)}"
     return Ending(outcome=Outcome.NOT_EXECUTED, code="refused", text=text)
 
 
 def circuit_open(name: str, loss: Loss | None, seconds: float) -> Ending:
-    """Return what is said while a server that keeps failing is left alone."""
+    """Return the ending while a server that keeps failing is left alone."""
     why = f" ({loss.reason})" if loss is not None else ""
     text = (
         f"NOT EXECUTED: the server failed too often and is left alone for now{why}. {_quoted(name)} was not sent. "
@@ -99,21 +106,21 @@ def circuit_open(name: str, loss: Loss | None, seconds: float) -> Ending:
 
 
 def limited(name: str, limit: str, seconds: float | None) -> Ending:
-    """Return what is said when a limit of ours refuses a call; `limit` reads on from "is limited to"."""
+    """Return the ending for a limit of ours; `limit` continues "is limited to"."""
     later = "later" if seconds is None else f"in {max(1, math.ceil(seconds))} s"
     text = f"NOT EXECUTED: {_quoted(name)} is limited to {limit}. Call it again {later}."
     return Ending(outcome=Outcome.NOT_EXECUTED, code="limited", text=text, retry_after=seconds)
 
 
 def gone(name: str, known: list[str]) -> Ending:
-    """Return what is said of a tool that the server no longer has."""
+    """Return the ending for a tool that the server no longer has."""
     names = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
     text = f"NOT EXECUTED: the server was restarted and no longer has {_quoted(name)}; it now has: {names or 'no tools'}."
     return Ending(outcome=Outcome.NOT_EXECUTED, code="tool_gone", text=text)
 
 
 def closing(name: str, *, was_sent: bool) -> Ending:
-    """Return what is said when the sidecar itself ends."""
+    """Return the ending when the sidecar itself ends."""
     if was_sent:
         text = f"OUTCOME UNKNOWN: the sidecar was stopped after {_quoted(name)} was sent. It may or may not have run."
         return Ending(outcome=Outcome.UNKNOWN, code="stopped", text=text)
@@ -122,7 +129,7 @@ def closing(name: str, *, was_sent: bool) -> Ending:
 
 
 def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Message:
-    """Return the answer to a request that ended so, in the form that its method has."""
+    """Return the answer to a request with this ending, in the form of its method."""
     meta: dict[str, Any] = {f"{PREFIX}/outcome": str(ending.outcome), f"{PREFIX}/reason": ending.code}
     if ending.retry_after is not None:
         meta[f"{PREFIX}/retryAfterMs"] = round(ending.retry_after * 1000)
@@ -138,7 +145,7 @@ def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Messa
 
 
 def restarted_note(count: int, reason: str, at: str) -> Mapping[str, Any]:
-    """Return what the `_meta` of the first tool result after a restart says: what the server kept in memory is gone."""
+    """Return the `_meta` of the first tool result after a restart: the server's memory was lost."""
     return {"at": at, "count": count, "reason": reason}
 
 

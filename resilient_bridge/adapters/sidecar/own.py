@@ -1,6 +1,6 @@
-"""Requests of our own to the server: to set a session up, to read its lists, to see whether it lives.
+"""Our own requests to the server: to set a session up, to read its lists, to check that it lives.
 
-Rule: each has an end, an answer or a loss or none in its time, and is told of it once.
+Rule: each has one end, an answer, a loss or a timeout, and its callback is called once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ask(
     then: Callable[[Message | None, Loss | None, float], None],
     until: float,
 ) -> int:
-    """Ask the server; return the number under which it knows the request. `then` gets None and None where no answer came in time."""
+    """Send a request; return its id. `then` gets None and None if no answer came in time."""
     number = state.number()
     session.pending[number] = Own(request.method, then, until)
     state.to_server(session, request.with_id(number).with_progress_token(number))
@@ -33,7 +33,7 @@ def ask(
 
 
 def end_overdue(session: Session, now: float) -> None:
-    """End the requests that were not answered in their time; what follows from one may end the others."""
+    """End the requests that were not answered in time; a callback may end further ones."""
     for number, one in list(session.pending.items()):
         is_due = isinstance(one, Own) and one.times_out_at is not None and now >= one.times_out_at
         if isinstance(one, Own) and is_due and session.pending.pop(number, None) is not None:

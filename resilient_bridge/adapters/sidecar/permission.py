@@ -1,7 +1,7 @@
-"""Whether a request may be made again although it may have run: by the protocol, by name, or by a hint that counts. Pure.
+"""Whether a request may be repeated although it may have run: by the protocol, by name, or by a trusted hint. Pure.
 
-Rule: a hint counts only where the user trusts the server: one that the user has us start, for what it calls read-only; any other, and
-what is called idempotent, only with `trust_hints`.
+Rule: a hint counts only from a trusted server. A command that the user starts is trusted when it
+calls a tool read-only; any other server, and idempotent tools, only with `trust_hints`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ READS: Final = frozenset(
 
 
 def permission_of(options: Sidecar, call: Call, session: Session) -> str:
-    """Return "read" or "idempotent" where a request may be made again, by what its session says; else ""."""
+    """Return "read" or "idempotent" if a request may be repeated, by its session's hints; else ""."""
     has_task = "task" in call.request.params  # what it makes is a task, and that is an effect
     if not call.is_tool:
         return "read" if call.method in READS and not has_task else ""

@@ -1,7 +1,10 @@
-"""The relay between MCP clients and a server that may crash, restart or forget its sessions. It does no I/O and reads no clock.
+"""The relay between MCP clients and a server that may crash, restart or forget its sessions.
 
-Everything that happens is told to it with the time (`from_client`, `from_server`, `lost` …); what is to be done next stands in
-`actions`, for a driver to do. Rule: the client's session never ends because of the server, and each request ends in one stated outcome.
+No I/O and no clock.
+
+Every event is passed to it with the time (`from_client`, `from_server`, `lost` …); `actions` are
+the next steps, for a driver to carry out. Rule: the client's session never ends because of the
+server, and each request ends in one stated outcome.
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ _NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients t
 
 
 class Relay:
-    """One server, and one client or, `is_shared`, several of them. Times are monotonic seconds; `today` gives a date as text."""
+    """One server, and one client or, `is_shared`, several of them.
+
+    Times are monotonic seconds; `today` gives a date as text.
+    """
 
     def __init__(
         self, options: Sidecar, rng: random.Random, today: Callable[[], str], *, is_shared: bool = False
@@ -51,18 +57,18 @@ class Relay:
 
     @property
     def actions(self) -> deque[Action]:
-        """What is to be done, oldest first; who does it takes it out."""
+        """The pending actions, oldest first; the driver removes them."""
         return self._state.actions
 
     # ---- clients -----------------------------------------------------------------------------------------------
 
     def connect(self, client: Client) -> None:
-        """A client session began."""
+        """Register a client session."""
         found = self._state.clients[id(client)] = ClientState(client)
         found.restarts_reported = self._state.restarts
 
     def disconnect(self, client: Client, now: float) -> None:
-        """A client session ended: what it asked is cancelled, and the server is told."""
+        """Unregister a client session: its requests are cancelled, and the server is informed."""
         found = self._state.clients.get(id(client))
         if found is None:
             return
@@ -72,7 +78,7 @@ class Relay:
         take_back(self._state, found, now)
 
     def from_client(self, client: Client, received: Message, now: float) -> None:
-        """A client sent a message."""
+        """Handle a message of a client."""
         found = self._state.clients.get(id(client))
         if found is None:
             return
@@ -89,7 +95,8 @@ class Relay:
             return
         if VERSION in request.meta:
             client.is_modern = True
-            if request.method != "server/discover":  # a client that only asks may still open in the other era
+            # a client that only asks may still open in the other era
+            if request.method != "server/discover":
                 names = (name for name in request.meta if name in _ENVELOPE)
                 self._state.envelope = {name: request.meta[name] for name in names}
         elif client.is_modern is None:
@@ -115,7 +122,7 @@ class Relay:
             return
         client.opening, client.is_modern, client.is_initialized = request, False, False
         if state.opening is None or state.started is None:
-            # Those who share a server offer it nothing: an answer could come from the wrong one.
+            # Clients that share a server offer it nothing: an answer could come from the wrong one.
             shown = (
                 request.with_member(("params", "capabilities"), _NOT_OFFERED) if state.is_shared else request
             )
@@ -169,12 +176,12 @@ class Relay:
     # ---- the server --------------------------------------------------------------------------------------------
 
     def opened(self, session: int, now: float) -> None:
-        """The connection of a session is there."""
+        """Note that the connection of a session is established."""
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.opened(found, now)
 
     def from_server(self, session: int, received: Message, request: int | None, now: float) -> None:
-        """The server sent a message, in the answer stream of one of our requests if that is known."""
+        """Handle a message of the server, in the answer stream of one of our requests if that is known."""
         found = self._state.sessions.get(session)
         if found is None:
             return
@@ -207,7 +214,7 @@ class Relay:
         else:
             self._calls.heard(session, now)
             if pending.method in LISTS and session.phase is Phase.RETIRED:
-                # The clients were told already in which way the next session's list differs from it.
+                # The clients were informed already how the next session's list differs from it.
                 self._calls.lost(pending, _OLD, now)
                 self._calls.flush(now)
                 return
@@ -233,18 +240,21 @@ class Relay:
         return answer
 
     def unanswered(self, session: int, request: int, loss: Loss, now: float) -> None:
-        """A request will have no answer."""
+        """Note that a request will have no answer."""
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.unanswered(found, request, loss, now)
 
     def output_line(self, session: int, line: str) -> None:
-        """The connection of a session has a line for people; what its server wrote begins with `server`."""
+        """Pass on a line of a session's connection to people.
+
+        The server's own lines begin with `server`.
+        """
         found = self._state.sessions.get(session)
         if found is not None and found.ready_at is None and line.startswith("server"):
             found.output.append(line.removeprefix("server: ").removeprefix("server, "))
 
     def lost(self, session: int, loss: Loss, now: float) -> None:
-        """The connection of a session ended, or could not be made."""
+        """Note that the connection of a session ended, or could not be made."""
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.end(found, loss, now)
 
@@ -277,7 +287,7 @@ class Relay:
             self._sessions.end(self._state.current, Loss(reason=reason), now)
 
     def close(self, now: float) -> None:
-        """The sidecar ends: whoever waits is told, and every connection is closed."""
+        """End the sidecar: waiting calls are answered, and every connection is closed."""
         for client in self._state.clients.values():
             for call in list(client.calls.values()):
                 self._calls.give_up(call, now, is_closing=True)
@@ -285,7 +295,7 @@ class Relay:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Return whether no request is pending."""
         return not any(client.calls for client in self._state.clients.values())
 
     def status(self, now: float) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
-"""When a server that ended is started again, and when it is left alone for a while. Pure.
+"""When an ended server is started again, and when it is left alone for a while. Pure.
 
-Rule: a session that has answered a call has proven that the server works. One that ended before that counts as a failure of the
-circuit, and the next start waits longer; so a crash loop ends in an open circuit and not in a busy one.
+Rule: a session that has answered a call has proven that the server works. One that ended before
+counts as a failure of the circuit, and the next start waits longer; so a crash loop ends in an open
+circuit and not in a busy loop.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Restarts:
         self._backoff = options.backoff
         self._rng = rng
         self._circuit = CircuitState(
-            # A start has no lease: it is under way until its session has answered or ended.
+            # A start has no lease: it is in progress until its session has answered or ended.
             "server",
             options.circuit.evolve(lease=LONGEST),
             rng,
@@ -42,12 +43,12 @@ class Restarts:
         self._previous: float | None = None
         self.attempts = 0  # starts ever
         self.next_at: float | None = None  # when the next start is due; None while none is
-        self._soon_at = 0.0  # when it is due if somebody waits for it
+        self._soon_at = 0.0  # when it is due if a call waits for it
         self._longest = options.patience / _TRIES
         self.is_failing = False  # the last start came to nothing
 
     def begin(self, now: float) -> None:
-        """The server is started."""
+        """Note that the server is started."""
         self.next_at = None
         self.attempts += 1
         try:
@@ -56,16 +57,17 @@ class Restarts:
             self._permit = None
 
     def worked(self, now: float) -> None:
-        """A session has answered a call."""
+        """Note that a session has answered a call."""
         self._failed, self._previous, self.is_failing = 0, None, False
         if self._permit is not None:
             self._circuit.succeeded(self._permit, now, 0.0)
             self._permit = None
 
     def ended(self, loss: Loss, now: float, *, has_worked: bool, is_away: bool = False) -> float:
-        """A session ended, or did not come about; return when the next start is due.
+        """Note that a session ended, or could not be opened; return when the next start is due.
 
-        `is_away`: nobody listens where a server was before. That is no start that failed, so calls wait for it.
+        `is_away`: nothing listens where a server was before. That is no failed start, so calls wait
+        for it.
         """
         if has_worked:
             self.worked(now)
@@ -84,13 +86,16 @@ class Restarts:
         return self.next_at
 
     def due(self, state: State) -> float | None:
-        """Return when the next start is due, None while none is; it is sooner where a call waits, whose patience would end first."""
+        """Return when the next start is due, None while none is.
+
+        A waiting call with less patience makes it sooner.
+        """
         if self.next_at is None or not state.is_awaited:
             return self.next_at
         return min(self.next_at, self._soon_at)
 
     def pause(self, tries: int) -> float:
-        """Return the seconds before a request is made again of a server that is there, after so many tries."""
+        """Return the wait before a request is repeated at a live server, after so many tries."""
         return self._backoff.next(tries, None, self._rng)
 
     def open_for(self, now: float) -> float | None:
@@ -98,9 +103,9 @@ class Restarts:
         if self._circuit.is_closed:
             return None
         if self._circuit.state == "half_open":
-            return None  # one start is under way, and tells
+            return None  # one start is in progress, and its result decides
         return max(self._circuit.retry_after(now) or 0.0, 0.0) or None
 
 
 def _ignore(*_: object) -> None:
-    """Nothing follows from a change of the circuit: it is asked."""
+    """Ignore changes of the circuit: its state is read."""

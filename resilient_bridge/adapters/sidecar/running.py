@@ -1,6 +1,9 @@
-"""Runs a relay: does what it asks for, and tells it what happens. The only place where the relay meets a clock and connections.
+"""The driver of a relay: carries out its actions and passes events to it.
 
-Rule: everything runs in one loop's thread, one thing after the other; what is told to the relay while it is being told something waits.
+The only module where the relay meets a clock and connections.
+
+Rule: everything runs in one loop's thread, one step after the other; an event during a step is
+queued.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class RunningRelay:
-    """A relay that runs in the loop that makes it, for a front (`Relayed`). `on_note` gets each record, and a line for people or ""."""
+    """A running relay, for a front (`Relayed`).
+
+    `on_note` gets each record, and a line for people or "".
+    """
 
     def __init__(
         self, options: Sidecar, make: MakeUpstream, on_note: OnNote, *, is_shared: bool = False
@@ -76,12 +82,12 @@ class RunningRelay:
         return self._relay.schema_of(tool)
 
     def restart(self, reason: str) -> None:
-        """Make the connection to the server anew."""
+        """Replace the connection to the server."""
         self._relay.restart(self._loop.time(), reason)
         self._work()
 
     def set_reading(self, *, is_reading: bool) -> None:
-        """Read what the server sends, or leave it unread for a while, where the connection can do that."""
+        """Pause or resume reading what the server sends, where the connection supports that."""
         self._is_reading = is_reading
         for upstream in self._upstreams.values():
             self._let_read(upstream)
@@ -92,7 +98,7 @@ class RunningRelay:
             change()
 
     async def finish(self, seconds: float) -> None:
-        """Wait until no request is under way, so many seconds at most."""
+        """Wait until no request is pending, so many seconds at most."""
         until = self._loop.time() + seconds
         while not self._relay.is_idle and (remaining := until - self._loop.time()) > 0:
             self._idle.clear()
@@ -103,7 +109,7 @@ class RunningRelay:
                 return
 
     async def close(self) -> None:
-        """Tell whoever waits, and end every connection, in bounded time. May be called again."""
+        """Answer waiting calls, and end every connection, in bounded time. May be called again."""
         if not self._is_closed:
             self._relay.close(self._loop.time())
             self._work()
@@ -196,7 +202,7 @@ class RunningRelay:
         self._work()
 
     def tell(self, what: Callable[..., None], *facts: Any) -> None:
-        """Tell the relay what happened, with the time."""
+        """Pass an event to the relay, with the time."""
         if not self._is_closed:
             what(*facts, self._loop.time())
             self._work()
@@ -207,12 +213,12 @@ class RunningRelay:
         return self._relay
 
     def note(self, line: str) -> None:
-        """Have a line of the server's shown to people."""
+        """Show a line of the server's to people."""
         self._on_note({"event": "line"}, line)
 
 
 class _Receiver:
-    """Tells the relay what the connection of one session hears."""
+    """Passes the events of one session's connection to the relay."""
 
     def __init__(self, running: RunningRelay, session: int) -> None:
         self._running = running

@@ -1,6 +1,6 @@
-"""Headers whose values name where a secret is: `env:NAME` and `file:PATH`, read when a connection is made.
+"""Headers whose values refer to secrets: `env:NAME` and `file:PATH`, read when a connection is made.
 
-Rule: a secret is never in an error; what is said of it is the name of the variable or of the file.
+Rule: an error never shows a secret, only the name of its variable or file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _MOST: Final = 65_536  # bytes of a file that holds a secret
 
 
 def resolved(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with each word `env:NAME` or `file:PATH` replaced. Raises LostError, final, where there is nothing."""
+    """Return the headers with each word `env:NAME` or `file:PATH` replaced.
+
+    Raises LostError, final, for a missing secret.
+    """
     return {name: " ".join(_word(name, word) for word in value.split(" ")) for name, value in headers.items()}
 
 

@@ -1,4 +1,4 @@
-"""Puts a sidecar together: its server, its relay and its clients. Rule: a way in that is not used loads nothing."""
+"""Assembles a sidecar: its server, its relay and its clients. Rule: an unused front loads nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: int | None = 2) -> None:
-    """Stand in for the server on this process's standard input and output, until the client has gone or a signal asks to end.
+    """Run the sidecar on this process's standard input and output, until the client has gone or a signal arrives.
 
-    `events` is a file that gets a JSON object per line for each change and each call that ended; `stderr` is the descriptor for lines that
-    people read, None for none. The server is ended before this returns. ConfigError for a file that cannot be written.
+    `events` is a file that gets a JSON object per line for each change and each ended call;
+    `stderr` is the descriptor for lines that people read, None for none. The server is ended before
+    this returns. ConfigError for a file that cannot be written.
     """
     from .front_stdio import serve_stdio
 
@@ -38,12 +39,15 @@ async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: in
 def running_relay(
     sidecar: Sidecar, log: Callable[[Mapping[str, Any], str], None], *, is_shared: bool = False
 ) -> RunningRelay:
-    """Return a relay to the sidecar's server, which runs in this loop; it connects when a client opens it."""
+    """Return a relay to the sidecar's server, which runs in this loop.
+
+    It connects when a client opens it.
+    """
     return RunningRelay(sidecar, lambda receiver: upstream_of(sidecar, receiver), log, is_shared=is_shared)
 
 
 def upstream_of(sidecar: Sidecar, receiver: Receiver) -> Upstream:
-    """Return a new connection to the sidecar's server, which speaks whichever era the client speaks."""
+    """Return a new connection to the sidecar's server, which uses the era of the client."""
     if sidecar.command:
         return BothErasUpstream(
             lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env), receiver
@@ -97,12 +101,14 @@ async def serve_sidecar(
     events: str | None = None,
     stderr: int | None = 2,
 ) -> AsyncGenerator[str]:
-    """Stand in for the server over streamable HTTP inside of the block, which is given the address for clients.
+    """Serve the sidecar over streamable HTTP inside of the block, which gets the address for clients.
 
-    Each client session has a server of its own, which ends with it; with `shared` all use one, and it can ask none of them anything.
-    `token` is what a client has to show as a bearer token; None lets in every program of this machine, and is refused for an address that
-    others can reach. `allowed_hosts` and `allowed_origins` name what else than this machine requests may be addressed to, and come
-    from. `events` and `stderr` as in `run_sidecar`. Needs the extra `mcp`: ConfigError names it; OSError if the port cannot be had.
+    Each client session has a server of its own, which ends with it. With `shared` all use one, and
+    it cannot send requests to any of them. `token` is the bearer token that clients have to send;
+    None admits every program of this machine, and is refused for an address that others can reach.
+    `allowed_hosts` and `allowed_origins` are allowed besides this machine. `events` and `stderr` as
+    in `run_sidecar`. Needs the extra `mcp`: ConfigError names it; OSError if the port is not
+    available.
     """
     from .front_http import serve_http
 

@@ -1,7 +1,7 @@
-"""The sessions with the server: each is opened, greeted, set up as the one before it was, and made again when it ends.
+"""The sessions with the server: each is opened, initialized, set up like the one before it, and replaced when it ends.
 
-Rule: what the clients were told when they opened stays true for as long as they are there. A new session is compared with the one
-before; a client hears of what is different, and of nothing else.
+Rule: what the clients were told at initialization stays true as long as they are connected. A new
+session is compared with the one before; a client is informed of differences only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 INITIALIZED: Final = "notifications/initialized"
-_STABLE: Final = 30.0  # seconds after which a session that nobody used has proven that the server works
+_STABLE: Final = 30.0  # seconds after which an unused session has proven that the server works
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls of a session that the server has forgotten
 _PING: Final = 10.0  # seconds for an answer to a ping, after a call was not answered in its time
 
@@ -45,12 +45,12 @@ class Sessions:
         self._restarts = restarts
         self._today = today
         self.catalog = Catalog(state, self._settle)
-        self._is_knocking = False  # a server that nobody could reach is asked whether it is there
+        self._is_knocking = False  # an unreachable server is probed
 
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def ensure(self, now: float) -> None:
-        """See that there is a session, or a time for the next start."""
+        """Ensure that there is a session, or a time for the next start."""
         current = self._state.current
         if current is not None:
             if current.is_modern and current.phase is Phase.READY:
@@ -72,7 +72,7 @@ class Sessions:
         state.actions.append(Open(session.number))
 
     def opened(self, session: Session, now: float) -> None:
-        """The connection is there."""
+        """Note that the connection is established."""
         if session.phase is not Phase.OPENING:
             return
         if self._state.opening is None:
@@ -81,7 +81,7 @@ class Sessions:
             self.greet(session, now)
 
     def greet(self, session: Session, now: float) -> None:
-        """Say to the server what the client has said to us."""
+        """Initialize the server with the client's own data."""
         opening = self._state.opening
         if opening is None:
             return
@@ -121,7 +121,7 @@ class Sessions:
                 self.initialized(session, now)
 
     def answer_opening(self, client: ClientState, now: float) -> None:
-        """Tell a client what the first was told when the server was opened."""
+        """Answer a client with the server's first answer to initialize."""
         if self._state.started is not None:
             self._answer_opening(client, self._state.started, now)
 
@@ -131,7 +131,7 @@ class Sessions:
                 self._calls.answered(call, _announcing(answer), now)
 
     def initialized(self, session: Session, now: float) -> None:
-        """The client is ready: say so, and set the session up as the one before it was."""
+        """Note that the client is ready: inform the server, and set the session up like the one before it."""
         if session.is_initialized or session.phase is not Phase.SETTLING:
             return
         session.is_initialized = True
@@ -140,7 +140,8 @@ class Sessions:
             say_again(self._state, session, now)
             self.catalog.remember(session)
             for method, (_, capability, _notice) in LISTS.items():
-                if self._has(capability):  # calls wait for the tools: what is gone, and what may be repeated
+                # calls wait for the tools: what is gone, and what may be repeated
+                if self._has(capability):
                     self.catalog.read(session, method, now, is_awaited=method == "tools/list")
         elif self._has("tools"):
             self.catalog.read(session, "tools/list", now)
@@ -165,7 +166,7 @@ class Sessions:
         self._calls.flush(now)
 
     def _list_again_modern(self, session: Session, now: float) -> None:
-        """In the era without sessions a request carries what its client is; ours carry what the last one did."""
+        """List tools again in the era without sessions, where a request carries the client's data; ours carry the last ones."""
         if self._state.envelope and self._state.restarts:
             self.catalog.remember(session)
             for method in list(session.before):
@@ -174,7 +175,7 @@ class Sessions:
         self._list_once(session, now)
 
     def _list_once(self, session: Session, now: float) -> None:
-        """Ask for the tools, unless that was done: their hints say what may be repeated."""
+        """Request the tools, unless that was done: their hints say what may be repeated."""
         if self._state.envelope and not session.is_listed:
             session.is_listed = True
             self.catalog.read(session, "tools/list", now)
@@ -194,7 +195,7 @@ class Sessions:
     # ---- requests of our own -----------------------------------------------------------------------------------
 
     def ping(self, session: Session, now: float) -> None:
-        """A call was not answered in its time: find out whether the server answers anything at all."""
+        """Ping after a call was not answered in time, to find out whether the server answers anything."""
         if session.is_modern or session.phase is not Phase.READY:
             return
         if any(isinstance(one, Own) and one.method == "ping" for one in session.pending.values()):
@@ -209,7 +210,7 @@ class Sessions:
         ask(self._state, session, message.request(0, "ping"), then, now + _PING)
 
     def _knock(self, session: Session, now: float) -> None:
-        """Ask a server that nobody could reach whether it is there: with a request that changes nothing."""
+        """Probe an unreachable server with a request that changes nothing."""
 
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
             if answer is None and self._is_knocking and session.phase is Phase.UNREACHABLE:
@@ -228,7 +229,7 @@ class Sessions:
     # ---- the end of one ----------------------------------------------------------------------------------------
 
     def unanswered(self, session: Session, number: int, loss: Loss, now: float) -> None:
-        """A request will have no answer; what that says about the session is done first."""
+        """Handle a request without an answer; what that says about the session is handled first."""
         pending = session.pending.pop(number, None)
         if pending is None and number not in session.forgotten:
             return
@@ -254,7 +255,7 @@ class Sessions:
         self._state.sessions.clear()
 
     def _unreachable(self, session: Session, loss: Loss, now: float) -> None:
-        """Nobody listens at its address. The session may still exist, so it is kept, and asked again later."""
+        """Handle an address where nothing listens. The session may still exist, so it is kept, and probed later."""
         if session.phase is Phase.READY:
             session.phase = Phase.UNREACHABLE
             self._state.note(
@@ -265,7 +266,7 @@ class Sessions:
             self._restarts.ended(loss, now, has_worked=False)
 
     def reached(self, session: Session, now: float) -> None:
-        """Something came from the server."""
+        """Note that something came from the server."""
         if session.phase is Phase.UNREACHABLE:
             session.phase, self._is_knocking = Phase.READY, False
             session.has_answered = False  # it has to show again that it works
@@ -274,7 +275,7 @@ class Sessions:
             self._calls.flush(now)
 
     def _retire(self, session: Session, loss: Loss, now: float) -> None:
-        """The server has forgotten the session: the next is made at once, and the last answers of this one are awaited."""
+        """Replace a session that the server has forgotten at once, and wait for its last answers."""
         if session.phase in (Phase.RETIRED, Phase.LOST):
             return
         session.phase = Phase.RETIRED
@@ -282,7 +283,7 @@ class Sessions:
         self._replaced(session, loss, now)
 
     def end(self, session: Session, loss: Loss, now: float) -> None:
-        """The connection ended, or is given up: every request in it has `loss` for its fate."""
+        """End a session whose connection ended, or is given up: every request in it gets `loss`."""
         if session.phase is Phase.LOST:
             return
         was_retired, session.phase = session.phase is Phase.RETIRED, Phase.LOST
@@ -306,7 +307,7 @@ class Sessions:
         self._calls.flush(now)
 
     def _refuse(self, loss: Loss, now: float) -> None:
-        """Let nobody wait for a server that will not be started soon."""
+        """Refuse waiting calls of a server that will not be started soon."""
         state = self._state
         if state.current is None and (self._restarts.next_at is None or self._restarts.open_for(now)):
             self._calls.refuse_waiting(loss, now)
@@ -328,7 +329,8 @@ class Sessions:
         if session.ready_at is not None:
             state.restarts += 1
             state.restarted = restarted_note(state.restarts, loss.reason, self._today())
-        # Nothing changes by itself, so the next call tries again; but what an address says amid a redeploy is not its last word.
+        # Nothing changes by itself, so the next call tries again; but an answer during a redeploy
+        # is not final.
         is_final = loss.is_final and (state.started is None or self._options.is_command)
         if is_final:
             self._restarts.next_at = None
@@ -380,13 +382,13 @@ class Sessions:
 
     @property
     def _is_to_be_tried(self) -> bool:
-        """Whether there is somebody to start the server for, and something to start."""
+        """Return whether there is a client to start the server for, and something to start."""
         current = self._state.current
         return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
 
 
 def _announcing(answer: Message) -> Message:
-    """Return the answer to initialize with the changes of lists announced: it is we who tell of them."""
+    """Return the answer to initialize with the capability of list changes: the relay announces them itself."""
     found = object_of(answer.result.get("capabilities"))
     for name in ("tools", "prompts", "resources"):
         if isinstance(found.get(name), dict) and object_of(found[name]).get("listChanged") is not True:

@@ -1,6 +1,7 @@
-"""What a new session is told again: the log level, the subscriptions, the roots; and what is taken back for a client that leaves.
+"""The state that a new session gets again (log level, subscriptions, roots), and what is withdrawn for a client that leaves.
 
-Rule: the server has forgotten all of it, and the clients do not notice more than has to be said: a resource may have changed meanwhile.
+Rule: the server has forgotten all of it, and the clients notice no more than necessary: a resource
+may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from .state import ClientState, Session, State
     from .upstream import Loss
 
-_ANSWER: Final = 30.0  # seconds for an answer where nobody waits
+_ANSWER: Final = 30.0  # seconds for an answer that no client waits for
 
 
 def say_again(state: State, session: Session, now: float) -> None:
-    """Say to a new session what the one before it was told."""
+    """Repeat the state of the previous session in a new one."""
     if (level := level_for_all(state)) is not None:
         ask(state, session, level, ignore, now + SETTLING)
     for client in state.clients.values():
@@ -33,7 +34,7 @@ def say_again(state: State, session: Session, now: float) -> None:
 
 
 def take_back(state: State, client: ClientState, now: float) -> None:
-    """A client is gone that shared the server: take back what only that one wanted."""
+    """Withdraw from a shared server what only a client that has left wanted."""
     session = state.usable
     if not state.is_shared or session is None:
         return
@@ -53,7 +54,7 @@ def _subscribe(state: State, session: Session, client: ClientState, request: Mes
         if answer.is_refusal:  # it is gone
             client.subscriptions.pop(uri, None)
             state.to_client(client, message.notification("notifications/resources/list_changed"))
-        else:  # what changed meanwhile is not known
+        else:  # what changed meanwhile is unknown
             state.to_client(client, message.notification("notifications/resources/updated", {"uri": uri}))
 
     ask(state, session, request, then, now + SETTLING)

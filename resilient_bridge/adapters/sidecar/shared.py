@@ -1,7 +1,7 @@
-"""What several clients of one server want of it together: the lowest of their log levels, and each subscription once. Pure.
+"""What several clients of one server want together: the lowest of their log levels, and each subscription once. Pure.
 
-Rule: the server is asked for what the most curious client wants, and what it says is filtered for the others. Nobody takes from the server
-what another still wants.
+Rule: the server is asked for the most that any client wants, and its messages are filtered for the
+others. No client withdraws what another still wants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "al
 
 
 def request_for_all(state: State, call: Call) -> Message:
-    """Return what the server is to be asked: what the client wants, or less where another client wants less."""
+    """Return the request for the server: what the client wants, or less where another client wants less."""
     request = call.request
     if not state.is_shared or request.method != SET_LEVEL or request.params.get("level") not in _LEVELS:
         return request
@@ -54,7 +54,7 @@ def is_subscribed(client: ClientState, uri: Any) -> bool:
 
 
 def is_loud_enough(client: ClientState, level: Any) -> bool:
-    """Whether a client wants a log line of this level."""
+    """Whether a client wants log messages of this level."""
     wanted = client.log_level.params.get("level") if client.log_level is not None else None
     if wanted not in _LEVELS or level not in _LEVELS:
         return True

@@ -1,6 +1,6 @@
-"""The records of one relay: its clients, the requests under way, the sessions with the server, and what is to be done next.
+"""The records of one relay: its clients, the pending requests, the sessions with the server, and the next actions.
 
-Rule: plain data. Who decides is in `calls`, `sessions` and `relay`; nothing here reads a clock or touches the world.
+Rule: plain data. `calls`, `sessions` and `relay` decide; nothing here reads a clock or does I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Phase(StrEnum):
     GREETING = "greeting"  # its answer to initialize is awaited
     SETTLING = "settling"  # it is set up again: log level, subscriptions, lists
     READY = "ready"
-    UNREACHABLE = "unreachable"  # nobody listens; the session itself may still exist
+    UNREACHABLE = "unreachable"  # nothing listens; the session itself may still exist
     RETIRED = "retired"  # its last answers are awaited, and nothing new is sent
     LOST = "lost"
 
@@ -52,10 +52,13 @@ class Session:
         self.has_answered = False  # a client's request
         self.is_initialized = False  # `notifications/initialized` was sent
         self.is_listed = False  # its tools were asked for
-        self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)  # lines beside messages, until it is ready
+        # lines beside messages, until it is ready
+        self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)
         self.setting_up: set[str] = set()  # lists that are awaited before it is ready
-        self.before: dict[str, Seen] = {}  # lists as the clients could see them, to compare with its own
-        self.forgotten: deque[int] = deque(maxlen=1_000)  # requests whose answers nobody waits for any longer
+        # lists as the clients could see them, to compare with its own
+        self.before: dict[str, Seen] = {}
+        # requests whose answers are no longer wanted
+        self.forgotten: deque[int] = deque(maxlen=1_000)
 
 
 class ClientState:
@@ -70,13 +73,11 @@ class ClientState:
         self.log_level: Message | None = None  # its last logging/setLevel
         self.subscriptions: dict[str, Message] = {}  # by uri: the request that was granted
         self.asks_roots = False
-        self.restarts_reported = (
-            0  # `State.restarts` when a tool result last said that the server is a new one
-        )
+        self.restarts_reported = 0  # `State.restarts` when a tool result last reported a new server
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What it said that it can do, when it opened."""
+        """The capabilities that it declared when it opened."""
         return object_of(self.opening.params.get("capabilities") if self.opening is not None else None)
 
 
@@ -104,23 +105,27 @@ class Call:
         self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
         self.loss: Loss | None = None  # the last of them
         self.is_guarded = False  # not to be sent again after a later call
-        self.permission = ""  # "read", "idempotent" or "": by what the session says in which it was sent
+        # "read", "idempotent" or "": by what the session says in which it was sent
+        self.permission = ""
         self.write_mark = 0  # `State.writes` when it was sent
-        self.progress = 0.0  # the largest that the client was told
+        self.progress = 0.0  # the largest that was sent to the client
         self.next_notice_at: float | None = None
         self.has_reported = False  # progress of ours
         self.holds: list[str] = []  # the limits in which it has a slot
-        self.charged: list[RateState] = []  # the rates that it has paid
+        self.charged: list[RateState] = []  # the rates that it was charged for
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
 
     @property
     def is_tool(self) -> bool:
-        """Whether a model made it."""
+        """Whether it is a tool call."""
         return self.method == "tools/call"
 
 
 class Own:
-    """A request of our own to the server; `then` gets its answer, or None if there is none, and the time."""
+    """A request of our own to the server.
+
+    `then` gets its answer, or None if there is none, and the time.
+    """
 
     def __init__(
         self, method: str, then: Callable[[Message | None, Loss | None, float], None], until: float | None
@@ -155,7 +160,7 @@ class ToClient(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The client's request ends without an answer."""
+    """End the client's request without an answer."""
 
     client: Client
     request: Key
@@ -169,14 +174,14 @@ class ToServer(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """Nobody waits for the answer to this request any longer."""
+    """The answer to this request is no longer wanted."""
 
     session: int
     request: int
 
 
 class KnowTools(NamedTuple):
-    """What the server says of its tools: some name arguments that travel as headers, too."""
+    """The server's description of its tools: some name arguments that are also sent as headers."""
 
     session: int
     tools: list[Mapping[str, Any]]
@@ -189,13 +194,13 @@ class Open(NamedTuple):
 
 
 class Close(NamedTuple):
-    """End the connection of this session."""
+    """Close the connection of this session."""
 
     session: int
 
 
 class Note(NamedTuple):
-    """Something happened: a record for the event log, and a line for people where `line` is not empty."""
+    """A record for the event log, and a line for people where `line` is not empty."""
 
     record: Mapping[str, Any]
     line: str
@@ -223,7 +228,7 @@ class State:
         self.envelope: Mapping[str, Any] = {}  # what a modern client says of itself in each request
         self.known = Lists()  # what the clients have last been able to see
         self.tools_ever: set[str] = set()
-        self.repeated_shown = ""  # which tools are repeated, as people were last told
+        self.repeated_shown = ""  # which tools are repeated, as last reported to people
         self.outcomes: Counter[str] = Counter()
         self.writes = 0  # calls sent that may have changed something
         self.restarts = 0
@@ -246,15 +251,15 @@ class State:
         ]
 
     def to_client(self, client: ClientState, message: Message, request: Key | None = None) -> None:
-        """Have a message brought to a client."""
+        """Add an action: send a message to a client."""
         self.actions.append(ToClient(client.client, message, request))
 
     def to_server(self, session: Session, message: Message) -> None:
-        """Have a message sent to the server."""
+        """Add an action: send a message to the server."""
         self.actions.append(ToServer(session.number, message))
 
     def note(self, event: str, line: str = "", **fields: Any) -> None:
-        """Record what happened."""
+        """Add an action: record an event."""
         self.actions.append(Note({"event": event, **fields}, line))
 
     @property

@@ -1,4 +1,7 @@
-"""How a relay is, as a value for `/health`, for the tool of that name, and for people. No secret is in it. Pure."""
+"""The state of a relay for `/health`, for the tool of that name, and for people.
+
+Without secrets. Pure.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,10 @@ _DESCRIPTION: Final = (
 
 
 def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:
-    """Return how the server is at this moment."""
+    """Return the current state of the server."""
     current = state.current
-    is_unused = current is None and not state.clients and state.last_loss is None  # no client has come yet
+    # no client has come yet
+    is_unused = current is None and not state.clients and state.last_loss is None
     phase = str(current.phase) if current is not None else "not started" if is_unused else "away"
     is_ready = current is not None and current.phase is Phase.READY
     refused_for = restarts.open_for(now)

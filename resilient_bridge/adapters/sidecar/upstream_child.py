@@ -1,7 +1,8 @@
-"""A connection to an MCP server that is a child of ours: one JSON-RPC message per line of its stdin and stdout.
+"""A connection to an MCP server that is a child process: one JSON-RPC message per line of its stdin and stdout.
 
-Rule: what the child writes is always read. A line that is no message is copied to the log and harms nothing; a line that was never
-handed to the pipe has not run; and what a child leaves behind is ended with it.
+Rule: the child's output is always read. A line that is no message is copied to the log and does no
+harm; a line that was never written to the pipe has not run; and processes that a child leaves
+running are ended with it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
 
 
 MAX_LINE: Final = 64 * 2**20
-_CLOSE_SECONDS: Final = 2.0  # after its stdin was closed until SIGTERM, and after that until SIGKILL
+# after its stdin was closed until SIGTERM, and after that until SIGKILL
+_CLOSE_SECONDS: Final = 2.0
 _WORDS: Final = 20  # lines that an error shows
 _LONGEST: Final = 500  # characters of a line in the log
 
 
 class ChildUpstream:
-    """One child; it inherits our environment whole, with `env` over it. `max_line` bounds a line of its output, in bytes."""
+    """One child; it inherits our whole environment, with `env` over it.
+
+    `max_line` bounds a line of its output, in bytes.
+    """
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class ChildUpstream:
             raise LostError(self._not_started(error)) from error
 
     def send(self, message: Message) -> None:
-        """Write a message; the pipe gets it after those before."""
+        """Write a message to the pipe, after those before."""
         if self._child is None:
             return
         outgoing = self._child.send(message.text.encode() + b"\n", _nothing)
@@ -82,11 +87,11 @@ class ChildUpstream:
             self._handed.pop(message.params.get("requestId", 0), None)
 
     def cancel(self, request: int) -> None:
-        """There is no stream to give up: the answer is ignored."""
+        """Do nothing: there is no stream to give up, and the answer is ignored."""
         self._handed.pop(request, None)
 
     def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-        """Arguments only travel in the message here."""
+        """Return no invalid marks: arguments are only sent in the message here."""
         del tools
         return {}
 
@@ -102,7 +107,7 @@ class ChildUpstream:
             self._child.close_input()
 
     def pause(self) -> None:
-        """Read nothing more for now: whom it is for does not read."""
+        """Stop reading for now, because the receiver does not read."""
         if self._child is not None:
             self._child.set_reading(is_reading=False)
 
@@ -132,7 +137,7 @@ class ChildUpstream:
         self._receiver.on_message(message, None)
 
     def _on_skipped(self) -> None:
-        """A line was too long. If one answer is awaited it was that."""
+        """Handle a line that was too long. If exactly one answer is awaited, it was that."""
         self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
@@ -195,4 +200,4 @@ def _reason(loss: Exception | None) -> str:
 
 
 def _nothing() -> None:
-    """Nobody waits for the pipe to have it."""
+    """Do nothing when the pipe has it."""

@@ -1,7 +1,7 @@
-"""A connection in front of another, which translates between the two eras of MCP where the server refuses that of the client.
+"""A connection in front of another, which translates between the two eras of MCP if the server refuses the client's.
 
-Rule: the server is asked in the era of the client, and nothing is probed. Only a refusal of that era makes us ask in the other; if that is
-refused as well, the client gets the first refusal.
+Rule: the server is asked in the era of the client, and nothing is probed. Only a refusal of that
+era leads to the other; if that is refused as well, the client gets the first refusal.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ class BothErasUpstream:
             int, Message
         ] = {}  # requests of 2026-07-28, while it is not known whether the server knows them
         self._is_modern = False  # it does
-        self._held: list[Message] | None = None  # what the client sends while the other era is tried
-        self._refusals: list[tuple[Message, Message]] = []  # requests that were refused in the first era
+        # messages of the client while the other era is tried
+        self._held: list[Message] | None = None
+        # requests that were refused in the first era
+        self._refusals: list[tuple[Message, Message]] = []
         self._then: Then | None = None
 
     # ---- as a connection ---------------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ class BothErasUpstream:
             self._held = [one for one in self._held if not one.is_request or one.id != request]
         if isinstance(
             self._front, ModernClient
-        ):  # the end of a stream says nothing to a server with sessions
+        ):  # the end of a stream means nothing to a server with sessions
             note = message.notification("notifications/cancelled", {"requestId": request})
             self._do(self._front.from_client(note))
         self._inner.cancel(request)
@@ -133,7 +135,7 @@ class BothErasUpstream:
     # ---- the other era -----------------------------------------------------------------------------------------
 
     def _is_known(self, answer: Message) -> bool:
-        """Whether the server has not refused the era of the client with this answer."""
+        """Return whether this answer of the server is no refusal of the client's era."""
         is_opening = self._opening is not None and answer.id == self._opening.id
         tried = self._tried.pop(answer.id, None) if isinstance(answer.id, int) else None
         if not is_opening and tried is None:
@@ -145,7 +147,8 @@ class BothErasUpstream:
             return True
         if tried is not None:
             self._tried[answer.id] = tried
-            # A client that asks whether the server knows the era has other words, should it not.
+            # A client that asks whether the server knows the era has another method, in case it
+            # does not.
             return tried.method == "server/discover"
         return False
 
@@ -218,4 +221,4 @@ def _legacy_front(opening: Message, answer: Message) -> LegacyClient | None:
 
 
 def _nothing() -> None:
-    """There is nothing to pause."""
+    """Do nothing: there is nothing to pause."""

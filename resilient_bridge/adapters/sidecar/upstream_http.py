@@ -1,7 +1,7 @@
-"""An MCP server behind streamable HTTP, as the relay sees it: one session of 2024-11-05 to 2025-11-25, or requests of 2026-07-28 on their own.
+"""A connection to an MCP server over streamable HTTP: one session of 2024-11-05 to 2025-11-25, or separate requests of 2026-07-28.
 
-Rule: one task for each POST. A POST that fails concerns its own request; only the server's word that it does not know the session
-concerns all, and even then each request hears it for itself.
+Rule: one task for each POST. A failed POST concerns its own request. Only the server's statement
+that it does not know the session concerns all, and even then each request gets it separately.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ _GOODBYE: Final = 2.0  # seconds for the tasks to end, and again for DELETE
 
 
 class HTTPUpstream:
-    """One connection to an MCP server over streamable HTTP; see `Upstream` for what it promises.
+    """One connection to an MCP server over streamable HTTP; see `Upstream` for its interface.
 
-    `headers` go with every request, and never to another origin. `max_message`: bytes of an answer or an event above which it is given
-    up. `connect_timeout`: seconds. An answer may take as long as it likes. A stream that breaks and has event ids is taken up
-    again, while that succeeds within `resume_within` seconds. Credentials over http:// to another machine are refused by
-    `open` unless `allow_plaintext_credentials`. Messages of 2026-07-28 are known by the version in their `_meta`.
+    `headers` are sent with every request, and never to another origin. `max_message` is the most
+    bytes of an answer or an event. `connect_timeout`: seconds. An answer may take as long as it
+    likes. A broken stream with event ids is resumed, as long as that succeeds within
+    `resume_within` seconds. Credentials over http:// to another machine are refused by `open`
+    unless `allow_plaintext_credentials`. Messages of 2026-07-28 are recognised by the version in
+    their `_meta`.
     """
 
     def __init__(
@@ -64,13 +66,16 @@ class HTTPUpstream:
         self._max_message, self._resume_within = max_message, resume_within
         self._open: dict[int, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._barriers: tuple[Exchange, ...] = ()  # what has to be over before a later message goes
+        self._barriers: tuple[Exchange, ...] = ()  # what has to end before a later message is sent
         self._marks: dict[str, Any] = {}
         self._modern = ""  # the version of the last message of 2026-07-28 or later
         self._is_gone = self._is_closed = self._is_lost = False
 
     async def open(self) -> None:
-        """Prepare the client; nothing is sent. Raises LostError for a URL or headers that cannot work."""
+        """Prepare the client; nothing is sent.
+
+        Raises LostError for a URL or headers that cannot work.
+        """
         self._wire = Wire(
             self._url,
             self._headers,
@@ -82,7 +87,10 @@ class HTTPUpstream:
         )
 
     def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-        """Remember which arguments travel as headers, too. Returns the tools whose marks are not valid: name to reason."""
+        """Remember which arguments are also sent as headers.
+
+        Returns the tools whose marks are not valid: name to reason.
+        """
         try:
             marks, broken = marks_of(tools)
         except ImportError:
@@ -94,7 +102,7 @@ class HTTPUpstream:
     # ---- sending ----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
-        """Send a message in a task of its own, after those that have to be over before."""
+        """Send a message in a task of its own, after those that have to end before."""
         if self._is_closed:
             return
         self._modern = "" if message.method == "initialize" else modern_version(message) or self._modern
@@ -135,7 +143,7 @@ class HTTPUpstream:
             if about is not None:
                 await about.sent.is_whole.wait()
                 if not about.sent.is_started:
-                    return  # the server never heard of it
+                    return  # the server never received it
             await self._post(exchange)
         except Exception as error:  # noqa: BLE001 -- whatever the client raises; what it says is judged
             sent = exchange.sent
@@ -189,7 +197,7 @@ class HTTPUpstream:
     # ---- telling ----------------------------------------------------------------------------------------------------
 
     def _tell(self, message: Message, request: int | None) -> None:
-        """The server sent a message; an answer ends its exchange, whichever stream brought it."""
+        """Pass on a message of the server; an answer ends its exchange, whichever stream brought it."""
         if self._is_closed or (request is not None and request not in self._open and message.is_answer):
             return
         if message.is_answer and isinstance(message.id, int) and message.id in self._open:
@@ -203,7 +211,7 @@ class HTTPUpstream:
         self._lost_when_idle()
 
     def _ended(self, exchange: Exchange, loss: Loss | None) -> None:
-        """A POST is over. Tell its loss, if nobody has heard of it yet."""
+        """Handle the end of a POST. Report its loss, if that was not reported yet."""
         if self._is_closed or loss is None or exchange.is_over.is_set():
             return
         exchange.is_over.set()
@@ -235,7 +243,7 @@ class HTTPUpstream:
         task.add_done_callback(self._tasks.discard)
 
     def _lost_when_idle(self) -> None:
-        """The notices have shown that the session is gone: say so, but let open requests end as they do."""
+        """Report the loss of the session that the notices have shown, but let open requests end by themselves."""
         if self._is_lost and not self._open and not self._is_closed:
             self._is_lost = False
             loss = Loss(reason="the session is unknown", executed=Executed.MAYBE, is_session_gone=True)
@@ -244,7 +252,7 @@ class HTTPUpstream:
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def cancel(self, request: int) -> None:
-        """Close the stream of this request; nothing is told of it afterwards."""
+        """Close the stream of this request; nothing is reported for it afterwards."""
         exchange = self._open.pop(request, None)
         if exchange is None:
             return
@@ -278,7 +286,7 @@ class HTTPUpstream:
 
 
 async def _passed(barrier: Exchange) -> None:
-    """Wait until a message is over; for the acceptance of a notification in bounded time, for the answer to initialize as long as it takes."""
+    """Wait until a message is done: for the acceptance of a notification in bounded time, for the answer to initialize without a limit."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_ACCEPTED if barrier.request is None else None):
             await barrier.is_over.wait()

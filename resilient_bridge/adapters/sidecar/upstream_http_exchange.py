@@ -1,6 +1,6 @@
-"""One message on its way to an MCP server over streamable HTTP, and what comes back for it: JSON, a stream of events, or a stream that breaks.
+"""One message to an MCP server over streamable HTTP, and its response: JSON, a stream of events, or a broken stream.
 
-Rule: each has its own fate. What happens to one POST is told of its request, and touches no other.
+Rule: each is independent. The result of one POST is reported for its request, and affects no other.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
     from .upstream_http_wire import Wire
 
 
-_LINGER: Final = 1.0  # seconds that a stream may take to end after its answer; then its connection can serve the next request
-_RETRY: Final = 1.0  # seconds before a broken stream is taken up again, where the server names none
+# seconds that a stream may take to end after its answer; then its connection can serve the next
+# request
+_LINGER: Final = 1.0
+_RETRY: Final = 1.0  # seconds before a broken stream is resumed, where the server names none
 _SHORTEST, _LONGEST = 0.1, 60.0  # of the seconds that a server may name
-_STANDS: Final = 1.0  # seconds after which a stream that was taken up again counts as one
+_STANDS: Final = 1.0  # seconds after which a resumed stream counts as a success
 
 
 class Exchange:
-    """One message and its POST. `request` is its id if it asks for an answer.
+    """One message and its POST. `request` is its id if it is a request.
 
-    `is_over` is set when it has its answer, its loss or its acceptance; nothing is told of it afterwards.
+    `is_over` is set when it has its answer, its loss or its acceptance; nothing is reported for it
+    afterwards.
     """
 
     def __init__(self, message: Message) -> None:
@@ -49,7 +52,7 @@ class Exchange:
 
 
 class Reading:
-    """How the answers of a connection are read: whom they go to, and their bounds."""
+    """How the answers of a connection are read: their receiver, and their bounds."""
 
     def __init__(
         self, wire: Wire, tell: Callable[[Message, int | None], None], note: Callable[[str], None],
@@ -64,7 +67,7 @@ class Reading:
         return EventStreamParser(max_event_bytes=self._limit)
 
     def headers(self, parser: EventStreamParser) -> dict[str, str]:
-        """Return the headers of a GET that goes on behind what a parser has read, as far as that has a position."""
+        """Return the headers of a GET that continues after a parser's position, if it has one."""
         position = _position_of(parser)
         again = {} if position is None else {"last-event-id": position}
         return {**GET, **self._wire.session_headers(), **again}
@@ -72,7 +75,7 @@ class Reading:
     async def answer(
         self, exchange: Exchange, response: httpx.Response, *, is_resumable: bool
     ) -> Loss | None:
-        """Read the answer to a request and tell it. Returns the loss if there is none."""
+        """Read the answer to a request and pass it on. Returns the loss if there is none."""
         request = exchange.request
         assert request is not None  # noqa: S101 -- only a request has an answer
         try:
@@ -96,7 +99,9 @@ class Reading:
     async def events(
         self, response: httpx.Response, parser: EventStreamParser, exchange: Exchange | None = None
     ) -> bool:
-        """Tell the messages of a stream until it ends, breaks, or has brought the answer. Returns whether anything came.
+        """Pass on the messages of a stream until it ends, breaks, or has brought the answer.
+
+        Returns whether anything came.
 
         Raises TooLongError.
         """
@@ -128,7 +133,7 @@ class Reading:
         self._tell(message, request)
 
     async def _resume(self, exchange: Exchange, parser: EventStreamParser) -> None:
-        """Take up a stream again after the last event that has an id, until the answer is there, or the server has no more of it."""
+        """Resume a stream after its last event with an id, until the answer has come, or the server has no more of it."""
         loop = asyncio.get_running_loop()
         until: float | None = None
         while _position_of(parser) is not None:
@@ -160,7 +165,7 @@ class Reading:
 
 
 def pause_of(parser: EventStreamParser) -> float:
-    """Return the seconds before a stream is opened again: those that its server names, neither without rest nor for ever."""
+    """Return the wait before a stream is opened again: the server's, within bounds."""
     return _RETRY if parser.retry is None else min(max(parser.retry / 1000, _SHORTEST), _LONGEST)
 
 
@@ -170,5 +175,5 @@ def _position_of(parser: EventStreamParser) -> str | None:
 
 
 def is_passing(status: int) -> bool:
-    """Return whether a GET that was refused so may be answered later."""
+    """Return whether a GET refused with this status may succeed later."""
     return status in {408, 425, 429, 500, 502, 503, 504}

@@ -1,6 +1,6 @@
-"""Which headers of MCP go with a message over streamable HTTP: those of a session, or since 2026-07-28 those that repeat the body. Pure.
+"""The MCP headers of a message over streamable HTTP: those of a session, or since 2026-07-28 those that repeat the body. Pure.
 
-Rule: what a header repeats is read from the message itself, so that both always agree.
+Rule: a header that repeats the body is read from the message itself, so both always agree.
 """
 
 from __future__ import annotations
@@ -33,13 +33,19 @@ _DEEP: Final = 40  # levels of a schema that are searched for marks
 
 
 def modern_version(message: Message) -> str:
-    """Return the version that a message of 2026-07-28 or later names in its `_meta`; empty for one of before."""
+    """Return the version that a message of 2026-07-28 or later names in its `_meta`.
+
+    Empty for an earlier one.
+    """
     version = message.meta.get(eras.VERSION)
     return version if isinstance(version, str) else ""
 
 
 def modern_headers(message: Message, version: str, marks: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers that repeat what a message says. `marks`: those of each tool, as `marks_of` found them."""
+    """Return the headers that repeat a message's content.
+
+    `marks`: those of each tool, as `marks_of` found them.
+    """
     headers = {VERSION: version}
     if message.method:
         headers["mcp-method"] = encoded(message.method)

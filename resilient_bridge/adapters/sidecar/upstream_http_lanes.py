@@ -1,7 +1,7 @@
-"""The connections to one MCP server over HTTP: one for each request under way, used again by the next.
+"""The connections to one MCP server over HTTP: one for each request in progress, reused by the next.
 
-Rule: a request looks at its own connection alone. The pool of an HTTP client looks at all of them at each request and at each end, which
-for fifty under way costs more than the requests do.
+Rule: a request uses its own connection alone. The pool of an HTTP client scans all of them at each
+request and at each end, which for fifty in progress costs more than the requests do.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ if TYPE_CHECKING:
 
 
 _IDLE_SECONDS: Final = (
-    3.0  # an unused connection: below the 5 s after which Node and uvicorn close theirs, under a request
+    # seconds of idleness: below the 5 s after which Node and uvicorn close theirs, under a request
+    3.0
 )
 _MOST_IDLE: Final = 100  # connections that wait for a request
 _GOODBYE: Final = 1.0
 
 
 class Lanes:
-    """Sends requests, each over a connection of its own: HTTP/1.1, because httpx resets no stream of HTTP/2, so that a
-    cancellation would not arrive, and one failure would be everybody's.
+    """Sends requests, each over its own HTTP/1.1 connection.
+
+    Not HTTP/2: httpx resets no stream of it, so a cancellation would not arrive, and one failure
+    would affect every request.
     """
 
     def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
-        """`proxy`: the URL of the one that requests go through. Raises what httpx raises for one that it cannot use."""
+        """`proxy`: the URL of the one that requests go through.
+
+        Raises what httpx raises for one that it cannot use.
+        """
         self._verify, self._proxy = verify, None if proxy is None else httpx.Proxy(proxy)
         self._free: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
         self._all: set[httpx.AsyncHTTPTransport] = set()
@@ -42,8 +48,9 @@ class Lanes:
         self._keep(self._made())
 
     async def send(self, request: httpx.Request) -> httpx.Response:
-        """Return the answer with its body unread; until it is closed, its connection is its own. Raises what httpx raises, and after
-        `close` httpx.ConnectError.
+        """Return the answer with its body unread; until it is closed, its connection is its own.
+
+        Raises what httpx raises, and after `close` httpx.ConnectError.
         """
         self._refuse_closed(request)
         lane = self._free.pop()[0] if self._free else self._made()
@@ -51,7 +58,7 @@ class Lanes:
             response = await lane.handle_async_request(request)
             self._refuse_closed(request)
         except BaseException:
-            # What it was doing is not known: it may hold a connection that nobody would use or close.
+            # Its state is unknown: it may hold a connection that would never be used or closed.
             await self._drop(lane)
             raise
         response.request = request
@@ -59,7 +66,7 @@ class Lanes:
         return response
 
     async def give_back(self, lane: httpx.AsyncHTTPTransport, *, is_usable: bool) -> None:
-        """Let the next request have a connection, or close it."""
+        """Take back a connection for the next request, or close it."""
         if not is_usable or lane not in self._all or len(self._free) >= _MOST_IDLE:
             await self._drop(lane)
         else:
@@ -86,7 +93,7 @@ class Lanes:
             await lane.aclose()
 
     def _expire(self) -> None:
-        """Close the connections that no request had for long: their servers close them, too."""
+        """Close connections without a request for long: their servers close them, too."""
         self._timer = None
         loop = asyncio.get_running_loop()
         while self._free and self._free[0][1] <= loop.time() - _IDLE_SECONDS:

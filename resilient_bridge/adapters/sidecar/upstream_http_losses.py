@@ -1,6 +1,7 @@
-"""What an HTTP answer, or the lack of one, says of a request to an MCP server: its answer, or why there will be none. Pure.
+"""What an HTTP response, or its absence, means for a request to an MCP server: its answer, or why there will be none. Pure.
 
-Rule: NO only where the server cannot have begun: no byte was written, or it said that it refused before it looked at the request.
+Rule: NO only where the server cannot have begun: no byte was written, or it said that it refused
+before it looked at the request.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ _SIGN_IN: Final = "sign in with your client, or: resilient-bridge mcp -- npx mcp
 _BEFORE_THE_REQUEST: Final = frozenset(
     {"not_resolved", "not_connected", "connect_timeout", "pool_timeout", "tls_failed", "tunnel_refused"}
 )
-_SHOWN: Final = 300  # characters of what a server says in the body of a refusal
+_SHOWN: Final = 300  # characters of a refusal's body
 _CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
 
 def loss_of_error(error: Exception, *, is_started: bool, hops: int = 0) -> Loss:
     """Return the loss of a request that ended in an error of the HTTP client, before its answer had a status.
 
-    `is_started`: whether a byte of it was written. `hops`: how often it was redirected before, to a server that has seen it then.
+    `is_started`: whether a byte of it was written. `hops`: how often it was redirected before, to a
+    server that has seen it then.
     """
     failure = classify(error)
     is_proof = hops == 0 and failure.executed is Executed.NO
@@ -63,9 +65,10 @@ def loss_of_status(
     is_known: bool,
     now_wall: float | None = None,
 ) -> Loss:
-    """Return the loss that a status is, where `answer_in_refusal` has found no answer in it.
+    """Return the loss that a status means, if `answer_in_refusal` has found no answer.
 
-    `had_session`: whether the request carried a session id. `is_known`: whether this path has accepted a message before.
+    `had_session`: whether the request carried a session id. `is_known`: whether this path has
+    accepted a message before.
     """
     words = _words(headers, body)
     title = f"HTTP {status}"
@@ -90,10 +93,12 @@ def loss_of_status(
 
 
 def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
-    """Return the JSON-RPC error that a refusal (4xx, 5xx) answers a request with, under the request's id; None if it does not.
+    """Return the JSON-RPC error in a refusal (4xx, 5xx) of a request, under the request's id.
 
-    A server that could not read the id answers under none, or one of its own. With 5xx only the request's id counts: what stands
-    between us and the server knows no ids.
+    None if there is none.
+
+    A server that could not read the id answers without one, or with one of its own. With 5xx only
+    the request's id counts: a proxy between us and the server knows no ids.
     """
     if status in {401, 403, 407, 425, 429} or status < 400:
         return None
@@ -113,13 +118,13 @@ def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
 
 
 def own_answer(message: Message, request: int) -> Message:
-    """Return an answer under the id of the request that it answers: an error without an id, or with the server's own, is about it."""
+    """Return an answer under the id of its request: an error without an id, or with the server's own, belongs to it."""
     is_nobodys = message.id is None or isinstance(message.id, str)
     return message.with_id(request) if message.error and is_nobodys else message
 
 
 def answer_of(body: bytes, request: int) -> Message | Loss:
-    """Return the answer that a body of JSON is, or the loss if it is none."""
+    """Return the answer in a JSON body, or the loss if there is none."""
     if not body.strip():
         return Loss(reason="the server accepted it without an answer")
     try:
@@ -132,7 +137,7 @@ def answer_of(body: bytes, request: int) -> Message | Loss:
 
 
 def too_long(limit: int) -> Loss:
-    """Return the loss of an answer that has more bytes than are taken."""
+    """Return the loss of an answer with more bytes than allowed."""
     return Loss(reason=f"the answer was given up: it has more than {limit} bytes")
 
 
@@ -143,7 +148,7 @@ def _reason_of(challenge: str) -> str:
 
 
 def _words(headers: Mapping[str, str], body: bytes) -> str:
-    """Return what a body says, in one line; nothing of a page that was made for a browser."""
+    """Return the text of a body in one line; nothing of a page for browsers."""
     text = body[: 4 * _SHOWN].decode("utf-8", "replace")
     if "html" in headers.get("content-type", "").lower() or text.lstrip()[:1] == "<":
         return ""

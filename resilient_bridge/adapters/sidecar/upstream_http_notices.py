@@ -1,6 +1,7 @@
-"""The stream on which an MCP server of before 2026-07-28 says what belongs to no request: opened once, and again whenever it ends.
+"""The stream of a server's own messages, before 2026-07-28: opened once, and again whenever it ends.
 
-Rule: many servers have none, which is normal. What is lost while it is away is what the server does not keep.
+Rule: many servers have none, which is normal. Messages during a gap are lost if the server does not
+keep them.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 
 _FIRST: Final = 1.0  # seconds before it is opened again
 _LONGEST: Final = 30.0
-_TRIES: Final = 3  # of a stream that never was there
+_TRIES: Final = 3  # of a stream that never existed
 
 
 class Notices:
-    """The one stream of a session; `listen` runs until the server has none, or does not know the session any longer."""
+    """The one stream of a session.
+
+    `listen` runs until the server has none, or no longer knows the session.
+    """
 
     def __init__(self, wire: Wire, reading: Reading, note: Callable[[str], None]) -> None:
-        """`note` hears of it once when the stream is lost, and once when it is there again."""
+        """`note` is called once when the stream is lost, and once when it works again."""
         self._wire, self._reading, self._note = wire, reading, note
         self._parser = reading.parser()
         self._was_open = self._is_away = False
@@ -59,7 +63,10 @@ class Notices:
             )
 
     async def _once(self) -> tuple[bool | None, bool]:
-        """Open and read it once: what `listen` is to return, None to go on; and whether anything came."""
+        """Open and read it once: what `listen` is to return, None to go on.
+
+        And whether anything came.
+        """
         response = await self._wire.send("GET", self._reading.headers(self._parser), Sent())
         try:
             if is_event_stream(response):

@@ -1,6 +1,6 @@
-"""The HTTP client of one connection to an MCP server: where requests go, what is seen of them, and how answers are read.
+"""The HTTP client of one connection to an MCP server: addresses, observed requests, and reading of answers.
 
-Rule: nothing is sent to another origin than that of the URL, and nothing is kept that has no bound.
+Rule: nothing is sent to another origin than that of the URL, and everything kept has a bound.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _FOLLOWED: Final = frozenset({307, 308})
 
 
 class TooLongError(Exception):
-    """A body has more bytes than are taken."""
+    """A body with more bytes than allowed."""
 
 
 class Sent:
-    """What was seen of one request: `is_started` once its first byte may be on the wire, `is_whole` is set after its last."""
+    """The observed state of one request: `is_started` once its first byte may be sent, `is_whole` after its last."""
 
     def __init__(self) -> None:
         """Nothing was sent yet."""
@@ -50,7 +50,7 @@ class Sent:
         self.is_whole = asyncio.Event()
 
     async def trace(self, name: str, _: object) -> None:
-        """Listen to the HTTP client, which names each step."""
+        """Handle a step that the HTTP client reports."""
         if "send_request_headers" in name:
             self.is_started = True
         elif "receive_response_headers" in name:
@@ -60,7 +60,8 @@ class Sent:
 class Wire:
     """One HTTP client for one URL, with the headers of its user and those of its session.
 
-    `session` and `version` are those of the initialize answer, `is_known` says whether the URL has accepted a message.
+    `session` and `version` are those of the initialize answer, `is_known` says whether the URL has
+    accepted a message.
     """
 
     def __init__(
@@ -71,7 +72,10 @@ class Wire:
         connect_timeout: float,
         allow_plaintext_credentials: bool,
     ) -> None:
-        """Prepare the client. Raises LostError for a URL or headers that cannot work; the loss is final."""
+        """Prepare the client.
+
+        Raises LostError for a URL or headers that cannot work; the loss is final.
+        """
         import httpx
 
         from .upstream_http_lanes import Lanes
@@ -97,7 +101,10 @@ class Wire:
     async def send(
         self, method: str, headers: Mapping[str, str], sent: Sent, content: bytes | None = None
     ) -> httpx.Response:
-        """Send a request, follow it inside the origin, and return its answer with the body unread. Raises what httpx raises."""
+        """Send a request, follow it inside the origin, and return its answer with the body unread.
+
+        Raises what httpx raises.
+        """
         import httpx
 
         while True:
@@ -113,7 +120,8 @@ class Wire:
             if self._cookies:
                 self._cookies.set_cookie_header(request)
             response = await self._lanes.send(request)
-            if "set-cookie" in response.headers:  # which may lead to the machine that has the session
+            # which may lead to the machine that has the session
+            if "set-cookie" in response.headers:
                 self._cookies.extract_cookies(response)
             target = self._redirect(response, method)
             if target is None or sent.hops >= _MOST_HOPS:
@@ -123,7 +131,7 @@ class Wire:
             self.url = target
 
     def _redirect(self, response: httpx.Response, method: str) -> httpx.URL | None:
-        """Return where a redirect leads to that may be followed: inside the origin, with the method that it had."""
+        """Return the target of a redirect that may be followed: inside the origin, with the same method."""
         location = response.headers.get("location", "")
         is_followed = response.status_code in _FOLLOWED or (
             method == "GET" and response.status_code in {301, 302, 303}
@@ -144,7 +152,10 @@ class Wire:
 def _usable(
     url: str, headers: Mapping[str, str], *, may_show_credentials: bool
 ) -> tuple[httpx.URL, dict[str, str]]:
-    """Return the URL, and the headers of every request. Raises LostError if they cannot work, or would show credentials to a network."""
+    """Return the URL, and the headers of every request.
+
+    Raises LostError if they cannot work, or would show credentials to a network.
+    """
     import httpx
 
     try:
@@ -170,7 +181,10 @@ def _usable(
 
 
 def proxy_to(target: httpx.URL) -> str | None:
-    """Return the proxy that the environment, or the system, names for a URL; none reaches this machine's own loopback over http://."""
+    """Return the proxy that the environment or the system names for a URL.
+
+    None for loopback over http://.
+    """
     if target.scheme == "http" and is_loopback(target.host):
         return None
     proxies = getproxies()
@@ -185,7 +199,7 @@ def _refused(reason: str) -> LostError:
 
 
 def _empty_context() -> Any:
-    """A TLS context for a client that needs none: loading the authorities would cost more than everything else at the start."""
+    """Return an empty TLS context: loading the authorities would take longer than the rest of the start."""
     import ssl
 
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -198,7 +212,7 @@ def is_event_stream(response: httpx.Response) -> bool:
 
 
 async def refusal_of(response: httpx.Response) -> bytes:
-    """Return the first of a body that is not awaited for its own sake; less if it does not come in time."""
+    """Return the beginning of a refusal's body; less if it does not arrive in time."""
     body = bytearray()
     with suppress(Exception):
         async with asyncio.timeout(_REFUSAL_SECONDS):
@@ -225,7 +239,10 @@ async def body_of(response: httpx.Response, limit: int) -> bytes:
 async def events_of(
     pieces: AsyncIterator[bytes], parser: EventStreamParser
 ) -> AsyncIterator[ServerSentEvent | None]:
-    """Yield the events of a stream, and None after each piece of it. Raises TooLongError beyond the parser's limit."""
+    """Yield the events of a stream, and None after each piece of it.
+
+    Raises TooLongError beyond the parser's limit.
+    """
     async for piece in pieces:
         parser.receive(piece)
         try:

@@ -119,7 +119,10 @@ class Demands:
         )
 
     def known(self, data: bytes) -> Document | None:
-        """Return the document in a file; None if it is damaged or of a later program, and so must not be overwritten."""
+        """Return the document in a file.
+
+        None if it is damaged or of a later program, and so must not be overwritten.
+        """
         with suppress(InvalidDocumentError):
             document = self.form.read(data)
             return document if document.version <= self.version else None

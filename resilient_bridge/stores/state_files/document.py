@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "resilient_bridge.state.1"
 """The name of the format, in every document; the number is that of the envelope, not of its content."""
 _FLAT_FORMAT: Final = "resilient_bridge.state.2"
-_BESIDE: Final = "resilient_bridge"  # the key of a flat document's envelope, beside the fields of its value
+# the key of a flat document's envelope, beside the fields of its value
+_BESIDE: Final = "resilient_bridge"
 _KEYS: Final = {"format", "version", "saved_at", "lost", "sha256"}
 # as for messages: far below what the interpreter accepts, because values are walked deeper in the
 # stack
