@@ -32,16 +32,16 @@ class NamedCircuits:
         """With `for_good` the first that were seen keep their place, for a client library that keeps each series it ever saw."""
         self._most = most
         self._for_good = for_good
-        self._kept: set[str] = set()
+        self._named: set[str] = set()
         self._is_full = False
 
     def readings(self) -> Iterator[Reading]:
         """Yield the states of all circuits."""
-        kept = self._kept if self._for_good else set[str]()
+        named = self._named if self._for_good else set[str]()
         others: Counter[str] = Counter()
         for key, now in known_circuits():
-            if key != OTHER and (key in kept or (len(kept) + 1) * len(_STATES) <= self._most):
-                kept.add(key)
+            if key != OTHER and (key in named or (len(named) + 1) * len(_STATES) <= self._most):
+                named.add(key)
                 for state in _STATES:
                     yield known.CIRCUIT_STATE, (key, state), float(state == now)
             else:

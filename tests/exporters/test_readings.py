@@ -37,8 +37,8 @@ class _State:
         self.state = state
 
 
-def test_circuits_without_a_place_are_counted_by_their_states(monkeypatch):
-    """Of ten places the open ones come first; a circuit that is called `other` never shares a series with the rest."""
+def test_circuits_beyond_the_bound_are_counted_by_their_states(monkeypatch):
+    """Ten have a name, the open ones first; a circuit that is called `other` never shares a series with the rest."""
     found = {f"{n:02}": _State("half_open" if n == 50 else "closed") for n in range(60)} | {
         "other": _State("open")
     }
