@@ -135,14 +135,13 @@ def statuses() -> dict[int, LossAction]:
     }
 
 
+NO_LOSS_BY_ITSELF = {"CONN_UPGRADE_REJECTED", "CONN_NOT_CONNECTED", "CONN_RECONNECT_EXHAUSTED"}
+"""Codes of a link that no loss has by itself: it has a status, or is no loss."""
+
+
 def codes() -> dict[str, LossAction]:
     """What a link's own failure means where neither a close code nor a status says more."""
-    others = {
-        "CONN_UPGRADE_REJECTED",
-        "CONN_NOT_CONNECTED",
-        "CONN_RECONNECT_EXHAUSTED",
-    }  # no loss without a status
-    met = [code for code in errors.CODES if code.startswith(_LINK) and code not in others]
+    met = [code for code in errors.CODES if code.startswith(_LINK) and code not in NO_LOSS_BY_ITSELF]
     return {code: meaning(errors.Failure.of(code), _SUPERSEDED) for code in met}
 
 

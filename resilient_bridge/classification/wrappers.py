@@ -35,7 +35,7 @@ _BAD_ANSWER = Finding(
     suggestions=("check the server, and the proxy in between",),
 )
 _MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="response used in the wrong state")
-_PROXY_STATUS: Final = re.compile(r"([45][0-9]{2})\b")
+_PROXY_STATUS: Final = re.compile(r"([1345][0-9]{2})\b")
 
 
 _BAD_REQUEST = Finding(code="SYS_CONFIG_INVALID", message="request not valid")

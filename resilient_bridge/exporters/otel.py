@@ -21,7 +21,7 @@ from ..telemetry import events
 from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter
-from .readings import USER_AGENT, readings
+from .readings import USER_AGENT, NamedCircuits, readings
 from .series import checked_options
 
 
@@ -80,6 +80,9 @@ class OTelExporter(Exporter[dict[str, str]]):
         self._tracer = tracer
         self._meter = meter
         self._instruments: dict[Instrument, Any] = {}
+        self._named = NamedCircuits(
+            most, for_good=True
+        )  # the SDK forgets no series, and names none after 2,000
         if tracer is not None:
             start_tracing(self._open)
         if meter is not None:
@@ -116,7 +119,7 @@ class OTelExporter(Exporter[dict[str, str]]):
             Observation(
                 value, {name: redact(text, limit=100) for name, text in zip(one.labels, labels, strict=True)}
             )
-            for one, labels, value in readings(self._most, instrument)
+            for one, labels, value in readings(self._named, instrument)
         ]
 
     def _count(self, found: Measurement) -> None:

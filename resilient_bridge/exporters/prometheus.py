@@ -14,7 +14,7 @@ from ..errors.extras import how_to_install
 from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter
-from .readings import readings
+from .readings import NamedCircuits, readings
 from .series import checked_options
 
 
@@ -58,6 +58,7 @@ class PrometheusExporter(Exporter[Any]):
         super().__init__(labels, most)
         self._registry = registry
         self._metrics: dict[Instrument, Any] = {}
+        self._named = NamedCircuits(most, for_good=False)
         try:
             for instrument in INSTRUMENTS:
                 if instrument.sort != "gauge":
@@ -122,7 +123,7 @@ class PrometheusExporter(Exporter[Any]):
         from prometheus_client.core import GaugeMetricFamily
 
         families: dict[Instrument, Any] = {}
-        for instrument, labels, value in readings(self._most):
+        for instrument, labels, value in readings(self._named):
             family = families.get(instrument)
             if family is None:
                 family = families[instrument] = GaugeMetricFamily(

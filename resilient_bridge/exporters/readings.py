@@ -6,6 +6,7 @@ Rule: reading changes nothing.
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ from ..calls import circuits
 from ..telemetry import instruments as known
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.instruments import Instrument
+from ..telemetry.log import say
 from ..telemetry.open_links import open_links
+from .series import OTHER
 
 
 USER_AGENT: Final = f"resilient-bridge/{__version__}"
@@ -25,23 +28,51 @@ _DEPTHS: Final = ((known.OUTBOX, "queued"), (known.UNCONFIRMED, "unconfirmed"), 
 _OF_LINKS: Final = (known.READY, *(instrument for instrument, _ in _DEPTHS))
 
 
-def known_circuits(most: int) -> list[tuple[str, str]]:
-    """Return the key and the state of at most so many circuits: those that are not closed first, then by key."""
+class NamedCircuits:
+    """Which circuits have series of their own, at most `most` of them; the others are one, `other`, that says how many are in each state."""
+
+    def __init__(self, most: int, *, for_good: bool) -> None:
+        """With `for_good` the first that were seen keep their place, for a client library that keeps each series it ever saw."""
+        self._most = most
+        self._for_good = for_good
+        self._named: set[str] = set()
+        self._is_full = False
+
+    def readings(self) -> Iterator[Reading]:
+        """Yield the states of all circuits."""
+        named = self._named if self._for_good else set[str]()
+        others: Counter[str] = Counter()
+        for key, now in known_circuits():
+            if key != OTHER and (key in named or (len(named) + 1) * len(_STATES) <= self._most):
+                named.add(key)
+                for state in _STATES:
+                    yield known.CIRCUIT_STATE, (key, state), float(state == now)
+            else:
+                others[now] += 1
+        if others:
+            self._tell()
+            for state in _STATES:
+                yield known.CIRCUIT_STATE, (OTHER, state), float(others[state])
+
+    def _tell(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            text = f"{known.CIRCUIT_STATE.name} has {self._most} series, {len(_STATES)} for each circuit: the other circuits are counted as {OTHER}"
+            say("warning", text)
+
+
+def known_circuits(most: int | None = None) -> list[tuple[str, str]]:
+    """Return the key and the state of at most so many circuits, of all without a number: those that are not closed first, then by their keys."""
     states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
     return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
 
 
-def readings(most: int, only: Instrument | None = None) -> Iterator[Reading]:
-    """Yield every gauge, or `only` that one, summed over links of one name.
-
-    Of circuits at most `most`.
-    """
+def readings(named: NamedCircuits, only: Instrument | None = None) -> Iterator[Reading]:
+    """Yield every gauge, or `only` that one, summed over links of one name; circuits as `named` says."""
     if only in (None, known.INFO):
         yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
     if only in (None, known.CIRCUIT_STATE):
-        for key, now in known_circuits(most):
-            for state in _STATES:
-                yield known.CIRCUIT_STATE, (key, state), float(state == now)
+        yield from named.readings()
     if only in (None, known.ALERT_ACTIVE):
         for rule, level in standing_alerts():
             yield known.ALERT_ACTIVE, (rule, level), 1

@@ -95,7 +95,7 @@ ALERT_ACTIVE: Final = Instrument(
 )  # fmt: skip
 CIRCUIT_STATE: Final = Instrument(
     "resilient_bridge.circuit.state", "gauge", "1", ("circuit", "state"),
-    "1 for the state that a circuit is in, 0 for the others. Read when scraped.",
+    "1 for the state that a circuit is in, 0 for the others; of `other`, how many are in it. Read when scraped.",
 )  # fmt: skip
 READY: Final = Instrument(
     "resilient_bridge.bridge.ready", "gauge", "1", ("bridge",), "1 while the client or link is READY. Read when scraped."

@@ -155,7 +155,7 @@ def test_a_failed_probe_opens_it_again():
     circuit = opened(Breaker.consecutive(5, open_for=10), times=5)
     circuit.fail(now=10)
     assert circuit.reasons == ["consecutive_failures_5", "reset_timeout_elapsed", "consecutive_failures_6"]
-    by_rate = opened(Breaker(window=4, open_for=10), times=4)
+    by_rate = opened(Breaker(rate=0.8, window=4, open_for=10), times=4)
     by_rate.fail(now=10)
     assert by_rate.reasons[-1] == "probe_failed"
     assert by_rate.counts(10.0) == (4, 4)
@@ -167,7 +167,7 @@ def test_a_success_between_failed_probes_ends_the_row():
     circuit.succeed(now=10)
     circuit.fail(now=10)
     assert circuit.reasons[-1] == "consecutive_failures_1"
-    by_rate = opened(Breaker(window=4, open_for=10, probes=2), times=4)
+    by_rate = opened(Breaker(rate=0.8, window=4, open_for=10, probes=2), times=4)
     by_rate.succeed(now=10)
     assert by_rate.counts(10.0) == (4, 4)
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.request_storms import OVERLOAD, storm
-from resilient_bridge.calls.breaker.value import Breaker
+from bench.request_storms import DEFAULT, GOALS, POLICIES, UNBOUNDED, Scene, compared, medians, storm
 from resilient_bridge.calls.retry.budget import RetryBudget
 from resilient_bridge.calls.retry.budget_state import BudgetState
 from resilient_bridge.calls.retry.value import Retry
@@ -139,27 +138,32 @@ def test_threads_never_get_the_same_retry_twice():
     assert sum(value) == 810
 
 
-SMALL = {"phases": ((5, 0.0), (15, 1.0), (15, 0.5), (5, 0.0)), "rate": 300, "clients": 3}
+SMALL = Scene(((1, 0.0), (10, 1.0), (30, 0.5), (1, 0.0)), ((2, 0.0), (10, 1.0), (12, 0.0)), 300, 3)
+"""What P17 plays, with 3 clients: a seventh of a second for a policy and a seed, where the bench takes one and more."""
+SEEDS = 9  # as the bench; four times nine of them: 0.51 to 0.53 served, 0.77 to 0.83 without a budget
 
 
-def test_the_default_policy_bounds_the_load_of_an_outage():
-    """Everything fails: at most 1.25 attempts per call; half fails: at most 1.7, and at least 45 % are served in the end."""
-    _, down, half, _ = storm(Retry(), Breaker(), **SMALL).amplification
-    assert down <= 1.25
-    assert half <= 1.7
-    assert storm(Retry(), Breaker(), **SMALL).served[2] >= 0.45
-    assert storm(Retry(budget=None), Breaker(), **SMALL).served[2] >= 0.70
+@pytest.fixture(scope="module")
+def in_small():
+    """What the two policies of P17's goals come to."""
+    return {name: medians(*POLICIES[name], SEEDS, SMALL) for name in (DEFAULT, UNBOUNDED)}
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.what}, {goal.policy}")
+def test_the_default_policy_bounds_the_load_of_an_outage(goal, in_small):
+    """Each goal of bench/request_storms.py, as it stands there."""
+    value = dict(compared(in_small))[goal]
+    assert goal.holds(value), f"{value} is not {goal.sign} {goal.bound}: {goal.why}"
 
 
 def test_a_budget_alone_bounds_the_load():
     """Without a circuit the amplification is 1 + ratio + floor, and without a budget the number of attempts."""
-    assert storm(Retry(), None, **SMALL).amplification[1] <= 1.25
-    assert storm(Retry(budget=None), None, **SMALL).amplification[1] > 2.5
+    small = {"phases": ((5, 0.0), (15, 1.0), (5, 0.0)), "rate": SMALL.rate, "clients": SMALL.clients}
+    assert GOALS[0].holds(storm(Retry(), None, **small).amplification[1])
+    assert storm(Retry(budget=None), None, **small).amplification[1] > 2.5
 
 
-def test_retrying_does_not_keep_an_overloaded_server_down():
-    """After a total failure at 83 % load: healthy again within 4 s by default, and never without budget and circuit."""
-    overload = {"phases": ((5, 0.0), (10, 1.0), (20, 0.0)), "capacity": 360, "rate": 300, "clients": 3}
-    assert len(OVERLOAD) == len(overload["phases"])
-    assert storm(Retry(), Breaker(), **overload).healthy_after <= 4
-    assert storm(Retry(budget=None), None, **overload).healthy_after > 10
+def test_an_overloaded_server_stays_down_without_budget_and_circuit():
+    """After a total failure at 83 % load; by default it is healthy again, as the last goal says."""
+    longer = {"phases": ((5, 0.0), (10, 1.0), (20, 0.0)), "rate": SMALL.rate, "clients": SMALL.clients}
+    assert storm(Retry(budget=None), None, capacity=1.2 * SMALL.rate, **longer).healthy_after > 10

@@ -125,11 +125,13 @@ def test_where_it_broke_says_more_than_how(stack):
 @pytest.mark.real
 @STACKS
 def test_a_proxy_that_refuses(stack):
-    """`ProxyError 407 → AUTH no`; 503 of a proxy can be repeated; neither was sent."""
-    for status, wanted in ((407, "AUTH no no"), (503, "UPSTREAM yes no")):
+    """`ProxyError 407 → AUTH no`; 503 of a proxy can be repeated, a redirect cannot; none was sent."""
+    for status, wanted in ((407, "AUTH no no"), (503, "UPSTREAM yes no"), (302, "UPSTREAM no no")):
         with peer(f"HTTP/1.1 {status} x\r\n\r\n".encode()) as port:
             error = _get(stack, "https://host.test/", proxy=f"http://127.0.0.1:{port}")
         assert (type(error), row(error)) == (stack.ProxyError, wanted)
+        failure = classify(error)
+        assert (failure.proof, failure.details["http_status"]) == ("tunnel_refused", status)
 
 
 @STACKS

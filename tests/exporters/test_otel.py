@@ -9,63 +9,18 @@ from collections import Counter
 import httpx
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
 import resilient_bridge as rb
 from resilient_bridge.exporters import otel, readings
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate
+from tests.exporters.otel_sdk import Telemetry, telemetry
 
 
+__all__ = ["telemetry"]  # a fixture
 pytestmark = pytest.mark.requirement("X9")
 FAST = rb.Retry(attempts=3, backoff=rb.Backoff.constant(0))
-
-
-class Telemetry:
-    """A tracer, a meter, and what they were given."""
-
-    def __init__(self, **options):
-        self.spans = InMemorySpanExporter()
-        self.reader = InMemoryMetricReader()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.meters = MeterProvider([self.reader])
-        self.exporter = rb.exporters.otel.install(
-            tracer_provider=self.tracers, meter_provider=self.meters, **options
-        )
-
-    def finished(self, name=None):
-        return [one for one in self.spans.get_finished_spans() if name in (None, one.name)]
-
-    def points(self, name):
-        data = self.reader.get_metrics_data()
-        metrics = (
-            []
-            if data is None
-            else [
-                one for part in data.resource_metrics for scope in part.scope_metrics for one in scope.metrics
-            ]
-        )
-        return [point for one in metrics if one.name == name for point in one.data.data_points]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.exporter.close()
-        self.meters.shutdown()
-        self.tracers.shutdown()
-
-
-@pytest.fixture
-def telemetry():
-    with Telemetry() as found:
-        yield found
 
 
 def flaky(times, inside=lambda: None):
@@ -385,14 +340,40 @@ async def test_no_secret_becomes_an_attribute(telemetry):
 def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
     """A scrape lists the circuits once, for the one gauge that shows them, and the alerts once."""
     rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="circuit of the gauges"))(lambda: 1))
+    ours = rb.circuits()["circuit of the gauges"]
+    monkeypatch.setattr(readings, "circuits", lambda: {"circuit of the gauges": ours})
     calls = Counter()
     for name in ("known_circuits", "standing_alerts", "open_links"):
         read = getattr(readings, name)
         monkeypatch.setattr(
             readings, name, lambda *args, name=name, read=read: calls.update([name]) or read(*args)
         )
-    points = telemetry.points("resilient_bridge.circuit.state")
-    of_ours = [one for one in points if one.attributes["circuit"] == "circuit of the gauges"]
+    of_ours = telemetry.points("resilient_bridge.circuit.state")
+    assert {one.attributes["circuit"] for one in of_ours} == {"circuit of the gauges"}
     assert {one.attributes["state"]: one.value for one in of_ours}["closed"] == 1
     assert len(of_ours) == 5
     assert calls == {"known_circuits": 1, "standing_alerts": 1, "open_links": 4}
+
+
+class _Closed:
+    state = "closed"
+
+
+class _Open:
+    state = "open"
+
+
+@pytest.mark.requirement("R18")
+def test_every_circuit_is_shown_however_many_there_were(telemetry, monkeypatch, caplog):
+    """Ten scrapes of 400 new circuits each, far beyond what the SDK keeps: 200 have a name for good, the others are summed by state."""
+    names: set[str] = set()
+    for number in range(10):
+        found = {f"circuit {number} {one}": _Closed for one in range(398)} | {"a": _Open, "z": _Open}
+        monkeypatch.setattr(readings, "circuits", lambda found=found: found)
+        points = telemetry.points("resilient_bridge.circuit.state")
+        names |= {one.attributes["circuit"] for one in points}
+    last = {(one.attributes["circuit"], one.attributes["state"]): one.value for one in points}
+    assert len(names) == 201
+    assert (last["a", "open"], last["z", "open"]) == (1, 1)
+    assert (last["other", "open"], last["other", "closed"]) == (0, 398)
+    assert len([one for one in caplog.records if "circuit.state has 1000 series" in one.getMessage()]) == 1

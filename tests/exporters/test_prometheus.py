@@ -159,7 +159,7 @@ def test_ten_thousand_sessions_make_no_more_series_than_are_allowed(labels, capl
         ]
     assert len(samples) == (101 if labels else 1)
     assert sum(one.value for one in samples) == 10_000
-    warnings = [record for record in caplog.records if "series" in record.getMessage()]
+    warnings = [record for record in caplog.records if "errors has 100 series" in record.getMessage()]
     assert len(warnings) == (1 if labels else 0)
 
 

@@ -165,7 +165,7 @@ class Breaker(Layer):
         return "the circuit"
 
     def summary(self) -> str:
-        """Return when it opens, and how many failures that takes at the least: 40 in a row for `Breaker()`."""
+        """Return when it opens, and how many failures that takes at the least."""
         opens = f"{self.in_a_row} failures in a row" if self.in_a_row else self._share()
         return f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}"
 
