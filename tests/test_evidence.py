@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.evidence import ALLOWED, STORED, PAGE, ROOMS, dates, everywhere, gone, sample
+from tests.evidence import ALLOWED, PAGE, ROOMS, STORED, dates, everywhere, gone, sample
 
 
 KNOWN = json.loads(STORED.read_text())
