@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/evidence.md"
-KEPT = Path(__file__).with_suffix(".json")
+STORED = Path(__file__).with_suffix(".json")
 ALLOWED = 0.25
 # The parts of the page: the rooms of the package that each speaks of, and what makes its runs.
 ROOMS = {
@@ -62,15 +62,15 @@ def _here(name: str) -> str:
 
 def sample(names: list[str], read: Callable[[str], str] = _here) -> list[str]:
     """One in eight of the lines of code in these files, as digests: the same ones for the same code, wherever they stand."""
-    kept: set[int] = set()
+    stored: set[int] = set()
     for name in names:
         for line in re.sub(r'"""(?s:.*?)"""', "", read(name)).splitlines():
             bare = line.strip()
             if len(bare) > 8 and not bare.startswith(("#", "import ", "from ")):
                 digest = zlib.crc32(bare.encode())
                 if digest % 8 == 0:
-                    kept.add(digest)
-    return [f"{digest:08x}" for digest in sorted(kept)]
+                    stored.add(digest)
+    return [f"{digest:08x}" for digest in sorted(stored)]
 
 
 def gone(then: list[str], now: list[str]) -> float:
@@ -97,11 +97,11 @@ def dates() -> Iterator[tuple[str, str]]:
 
 def main(parts: list[str]) -> None:
     """Keep what the code of these parts is like, under the date that the page states."""
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    stated = dict(dates())
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    days = dict(dates())
     for part in parts:
-        kept[part] = {"date": stated[part], "lines": " ".join(of_rooms(part))}
-    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+        stored[part] = {"date": days[part], "lines": " ".join(of_rooms(part))}
+    STORED.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

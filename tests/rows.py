@@ -50,10 +50,13 @@ def _short(value: object) -> str:
 
 
 def _name(
-    values: Sequence[Any], number: int, given: str | None, ids: list[str | None] | Callable[[Any], Any] | None
+    values: Sequence[Any],
+    number: int,
+    its_id: str | None,
+    ids: list[str | None] | Callable[[Any], Any] | None,
 ) -> str:
-    if given is not None:
-        return given
+    if its_id is not None:
+        return its_id
     if callable(ids):
         return "-".join(str(ids(value)) for value in values)
     if ids is not None and ids[number] is not None:
@@ -65,11 +68,11 @@ def _name(
 def _cases(keys: list[str], rows: Iterable[Any], ids: _Ids, *, is_one: bool) -> Iterator[_Case]:
     called = ids if ids is None or callable(ids) else list(ids)
     for number, row in enumerate(rows):
-        values, given = (row,) if is_one else row, None
+        values, its_id = (row,) if is_one else row, None
         if isinstance(row, type(pytest.param())):
             assert not row.marks, f"a row with a mark is a test of its own: {row}"
-            values, given = row.values, row.id
-        yield _name(values, number, given, called), dict(zip(keys, values, strict=True))
+            values, its_id = row.values, row.id
+        yield _name(values, number, its_id, called), dict(zip(keys, values, strict=True))
 
 
 def each_row(
@@ -86,19 +89,19 @@ def each_row(
         assert len(fixtures) == len(asked.parameters) - len(keys), f"{test} does not take all of {keys}"
 
         @functools.wraps(test)
-        def looped(**given: Any) -> None:
+        def looped(**values_of_fixtures: Any) -> None:
             wrong = _Wrong()
             for name, values in cases:
                 with wrong.judged(name, values):
-                    test(**given, **values)
+                    test(**values_of_fixtures, **values)
             wrong.raise_all(len(cases))
 
         @functools.wraps(test)
-        async def looped_async(**given: Any) -> None:
+        async def looped_async(**values_of_fixtures: Any) -> None:
             wrong = _Wrong()
             for name, values in cases:
                 with wrong.judged(name, values):
-                    waiting: Awaitable[None] = test(**given, **values)
+                    waiting: Awaitable[None] = test(**values_of_fixtures, **values)
                     await waiting
             wrong.raise_all(len(cases))
 

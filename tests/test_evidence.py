@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.evidence import ALLOWED, KEPT, PAGE, ROOMS, dates, everywhere, gone, sample
+from tests.evidence import ALLOWED, PAGE, ROOMS, STORED, dates, everywhere, gone, sample
 
 
-KNOWN = json.loads(KEPT.read_text())
+KNOWN = json.loads(STORED.read_text())
 RENEW = (
     "run its campaign again, put the figures and the date on the page, then `python -m tests.evidence '{}'`"
 )
@@ -26,8 +26,8 @@ def test_no_part_is_older_than_the_rooms_it_speaks_of():
 
 
 def test_every_part_with_figures_is_judged():
-    """A part that states a day is among those judged, and what is kept of its code is of that day."""
-    assert dict(dates()) == {part: kept["date"] for part, kept in KNOWN.items()}
+    """A part that states a day is among those judged, and what is stored of its code is of that day."""
+    assert dict(dates()) == {part: stored["date"] for part, stored in KNOWN.items()}
     assert KNOWN.keys() == ROOMS.keys()
 
 
