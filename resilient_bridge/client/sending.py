@@ -47,13 +47,12 @@ class Sender:
     ) -> Receipt:
         """Accept a message; nothing after the store has taken it can be cancelled."""
         driver, session = self._driver, self._session
-        driver.check_usable()
         outbound = session.outbound
         if len(outbound.outbox.queued) >= _TURN and session.state is BridgeState.READY:
             # A loop that only sends gives the writer its turn, before this one is accepted.
             await asyncio.sleep(0)
         now = driver.now()
-        seconds = as_seconds(ttl, "send.ttl")
+        seconds = None if ttl is None else as_seconds(ttl, "send.ttl")
         try:
             entry = outbound.prepare(
                 type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
