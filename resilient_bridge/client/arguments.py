@@ -115,7 +115,7 @@ def message_of(
 ) -> tuple[str, Mapping[str, Any]]:
     """Return type and payload of `send`'s arguments: `send({…})` where the dialect has no types, `send(type, payload)` elsewhere."""
     if dialect.encode is None:
-        if isinstance(type_, Mapping):
+        if type(type_) is not str and isinstance(type_, Mapping):
             raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
         return type_, cast("Mapping[str, Any]", payload)  # anything else is refused as a message
     if payload is None and isinstance(type_, Mapping):

@@ -48,7 +48,6 @@ class Sender:
     ) -> Receipt:
         """Accept a message; once the store has it, it cannot be cancelled."""
         driver, session = self._driver, self._session
-        driver.check_usable()
         outbound = session.outbound
         if len(outbound.outbox.queued) >= _TURN and session.state is BridgeState.READY:
             # A loop that only sends lets the writer run before this message is accepted.

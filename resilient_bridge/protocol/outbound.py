@@ -385,9 +385,10 @@ class Outbound:
         settled, self.settled[:] = list(self.settled), []
         for entry in settled:
             entry.frame = ""
-            event = outcome_event(entry, now)
-            if event is not None:
-                self._emit(event)
+            if entry.state is not EntryState.CONFIRMED:
+                event = outcome_event(entry, now)
+                if event is not None:
+                    self._emit(event)
             self.known.settled(entry)
         self.known.prune()
         return settled

@@ -114,7 +114,7 @@ def _moment(wall: float, now: Now) -> Now:
 def outcome_row(entry: Entry, wall: float) -> OutcomeRow:
     """Return a settled send as a row."""
     return OutcomeRow(
-        entry.seq, entry.id, entry.key, entry.type, entry.state.value, entry.confirmation, entry.reason, wall
+        entry.seq, entry.id, entry.key, entry.type, str(entry.state), entry.confirmation, entry.reason, wall
     )
 
 
