@@ -13,7 +13,6 @@ from ..lazy_names import lazily
 if TYPE_CHECKING:
     from .codes import CODES as CODES
     from .codes import PREFIXES as PREFIXES
-    from .codes import CodeInfo as CodeInfo
     from .codes import code_info as code_info
     from .exceptions import REJECTED as REJECTED
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     from .secret_shapes import MASK as MASK
     from .taxonomy import MCP_CODES as MCP_CODES
     from .taxonomy import Category as Category
+    from .taxonomy import CodeInfo as CodeInfo
     from .taxonomy import Executed as Executed
     from .taxonomy import Kind as Kind
     from .taxonomy import Severity as Severity
@@ -94,7 +94,7 @@ _NAMES = {
 
 # What other rooms use, and users do not.
 _INSIDE = {
-    "codes": "code_info CodeInfo CODES PREFIXES",
+    "codes": "code_info CODES PREFIXES",
     "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",
     "failure": "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven",
     "record": "attach ended OWN_WORDS Record record_of",
@@ -104,7 +104,7 @@ _INSIDE = {
     ),
     "secret_names": "is_sensitive",
     "secret_shapes": "MASK",
-    "taxonomy": "MCP_CODES",
+    "taxonomy": "CodeInfo MCP_CODES",
 }
 
 

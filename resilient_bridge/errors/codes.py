@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import attrs
 
-from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
+from .taxonomy import Category, CodeInfo, Executed, Kind, Severity, lasting, passing
 
 
 _CONFIG, _AUTH, _UPSTREAM = Category.CONFIG, Category.AUTH, Category.UPSTREAM
@@ -25,145 +25,90 @@ _CRITICAL, _FATAL = Severity.CRITICAL, Severity.FATAL
 _NO, _MAYBE, _YES = Executed.NO, Executed.MAYBE, Executed.YES
 
 
-@attrs.frozen(kw_only=True)
-class CodeInfo:
-    """What a code says when nothing more is known: the defaults of a `Failure` that carries it."""
-
-    category: Category
-    kind: Kind
-    severity: Severity
-    retryable: bool
-    executed: Executed
-    session_valid: bool = True
-    hint: str
-    summary: str
-
-    @property
-    def mcp(self) -> int:
-        """The JSON-RPC code of the category."""
-        return MCP_CODES[self.category]
-
-
-def _passing(category: Category, severity: Severity, executed: Executed, summary: str, hint: str) -> CodeInfo:
-    """Repeating the same call can help."""
-    return CodeInfo(
-        category=category,
-        kind=Kind.TRANSIENT,
-        severity=severity,
-        retryable=True,
-        executed=executed,
-        summary=summary,
-        hint=hint,
-    )
-
-
-def _lasting(
-    category: Category,
-    severity: Severity,
-    executed: Executed,
-    summary: str,
-    hint: str,
-    *,
-    kind: Kind = Kind.PERMANENT,
-    session_valid: bool = True,
-) -> CodeInfo:
-    """Repeating the same call cannot help."""
-    return CodeInfo(
-        category=category,
-        kind=kind,
-        severity=severity,
-        retryable=False,
-        executed=executed,
-        session_valid=session_valid,
-        summary=summary,
-        hint=hint,
-    )
-
-
 CODES: Mapping[str, CodeInfo] = MappingProxyType(
     {
         # CONN_, the link
-        "CONN_WEBSOCKET_CLOSED": _passing(
+        "CONN_WEBSOCKET_CLOSED": passing(
             _TRANSPORT, _ERROR, _MAYBE, "connection closed", "reconnect and ask for what was missed"
         ),
-        "CONN_TLS_HANDSHAKE_FAILED": _lasting(
+        "CONN_TLS_HANDSHAKE_FAILED": lasting(
             _TRANSPORT,
             _CRITICAL,
             _NO,
             "tls handshake failed",
             "check the certificate's expiry, chain and host name; for a self-signed one confirm the pinning hash",
         ),
-        "CONN_TIMEOUT": _passing(
+        "CONN_TIMEOUT": passing(
             _TIMEOUT,
             _ERROR,
             _NO,
             "connection timed out",
             "check that the host is reachable, or allow more time",
         ),
-        "CONN_REFUSED": _passing(
+        "CONN_REFUSED": passing(
             _TRANSPORT, _ERROR, _NO, "connection refused", "check the port and that the server is running"
         ),
-        "CONN_RESET": _passing(
+        "CONN_RESET": passing(
             _TRANSPORT, _ERROR, _MAYBE, "connection reset", "reconnect; if it recurs, read the server's log"
         ),
-        "CONN_DNS_FAILED": _passing(
+        "CONN_DNS_FAILED": passing(
             _TRANSPORT,
             _ERROR,
             _NO,
             "host name not resolved",
             "check the spelling of the host and the resolver",
         ),
-        "CONN_UNREACHABLE": _passing(
+        "CONN_UNREACHABLE": passing(
             _TRANSPORT, _ERROR, _MAYBE, "network unreachable", "check the network, the vpn and the route"
         ),
-        "CONN_UPGRADE_REJECTED": _lasting(
+        "CONN_UPGRADE_REJECTED": lasting(
             _UPSTREAM,
             _ERROR,
             _NO,
             "websocket upgrade rejected",
             "check the url's path and the proxy in between",
         ),
-        "CONN_HEARTBEAT_TIMEOUT": _passing(
+        "CONN_HEARTBEAT_TIMEOUT": passing(
             _TIMEOUT, _ERROR, _MAYBE, "no heartbeat from the peer", "reconnect; the peer or the path is gone"
         ),
-        "CONN_RECONNECT_EXHAUSTED": _lasting(
+        "CONN_RECONNECT_EXHAUSTED": lasting(
             _TRANSPORT,
             _CRITICAL,
             _MAYBE,
             "reconnecting given up",
             "check the server, then open a new connection",
         ),
-        "CONN_REDIRECT_REFUSED": _lasting(
+        "CONN_REDIRECT_REFUSED": lasting(
             _CONFIG,
             _ERROR,
             _NO,
             "redirect to another origin refused",
             "use the final url; credentials never follow a redirect to another origin",
         ),
-        "CONN_INSECURE": _lasting(
+        "CONN_INSECURE": lasting(
             _CONFIG,
             _ERROR,
             _NO,
             "credentials over plaintext refused",
             "use wss://, or allow plaintext explicitly",
         ),
-        "CONN_NOT_CONNECTED": _passing(
+        "CONN_NOT_CONNECTED": passing(
             _TRANSPORT, _WARNING, _NO, "not connected", "wait until the connection is ready"
         ),
-        "CONN_RESOURCE_EXHAUSTED": _passing(
+        "CONN_RESOURCE_EXHAUSTED": passing(
             _TRANSPORT, _ERROR, _NO, "local resource busy or exhausted", "free descriptors or ports, or wait"
         ),
         # AUTH_, who we are
-        "AUTH_TOKEN_EXPIRED": _lasting(_AUTH, _ERROR, _NO, "token expired", "refresh the token"),
-        "AUTH_INVALID_TOKEN": _lasting(
+        "AUTH_TOKEN_EXPIRED": lasting(_AUTH, _ERROR, _NO, "token expired", "refresh the token"),
+        "AUTH_INVALID_TOKEN": lasting(
             _AUTH, _ERROR, _NO, "credentials not accepted", "check or renew the token"
         ),
-        "AUTH_INSECURE_TRANSPORT": _lasting(
+        "AUTH_INSECURE_TRANSPORT": lasting(
             _AUTH, _ERROR, _NO, "credentials not accepted over an unencrypted link", "use wss://"
         ),
         # ERROR: critical opens circuits, and one refused call says nothing about the others
-        "AUTH_FORBIDDEN": _lasting(_AUTH, _ERROR, _NO, "access forbidden", "ask for the missing permission"),
-        "AUTH_REFRESH_FAILED": _lasting(
+        "AUTH_FORBIDDEN": lasting(_AUTH, _ERROR, _NO, "access forbidden", "ask for the missing permission"),
+        "AUTH_REFRESH_FAILED": lasting(
             _AUTH,
             _CRITICAL,
             _NO,
@@ -171,10 +116,10 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "check the token source, then log in again",
         ),
         # PROTO_, what was said
-        "PROTO_INVALID_MESSAGE": _lasting(
+        "PROTO_INVALID_MESSAGE": lasting(
             _PROTOCOL, _ERROR, _NO, "invalid message", "correct the listed fields", kind=Kind.CORRUPTION
         ),
-        "PROTO_INVALID_FRAME": _lasting(
+        "PROTO_INVALID_FRAME": lasting(
             _PROTOCOL,
             _ERROR,
             _NO,
@@ -182,16 +127,16 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "check that both ends speak the same protocol and that no proxy alters the stream",
             kind=Kind.CORRUPTION,
         ),
-        "PROTO_SEQUENCE_ERROR": _lasting(
+        "PROTO_SEQUENCE_ERROR": lasting(
             _PROTOCOL, _ERROR, _NO, "message out of sequence", "send what the current phase expects first"
         ),
-        "PROTO_MESSAGE_TOO_BIG": _lasting(
+        "PROTO_MESSAGE_TOO_BIG": lasting(
             _PROTOCOL, _ERROR, _NO, "message too big", "send less at once, or raise the limit on both ends"
         ),
-        "PROTO_VIOLATION": _lasting(
+        "PROTO_VIOLATION": lasting(
             _PROTOCOL, _CRITICAL, _MAYBE, "protocol violated", "check the protocol versions of both ends"
         ),
-        "PROTO_UNKNOWN_TYPE": _lasting(
+        "PROTO_UNKNOWN_TYPE": lasting(
             _PROTOCOL,
             _ERROR,
             _NO,
@@ -199,7 +144,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "check the type's name and the peer's version",
         ),
         # SESS_, the session
-        "SESS_NOT_FOUND": _lasting(
+        "SESS_NOT_FOUND": lasting(
             _UPSTREAM,
             _ERROR,
             _NO,
@@ -207,10 +152,10 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "join a new session; this one may have expired",
             session_valid=False,
         ),
-        "SESS_CLOSED": _lasting(
+        "SESS_CLOSED": lasting(
             _UPSTREAM, _ERROR, _NO, "session closed", "join a new session", session_valid=False
         ),
-        "SESS_NOT_RESUMABLE": _lasting(
+        "SESS_NOT_RESUMABLE": lasting(
             _UPSTREAM,
             _ERROR,
             _NO,
@@ -218,7 +163,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "only a paused, resumable session can be resumed: start a new one",
             session_valid=False,
         ),
-        "SESS_SUPERSEDED": _lasting(
+        "SESS_SUPERSEDED": lasting(
             _UPSTREAM,
             _FATAL,
             _MAYBE,
@@ -227,53 +172,53 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             session_valid=False,
         ),
         # TOOL_, HOOK_: what the agent runs, and what it reports
-        "TOOL_EXECUTION_FAILED": _lasting(
+        "TOOL_EXECUTION_FAILED": lasting(
             _UPSTREAM, _ERROR, _YES, "tool failed", "read the tool's error output"
         ),
-        "TOOL_TIMEOUT": _passing(
+        "TOOL_TIMEOUT": passing(
             _TIMEOUT, _ERROR, _MAYBE, "tool timed out", "ask for less at once, or allow more time"
         ),
-        "TOOL_NOT_FOUND": _lasting(
+        "TOOL_NOT_FOUND": lasting(
             _UPSTREAM, _WARNING, _NO, "no such tool", "call one of the tools there are"
         ),
-        "TOOL_ARGUMENTS_INVALID": _lasting(
+        "TOOL_ARGUMENTS_INVALID": lasting(
             _PROTOCOL, _WARNING, _NO, "tool arguments invalid", "correct the listed fields"
         ),
-        "HOOK_VALIDATION_FAILED": _lasting(
+        "HOOK_VALIDATION_FAILED": lasting(
             _PROTOCOL, _WARNING, _NO, "hook event invalid", "correct the listed fields"
         ),
         # SYS_: all the rest, ours or theirs
-        "SYS_INTERNAL_ERROR": _lasting(
+        "SYS_INTERNAL_ERROR": lasting(
             _INTERNAL,
             _ERROR,
             _MAYBE,
             "internal error",
             "report it with its cause; repeating is unlikely to help",
         ),
-        "SYS_CONFIG_INVALID": _lasting(
+        "SYS_CONFIG_INVALID": lasting(
             _CONFIG, _ERROR, _NO, "invalid configuration", "correct the named setting"
         ),
-        "SYS_RATE_LIMITED": _passing(
+        "SYS_RATE_LIMITED": passing(
             _UPSTREAM, _WARNING, _MAYBE, "rate limited", "wait, then repeat; slow down if it recurs"
         ),
-        "SYS_UNAVAILABLE": _passing(
+        "SYS_UNAVAILABLE": passing(
             _UPSTREAM, _ERROR, _MAYBE, "server unavailable", "wait for the server to come back"
         ),
-        "SYS_UPSTREAM_REJECTED": _lasting(
+        "SYS_UPSTREAM_REJECTED": lasting(
             _UPSTREAM,
             _ERROR,
             _MAYBE,
             "rejected by the server",
             "read the server's message and change the request",
         ),
-        "SYS_OUTBOX_FULL": _passing(
+        "SYS_OUTBOX_FULL": passing(
             _TRANSPORT,
             _ERROR,
             _NO,
             "outbox full",
             "wait until queued messages were delivered, or raise the bound",
         ),
-        "SYS_INBOX_FULL": _lasting(
+        "SYS_INBOX_FULL": lasting(
             _TRANSPORT,
             _ERROR,
             _MAYBE,
@@ -281,25 +226,25 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "read messages faster, or raise the bound",
             kind=Kind.PARTIAL,
         ),
-        "SYS_NOT_DELIVERED": _passing(
+        "SYS_NOT_DELIVERED": passing(
             _TRANSPORT, _ERROR, _NO, "message not delivered", "send it again: it provably never left"
         ),
-        "SYS_NOT_EXECUTED": _passing(_UPSTREAM, _ERROR, _NO, "not executed", "repeat it: nothing ran"),
-        "SYS_STORE_UNAVAILABLE": _passing(
+        "SYS_NOT_EXECUTED": passing(_UPSTREAM, _ERROR, _NO, "not executed", "repeat it: nothing ran"),
+        "SYS_STORE_UNAVAILABLE": passing(
             _TRANSPORT,
             _ERROR,
             _NO,
             "store unavailable",
             "free space or bring the store back; what it refused was not accepted, and may be sent again",
         ),
-        "SYS_STORE_IN_USE": _lasting(
+        "SYS_STORE_IN_USE": lasting(
             _CONFIG,
             _ERROR,
             _NO,
             "store in use",
             "close the other client, or give each its own store",
         ),
-        "SYS_STATE_DAMAGED": _lasting(
+        "SYS_STATE_DAMAGED": lasting(
             _INTERNAL,
             _ERROR,
             _NO,
@@ -307,14 +252,14 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "look at the file that was set aside; what could be saved of it is in use",
             kind=Kind.CORRUPTION,
         ),
-        "SYS_STATE_FOREIGN": _lasting(
+        "SYS_STATE_FOREIGN": lasting(
             _CONFIG,
             _ERROR,
             _NO,
             "saved state of another version or program",
             "use the version that wrote it, or another path",
         ),
-        "SYS_ARTIFACT_INVALID": _lasting(
+        "SYS_ARTIFACT_INVALID": lasting(
             _UPSTREAM,
             _ERROR,
             _YES,
@@ -322,13 +267,13 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "run the phase that makes it again",
             kind=Kind.PARTIAL,
         ),
-        "SYS_SPEND_LIMIT": _lasting(
+        "SYS_SPEND_LIMIT": lasting(
             _CONFIG, _WARNING, _NO, "spend limit reached", "have a person approve more, or cancel"
         ),
-        "SYS_CONTEXT_OVERFLOW": _lasting(
+        "SYS_CONTEXT_OVERFLOW": lasting(
             _UPSTREAM, _WARNING, _NO, "context too long", "compact the history, or offer fewer tools"
         ),
-        "SYS_OUTCOME_UNKNOWN": _lasting(
+        "SYS_OUTCOME_UNKNOWN": lasting(
             _TRANSPORT,
             _ERROR,
             _MAYBE,
@@ -336,31 +281,31 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "ask the peer whether it ran before sending it again",
             kind=Kind.PARTIAL,
         ),
-        "SYS_TIMEOUT": _passing(_TIMEOUT, _ERROR, _MAYBE, "timed out", "allow more time, or ask for less"),
-        "SYS_DEADLINE_EXCEEDED": _lasting(
+        "SYS_TIMEOUT": passing(_TIMEOUT, _ERROR, _MAYBE, "timed out", "allow more time, or ask for less"),
+        "SYS_DEADLINE_EXCEEDED": lasting(
             _TIMEOUT,
             _ERROR,
             _MAYBE,
             "deadline exceeded",
             "allow all attempts together more time, or ask for less",
         ),
-        "SYS_CIRCUIT_OPEN": _passing(
+        "SYS_CIRCUIT_OPEN": passing(
             _TRANSPORT, _ERROR, _NO, "circuit open", "wait until the circuit lets a probe through"
         ),
-        "SYS_BULKHEAD_FULL": _passing(
+        "SYS_BULKHEAD_FULL": passing(
             _TRANSPORT,
             _WARNING,
             _NO,
             "too many calls at once",
             "wait for a running call to end, or allow more",
         ),
-        "SYS_THROTTLED": _passing(
+        "SYS_THROTTLED": passing(
             _TRANSPORT, _WARNING, _NO, "rate limit of this process used up", "wait, or allow more calls"
         ),
-        "SYS_TOO_LARGE": _lasting(
+        "SYS_TOO_LARGE": lasting(
             _UPSTREAM, _ERROR, _NO, "argument too large", "send less at once, or raise the bound"
         ),
-        "SYS_RESULT_REJECTED": _passing(
+        "SYS_RESULT_REJECTED": passing(
             _UPSTREAM,
             _ERROR,
             _YES,

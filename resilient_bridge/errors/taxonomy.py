@@ -1,4 +1,4 @@
-"""The words a failure is described with: four closed sets, each value spelled as the wire and the logs spell it.
+"""The words a failure is described with: four closed sets, each value spelled as the wire and the logs spell it; and a row of them for a code.
 
 Rule: `retryable` alone decides a retry; severity decides who is told.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
+
+import attrs
 
 
 class Category(StrEnum):
@@ -61,3 +63,58 @@ MCP_CODES: Mapping[Category, int] = MappingProxyType(
     }
 )
 """JSON-RPC error codes of the categories."""
+
+
+@attrs.frozen(kw_only=True)
+class CodeInfo:
+    """What a code says when nothing more is known: the defaults of a `Failure` that carries it."""
+
+    category: Category
+    kind: Kind
+    severity: Severity
+    retryable: bool
+    executed: Executed
+    session_valid: bool = True
+    hint: str
+    summary: str
+
+    @property
+    def mcp(self) -> int:
+        """The JSON-RPC code of the category."""
+        return MCP_CODES[self.category]
+
+
+def passing(category: Category, severity: Severity, executed: Executed, summary: str, hint: str) -> CodeInfo:
+    """Repeating the same call can help."""
+    return CodeInfo(
+        category=category,
+        kind=Kind.TRANSIENT,
+        severity=severity,
+        retryable=True,
+        executed=executed,
+        summary=summary,
+        hint=hint,
+    )
+
+
+def lasting(
+    category: Category,
+    severity: Severity,
+    executed: Executed,
+    summary: str,
+    hint: str,
+    *,
+    kind: Kind = Kind.PERMANENT,
+    session_valid: bool = True,
+) -> CodeInfo:
+    """Repeating the same call cannot help."""
+    return CodeInfo(
+        category=category,
+        kind=kind,
+        severity=severity,
+        retryable=False,
+        executed=executed,
+        session_valid=session_valid,
+        summary=summary,
+        hint=hint,
+    )

@@ -353,27 +353,3 @@ def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
     assert {one.attributes["state"]: one.value for one in of_ours}["closed"] == 1
     assert len(of_ours) == 5
     assert calls == {"known_circuits": 1, "standing_alerts": 1, "open_links": 4}
-
-
-class _Closed:
-    state = "closed"
-
-
-class _Open:
-    state = "open"
-
-
-@pytest.mark.requirement("R18")
-def test_every_circuit_is_shown_however_many_there_were(telemetry, monkeypatch, caplog):
-    """Ten scrapes of 400 new circuits each, far beyond what the SDK keeps: 200 have a name for good, the others are summed by state."""
-    names: set[str] = set()
-    for number in range(10):
-        found = {f"circuit {number} {one}": _Closed for one in range(398)} | {"a": _Open, "z": _Open}
-        monkeypatch.setattr(readings, "circuits", lambda found=found: found)
-        points = telemetry.points("resilient_bridge.circuit.state")
-        names |= {one.attributes["circuit"] for one in points}
-    last = {(one.attributes["circuit"], one.attributes["state"]): one.value for one in points}
-    assert len(names) == 201
-    assert (last["a", "open"], last["z", "open"]) == (1, 1)
-    assert (last["other", "open"], last["other", "closed"]) == (0, 398)
-    assert len([one for one in caplog.records if "circuit.state has 1000 series" in one.getMessage()]) == 1
