@@ -163,12 +163,12 @@ def shown(url: str) -> str:
 
 
 def _as_written(text: str) -> str:
-    """What was given in the place of a URL, so that a slip is seen; what may stand before an @, or behind ? or #, is left out."""
-    before, at, rest = text.rpartition("@")
-    scheme, slashes, _ = before.partition("://")
-    shown = re.split(
-        "[?#]", f"{scheme + slashes if slashes else ''}[redacted]@{rest}" if at else rest, maxsplit=1
-    )[0]
+    """Return the scheme and the host of a wrong URL, so that a slip is seen; all the rest may be a secret."""
+    scheme, slashes, rest = text.partition("://")
+    if not slashes:
+        return f"text of {len(text)} characters without ://"
+    host = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    shown = f"{scheme}://{host}"
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 

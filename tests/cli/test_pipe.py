@@ -31,17 +31,17 @@ async def test_lines_go_out_in_order_and_messages_come_in():
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("notaurl", "'notaurl'"),
-        ("htp://host:80/ws", "'htp://host:80/ws'"),
-        ("http://me:hunter2@host/ws?token=hunter2#hunter2", "'http://[redacted]@host/ws'"),
-        ("me:hunter?2@host/ws", "'[redacted]@host/ws'"),
-        ("http://host/ws?mail=hunter2@host", "'http://[redacted]@host'"),
-        ("no\turl", r"'no\\turl'"),
-        ("x" * 500, "…'"),
+        ("notaurl", "'text of 7 characters without ://'"),
+        ("htp://host:80/ws", "'htp://host:80'"),
+        ("http://me:hunter2@host/ws?token=hunter2#hunter2", "'http://host'"),
+        ("me:hunter?2@host/ws", "without ://"),
+        ("http://host/hunter2?mail=hunter2@host", "'http://host'"),
+        ("http://no\turl", r"'http://no\\turl'"),
+        ("http://" + "x" * 500, "…'"),
     ],
 )
 def test_an_address_that_is_none_is_shown(url, shown, capsys):
-    """So that a slip is seen; without what stands before an @ or behind a question mark."""
+    """Its scheme and host are shown, so that a slip is seen; the rest may be a secret."""
     assert cli.main(["pipe", url]) == 2
     printed = capsys.readouterr().err
     assert "a URL that begins with ws:// or wss://, got '" in printed
