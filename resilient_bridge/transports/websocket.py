@@ -288,17 +288,19 @@ def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes 
 class _BoundedConnection(ClientConnection):
     """A connection that does not wait for ever for a peer that should end it."""
 
-    arrivals: Arrivals
+    arrivals: Arrivals | None = None
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        frames = self.recv_messages
-        self.arrivals = Arrivals(frames.high or 0, frames.pause, frames.resume)
-        self.recv_messages = cast("Any", self.arrivals)
+        frames: Any = getattr(self, "recv_messages", None)
+        # An internal attribute of websockets: should a release have none like it, its own queue is used, at a higher cost.
+        if all(hasattr(frames, name) for name in ("high", "pause", "resume")):
+            self.arrivals = Arrivals(frames.high or 0, frames.pause, frames.resume)
+            self.recv_messages = cast("Any", self.arrivals)
 
     def process_event(self, event: Any) -> None:
-        if type(event) is Frame and event.opcode in DATA_OPCODES:
+        if self.arrivals is not None and type(event) is Frame and event.opcode in DATA_OPCODES:
             self.arrivals.put(event)
         else:
             super().process_event(event)

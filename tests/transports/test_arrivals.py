@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.messages import Assembler
 from websockets.exceptions import ConcurrencyError, ConnectionClosedError, ConnectionClosedOK
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
@@ -149,4 +151,33 @@ async def test_what_needs_no_waiting_is_sent_at_once(bridge, dial, until):
     link.abort()
     assert not link.send_now("never")
     assert bridge.received == ["one", "two"]
+    await link.close()
+
+
+@pytest.mark.real
+async def test_a_queue_of_another_shape_is_left_to_websockets(bridge, dial, until, monkeypatch):
+    """An internal of websockets may change: frames are then received by waiting, and none at once."""
+
+    class Other(Assembler):
+        def __getattribute__(self, name):
+            if name == "high" and self._is_made:
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+        _is_made = False
+
+    made = ClientConnection.connection_made
+
+    def connection_made(self, transport):
+        made(self, transport)
+        self.recv_messages.__class__ = Other
+        Other._is_made = True
+
+    monkeypatch.setattr(ClientConnection, "connection_made", connection_made)
+    link = await dial(bridge.url)
+    await until(lambda: bridge.sockets)
+    Other._is_made = False  # it needs its limit itself
+    await bridge.sockets[0].send("one")
+    assert link.receive_now() is None
+    assert await link.receive() == "one"
     await link.close()
