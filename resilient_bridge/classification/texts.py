@@ -114,6 +114,12 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     **dict.fromkeys(("tls handshake timeout", "i/o timeout", "operation too slow"), _TIMEOUT),
     **dict.fromkeys(("deadline exceeded", "deadline_exceeded", "timeout expired"), _TIMEOUT),
     **dict.fromkeys(("timeout awaiting", "timeout exceeded", "exceeded while awaiting headers"), _TIMEOUT),
+    # Windows, in English; in other languages it is the number that counts
+    **dict.fromkeys(("actively refused it", "refused the network connection"), _REFUSED),
+    **dict.fromkeys(("forcibly closed by the remote host", "aborted by the software in your host"), _RESET),
+    "did not properly respond after a period of time": _TIMEOUT,
+    "attempted to an unreachable network": _UNREACHABLE,
+    "being used by another process": _BUSY,
     **dict.fromkeys(("name or service not known", "temporary failure in name resolution"), _DNS),
     **dict.fromkeys(("could not resolve host", "could not resolve hostname", "no such host"), _DNS),
     **dict.fromkeys(("could not resolve proxy", "unable to resolve host address"), _DNS),

@@ -13,6 +13,8 @@ from typing import Final
 
 
 _WINDOWS: Final[Mapping[int, int]] = {
+    32: errno.EBUSY,  # ERROR_SHARING_VIOLATION: another process has the file open
+    33: errno.EBUSY,  # ERROR_LOCK_VIOLATION
     64: errno.ECONNRESET,  # ERROR_NETNAME_DELETED
     121: errno.ETIMEDOUT,  # ERROR_SEM_TIMEOUT
     233: errno.EPIPE,  # ERROR_PIPE_NOT_CONNECTED

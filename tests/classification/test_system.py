@@ -109,6 +109,8 @@ def _as_windows_says(kind, number):
 @pytest.mark.parametrize(
     ("kind", "number", "name"),
     [
+        (PermissionError, 32, "EBUSY"),
+        (PermissionError, 33, "EBUSY"),
         (ConnectionResetError, 64, "ECONNRESET"),
         (OSError, 121, "ETIMEDOUT"),
         (ConnectionRefusedError, 1225, "ECONNREFUSED"),

@@ -12,7 +12,13 @@ TRANSIENT = """connect ECONNREFUSED 127.0.0.1:80|connect ETIMEDOUT 10.0.0.1:443|
     |429 Too Many Requests|EBUSY: resource busy or locked, rename 'a'|write EAGAIN|HTTP 423 LOCKED
     |Rate limit exceeded|you exceeded your rate limit: slow down|quota exceeded for minute|connection reset by peer
     |Request failed with status code 503|Error code: 529 - overloaded|502 Bad Gateway|Client error '429 Too Many Requests' for url
-    |listen EADDRINUSE: address already in use :::7890|Port already bound|Failed to start daemon: timeout"""
+    |listen EADDRINUSE: address already in use :::7890|Port already bound|Failed to start daemon: timeout
+    |No connection could be made because the target machine actively refused it|The remote computer refused the network connection
+    |An existing connection was forcibly closed by the remote host
+    |An established connection was aborted by the software in your host machine
+    |A connection attempt failed because the connected party did not properly respond after a period of time
+    |A socket operation was attempted to an unreachable network
+    |The process cannot access the file because it is being used by another process"""
 PERMANENT = """ENOENT: no such file or directory, open 'config.json'|EACCES: permission denied|EPERM
     |404 Not Found|403 Forbidden|Invalid argument|Syntax error near line 3|bash: foo: command not found
     |HTTP 400|status code 501|429 {"error": {"code": "insufficient_quota"}} HTTP 429"""

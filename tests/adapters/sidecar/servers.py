@@ -112,7 +112,8 @@ def _extract_everything(target: Path) -> None:
         subprocess.run(command, check=True)
         (archive,) = Path(fresh).iterdir()
         with tarfile.open(archive) as packed:
-            packed.extractall(fresh, filter="data")
+            safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since Python 3.11.4
+            packed.extractall(fresh, **safely)
         (found,) = Path(fresh).glob("*/examples/servers/everything-server/mcp_everything_server")
         shutil.copytree(found, target / found.name)
 
