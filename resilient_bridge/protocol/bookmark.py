@@ -11,11 +11,9 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .facts import Record
-
 
 if TYPE_CHECKING:
-    from .facts import Channel, Hello, Position
+    from .facts import Channel, Hello, Position, Record
 
 
 class _Life(NamedTuple):
@@ -82,6 +80,8 @@ class Bookmark:
 
     def record(self, session_id: str, *, joined: bool, overlap: int) -> Record:
         """What the dialect is shown of it."""
+        from .facts import Record  # here: only a dialect of its own is shown one (P9)
+
         return Record(
             session_id=session_id,
             session=self.session,

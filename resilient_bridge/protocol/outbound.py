@@ -17,8 +17,7 @@ from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageRese
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, outcome_event
-from .facts import Send
-from .frames import Encoder, fields_of, own_frame, raw_of
+from .frames import Encoder, fields_of, own_frame, raw_of, send_kind
 from .known_entries import KnownEntries
 from .messages import Message
 from .outbox import Outbox
@@ -150,7 +149,7 @@ class Outbound:
             wire_key = None if "idempotency_key" in payload else used
             frame = self._encoder.frame(type_, identity, stamp, text, wire_key)
         else:
-            message = Send(
+            message = send_kind()(
                 type=type_,
                 payload=payload,
                 id=identity,
