@@ -155,7 +155,7 @@ async def test_what_needs_no_waiting_is_sent_at_once(bridge, dial, until):
 
 
 @pytest.mark.real
-async def test_a_queue_of_another_shape_is_left_to_websockets(bridge, dial, until, monkeypatch):
+async def test_a_queue_of_another_shape_stays_in_use(bridge, dial, until, monkeypatch):
     """An internal of websockets may change: frames are then received by waiting, and none at once."""
 
     class Other(Assembler):
