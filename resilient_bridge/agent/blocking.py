@@ -23,9 +23,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     def call() -> T:
         try:
             return function(*args, **kwargs)
-        except (
-            StopIteration
-        ) as error:  # a future cannot hold it: its caller would wait for ever (Python 3.11)
+        except StopIteration as error:
+            # A future cannot hold it: its caller would wait for ever (Python 3.11).
             raise RuntimeError("a function raised StopIteration") from error
 
     work = asyncio.ensure_future(asyncio.to_thread(call))

@@ -157,9 +157,8 @@ def _write(out: str, incident: Incident) -> int:
     try:
         if not Path(out).absolute().parent.is_dir():
             return complain("report", f"cannot write {out!r}: no such directory")
-        replace_atomically(
-            Path(out).absolute(), text.encode("utf-8", "replace")
-        )  # readable for its owner only, as the log is
+        # Readable for its owner only, as the log is
+        replace_atomically(Path(out).absolute(), text.encode("utf-8", "replace"))
     except (BridgeError, ValueError) as error:
         return complain("report", f"cannot write {out!r}: {error}")
     return 0

@@ -155,9 +155,8 @@ class Pump:
                     await self._idle_reader
                 now = driver.now()
                 continue
-            frame = (
-                receive_now()
-            )  # mostly several have come at once: the time is read once for all of them (P11)
+            # Mostly several have come at once: the time is read once for all of them (P11)
+            frame = receive_now()
             if frame is None:
                 try:
                     frame = await receive()

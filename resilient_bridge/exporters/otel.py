@@ -80,9 +80,8 @@ class OTelExporter(Exporter[dict[str, str]]):
         self._tracer = tracer
         self._meter = meter
         self._instruments: dict[Instrument, Any] = {}
-        self._named = NamedCircuits(
-            most, for_good=True
-        )  # the SDK forgets no series, and names none after 2,000
+        # The SDK forgets no series, and names none after 2,000
+        self._named = NamedCircuits(most, for_good=True)
         if tracer is not None:
             start_tracing(self._open)
         if meter is not None:

@@ -20,9 +20,8 @@ def field_of(value: object, name: str) -> Any:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         first, *rest = name.split("_")
-        return fields.get(
-            name, fields.get(first + "".join(map(str.title, rest)))
-        )  # google reads camelCase, too
+        # Google reads camelCase, too
+        return fields.get(name, fields.get(first + "".join(map(str.title, rest))))
     return getattr(value, name, None)
 
 

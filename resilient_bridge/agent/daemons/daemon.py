@@ -141,9 +141,8 @@ class Daemon:
             try:
                 await self._start()
             except BridgeError as error:
-                self._failure = attrs.evolve(
-                    error.failure, cause=None
-                )  # kept for long: a cause would keep its frames
+                # Kept for long: a cause would keep its frames
+                self._failure = attrs.evolve(error.failure, cause=None)
                 self._failures += 1
                 raise
         return DaemonHealth.READY

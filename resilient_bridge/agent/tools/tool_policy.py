@@ -97,9 +97,8 @@ def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
     if retry is None or not failure.retryable:
         return 0
     try:
-        found = match(
-            retry, evolve(failure, kind=Kind.TRANSIENT)
-        )  # its kind before its attempts were used up
+        # Its kind before its attempts were used up
+        found = match(retry, evolve(failure, kind=Kind.TRANSIENT))
     except Exception:  # noqa: BLE001 -- a predicate of the user's
         return 0
     if not found.is_repeatable:

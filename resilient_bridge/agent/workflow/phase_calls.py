@@ -81,9 +81,8 @@ class PhaseCalls:
         state = self._keeper.state
         did_not_run = outcome.failure is not None and outcome.failure.executed is Executed.NO
         if outcome.failure is None or (outcome.is_skipped and not call.may_repeat and not did_not_run):
-            value = (
-                outcome.value if outcome.failure is None else None
-            )  # a skipped call returns None to the phase
+            # A skipped call returns None to the phase
+            value = outcome.value if outcome.failure is None else None
             ended = attrs.evolve(call, result=_written(value))
             await self._keeper.keep(state.noted(ended), twice=not call.may_repeat)
         elif did_not_run or call.may_repeat:

@@ -211,9 +211,8 @@ class Writer:
             except StoreError as error:
                 if not (change.accepts and is_full(error)):
                     raise
-                change.refuse(
-                    error, self.known, was_sent=True, only_new=True
-                )  # and write the rest, which makes room
+                # And write the rest, which makes room
+                change.refuse(error, self.known, was_sent=True, only_new=True)
         for position, now_written in written:
             position.written = now_written
         self.stored = taken
