@@ -16,7 +16,7 @@ from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
 from ..telemetry import emit, events
-from ..values.fields import is_count, is_number, read_name, read_seconds
+from ..values.fields import check_flag, is_count, is_number, read_name, read_seconds
 from ..values.what import as_whats, check_whats, matches_ended
 from ..world import current_world
 
@@ -203,8 +203,7 @@ class Degradation(Generic[M]):
 
     def _permitted(self, may_have_run: object, idempotent: object) -> tuple[M, ...]:
         """Return the modes whose functions may follow one that may have run."""
-        if not isinstance(idempotent, bool):
-            raise config_error("Degradation.idempotent", "True or False", idempotent)
+        check_flag("Degradation.idempotent", idempotent)
         if isinstance(may_have_run, bool):
             return self.modes if may_have_run or idempotent else ()
         if isinstance(may_have_run, str | bytes) or not isinstance(may_have_run, Collection):
@@ -266,8 +265,7 @@ def degradations(
         "reduce_parallelism_on_rate_limit": reduce_parallelism_on_rate_limit,
     }
     for name, flag in flags.items():
-        if not isinstance(flag, bool):  # pyright: ignore[reportUnnecessaryIsInstance] -- they are read from files
-            raise config_error(f"degradations.{name}", "True or False", flag)
+        check_flag(f"degradations.{name}", flag)
     if not is_count(parallelism, _FEWEST):
         raise config_error("degradations.parallelism", "a whole number of at least 2", parallelism)
     halves = [parallelism]

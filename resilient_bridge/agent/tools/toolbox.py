@@ -10,12 +10,12 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ...calls.run.protect import bind, form_of
 from ...errors import config_error
 from ...lazy_names import public
-from ...values.fields import is_count, read_name
+from ...values.fields import check_flag, is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
 from .shell_commands import END_SECONDS, MAX_OUTPUT, CommandResult, run_command, words_of
 from .tool_arguments import Parameters
@@ -245,8 +245,7 @@ class Toolbox:
         required = name not in self._optional if required is None else required
         idempotent = name in self._idempotent if idempotent is None else idempotent
         for option, value in (("required", required), ("idempotent", idempotent)):
-            if not isinstance(cast("object", value), bool):
-                raise config_error(f"Toolbox.tool.{option}", "True or False", value)
+            check_flag(f"Toolbox.tool.{option}", value)
         own = None if timeout is None else as_limit("Toolbox.tool.timeout", timeout)
         layers, limit = self._limits.of(name, timeout=own, policy=policy)
         protect = functools.partial(bind, layers, idempotent=idempotent, name=name)

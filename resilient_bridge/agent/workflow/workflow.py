@@ -19,7 +19,7 @@ from ...errors import ConfigError, Failure, config_error, redact
 from ...presets import BridgePolicy, ccsetup
 from ...presets.bridge_policy import calls_of
 from ...telemetry import emit, events
-from ...values.fields import read_name
+from ...values.fields import check_flag, read_name
 from ...world import current_world
 from .artifacts import name_of
 from .checkpoint import WorkflowState, WorkflowStatus
@@ -148,8 +148,7 @@ class Workflow:
         called = read_name("Workflow.phase.name", getattr(function, "__name__", "") if name is None else name)
         if called in self.phases:
             raise config_error("Workflow.phase.name", "a name that no other phase has", called)
-        if type(required) is not bool:
-            raise config_error("Workflow.phase.required", "True or False", required)
+        check_flag("Workflow.phase.required", required)
         if not (idempotent is None or type(cast("object", idempotent)) is bool):
             raise config_error("Workflow.phase.idempotent", "True, False or None", idempotent)
         if not _is_list(artifacts):
