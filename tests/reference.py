@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from resilient_bridge import errors, events
+from resilient_bridge import Dialect, errors, events
 from resilient_bridge.classification import classify_close
-from resilient_bridge.classification.exits import EXITS
-from resilient_bridge.classification.statuses import status_finding
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.protocol.policies.losses import LossAction, meaning
-from resilient_bridge.protocol.transitions import mermaid
-from resilient_bridge.telemetry import alert_events, call_events, debug_events, work_events
+from tests.internals.classification import EXITS, status_finding
+from tests.internals.protocol import LossAction, meaning, mermaid
+from tests.internals.telemetry import alert_events, call_events, debug_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import page, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resilient_bridge.classification.proofs import PROOFS
+from tests.internals.classification import PROOFS
 
 from .reference_layout import page, table
 

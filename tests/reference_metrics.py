@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resilient_bridge.telemetry.instruments import INSTRUMENTS
+from tests.internals.telemetry import INSTRUMENTS
 
 from .reference_layout import page, table
 

@@ -8,14 +8,9 @@ from collections.abc import Iterator
 import attrs
 
 import resilient_bridge as rb
-from resilient_bridge.protocol.dialects import End, Positions
-from resilient_bridge.settings.policy_tables import LAYERS
-from resilient_bridge.settings.seed_keys import WORDS_OF
-from resilient_bridge.settings.sources import PREFIX
-from resilient_bridge.settings.tables import TABLES, AgentSettings
-from resilient_bridge.settings.walk import default_of, fields_of
-from resilient_bridge.values.fields import shown
-from resilient_bridge.values.forms import Form, form_of
+from tests.internals.protocol import End, Positions
+from tests.internals.settings import LAYERS, PREFIX, TABLES, WORDS_OF, AgentSettings, default_of, fields_of
+from tests.internals.values import Form, form_of, shown
 
 from .reference_layout import page, table
 

@@ -116,6 +116,31 @@ def test_no_module_has_a_name_that_says_nothing():
     assert [_named(path) for path in [*MODULES, *TESTS] if {path.stem, path.parent.name} & BANNED] == []
 
 
+def test_what_is_below_a_door_is_imported_in_one_place_for_each_room():
+    """Tests import `resilient_bridge` and its rooms; deeper names stand in tests/internals, and all that stands there is imported."""
+    internals = [path for path in TESTS if path.parent.name == "internals"]
+    others = [path for path in TESTS if path not in internals]
+    deep = r"^ *(?:from|import) resilient_bridge\.\w+\.[\w.]+"
+    assert _against(others, lambda path: re.findall(deep, _text(path), re.MULTILINE)) == []
+    imports = r"^ *from tests\.internals\.(\w+) import (?:\(([^)]+)\)|([^\n#]+))"
+    used = {
+        (room, name.split(" as ")[0].strip())
+        for path in others
+        for room, many, one in re.findall(imports, _text(path), re.MULTILINE)
+        for name in (many or one).split(",")
+        if name.strip()
+    }
+    listed = {
+        (path.stem, entry.split("=")[0])
+        for path in internals
+        for node in ast.walk(_parsed(path))
+        if isinstance(node, ast.Dict)
+        for names in node.values
+        for entry in ast.literal_eval(names).split()
+    }
+    assert used == listed
+
+
 def test_only_a_world_makes_a_random_source_without_a_seed():
     """`Random()` seeds itself from the system; ruff bans the functions of `random`, and cannot see the missing seed."""
     outside = [path for path in MODULES if path.parent.name not in {"world", "testing"}]

@@ -11,9 +11,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import errors
-from resilient_bridge.protocol.policies.losses import LossAction
-from resilient_bridge.protocol.transitions import REASONS as KNOWN_REASONS
-from resilient_bridge.protocol.transitions import mermaid
+from tests.internals.protocol import REASONS as KNOWN_REASONS
+from tests.internals.protocol import LossAction, mermaid
 
 from .reference import ABOUT_PREFIX, ACTIONS, PAGES, REASONS, STATES, closes, records, statuses
 from .reference_presets import ABOUT, PRESETS, preset_page

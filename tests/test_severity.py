@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import resilient_bridge as rb
 from resilient_bridge import errors
-from resilient_bridge.protocol.policies.losses import LossAction, meaning
+from tests.internals.protocol import LossAction, meaning
 
 
 PAGE = Path(__file__).parents[1] / "docs/reference/severity.md"

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import attrs
 
 import resilient_bridge as rb
-from resilient_bridge.calls.layer_order import harmful
 from resilient_bridge.errors import Stopped
+from tests.internals.calls import harmful
 from tests.rows import each_row
 
 

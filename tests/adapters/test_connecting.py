@@ -17,8 +17,8 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
-from resilient_bridge.testing.network import HANG, NXDOMAIN
 from tests.adapters.link_peers import World, now, quick, until, virtual
+from tests.internals.testing import HANG, NXDOMAIN
 
 
 BLACKHOLE = "2001:db8::1"

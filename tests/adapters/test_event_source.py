@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sse.event_source import EventSource
+from resilient_bridge.adapters import EventSource
 from tests.adapters.event_servers import Server, answer, numbered, replay, silence, stream
 
 

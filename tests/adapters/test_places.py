@@ -19,7 +19,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.processes.child_process import stdio
+from resilient_bridge.adapters import stdio
 from resilient_bridge.stores import MemoryStore
 from tests.adapters.event_servers import Server, numbered, stream
 from tests.adapters.link_peers import World, quick

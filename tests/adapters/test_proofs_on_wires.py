@@ -21,7 +21,7 @@ import trustme
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from resilient_bridge.classification.proofs import PROOFS
+from tests.internals.classification import PROOFS
 
 
 pytestmark = pytest.mark.real

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.processes.child_process import stdio
+from resilient_bridge.adapters import stdio
 from tests.rows import each_row
 
 

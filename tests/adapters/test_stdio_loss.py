@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.processes.child_process import stdio
+from resilient_bridge.adapters import stdio
 
 
 PROGRAM = Path(sys.executable).name

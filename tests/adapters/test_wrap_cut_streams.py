@@ -14,8 +14,8 @@ from google import genai
 from google.genai import types
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sdk.model_streams import Ending
 from tests.adapters.wrapped_openai import ASK
+from tests.internals.adapters import Ending
 from tests.peers.providers import Providers
 from tests.peers.scripted_answers import Turn
 

@@ -7,7 +7,8 @@ import functools
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.idempotency import Call, permits
+from resilient_bridge.adapters import Call
+from tests.internals.adapters import permits
 
 
 FAST = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)))

@@ -16,10 +16,10 @@ from google.genai import errors, types
 from mcp import types as mcp_types
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sdk.sdk_tools import google_runs_tools, openai_effect
 from resilient_bridge.errors import Executed
 from tests.adapters import test_wrap_anthropic as claude
 from tests.adapters import wrapped_openai as gpt
+from tests.internals.adapters import google_runs_tools, openai_effect
 from tests.rows import each_row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from resilient_bridge.agent.commands.commands import Commands
+from resilient_bridge.agent import Commands
 
 
 PENDING = {"status": "pending"}

@@ -10,7 +10,7 @@ import socket
 import sys
 from pathlib import Path
 
-from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
+from resilient_bridge.agent import Daemon, DaemonHealth
 
 
 PROGRAM = Path(__file__).parent / "daemon_program.py"

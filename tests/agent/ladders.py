@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resilient_bridge.agent.degradation import Degradation
+from resilient_bridge.agent import Degradation
 from resilient_bridge.errors import Failure
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.commands.commands import CommandStatus
+from resilient_bridge.agent import CommandStatus
 from resilient_bridge.testing import record, virtual_time
 
 from .command_peer import HANG, PENDING, Peer, complete

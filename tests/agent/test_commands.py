@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.shell_commands import CommandResult
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import CommandResult, Toolbox
 from tests.calls.forms import at_once
 from tests.peers.processes import open_files
 

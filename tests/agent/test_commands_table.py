@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.commands.commands import Commands, CommandStatus
+from resilient_bridge.agent import Commands, CommandStatus
 from resilient_bridge.testing import virtual_time
 
 from .command_peer import HANG, PENDING, Peer, complete

@@ -12,7 +12,7 @@ from itertools import pairwise, product
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.connection_states import ConnectionStates, ConnectionTracker
+from resilient_bridge.agent import ConnectionStates, ConnectionTracker
 
 
 SERVERS = ("down", "booting", "up")

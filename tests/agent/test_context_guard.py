@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.context_guard import ContextGuard
+from resilient_bridge.agent import ContextGuard
 from resilient_bridge.errors import ConfigError, ContextOverflowError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
+from resilient_bridge.agent import Daemon, DaemonHealth
 
 from .daemon_bed import command_line, until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.daemons.daemon import Daemon, DaemonHealth
+from resilient_bridge.agent import Daemon, DaemonHealth
 from resilient_bridge.testing import virtual_time
 
 from .daemon_bed import command_line, is_alive, until

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.degradation import Degradation, degradations
+from resilient_bridge.agent import Degradation, degradations
 from resilient_bridge.errors import ConfigError, Failure
 from tests.agent.ladders import LIMITED, LOST, browse, steps
 

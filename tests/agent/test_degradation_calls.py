@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.degradation import Degradation, degradations
+from resilient_bridge.agent import Degradation, degradations
 from resilient_bridge.errors import ConfigError, RejectedError
 from tests.agent.ladders import LIMITED, LOST, browse, steps
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge.agent.hook_events import HookEvent, hook_answer
+from resilient_bridge.agent import HookEvent, hook_answer
 from resilient_bridge.errors import ConfigError, ProtocolError
 
 

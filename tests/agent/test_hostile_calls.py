@@ -16,11 +16,11 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.suggestions import suggest as suggestions
-from resilient_bridge.agent.tools import bounded, tool_calls
-from resilient_bridge.agent.tools.toolbox import Toolbox
-from resilient_bridge.calls.outcome_text import LIMIT
+from resilient_bridge.agent import Toolbox
 from tests.calls.forms import at_once, settle
+from tests.internals.agent import bounded, tool_calls
+from tests.internals.agent import suggest as suggestions
+from tests.internals.calls import LIMIT
 
 
 def once(**options):

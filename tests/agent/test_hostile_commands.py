@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import Toolbox
 from tests.calls.forms import at_once
 
 

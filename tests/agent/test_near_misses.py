@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from resilient_bridge.agent.suggestions.existing_paths import status_of
-from resilient_bridge.agent.suggestions.near_misses import SearchAllowance, close_names, near_paths
+from tests.internals.agent import SearchAllowance, close_names, near_paths, status_of
 
 
 def _tree(root, *paths):

@@ -14,7 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
 from resilient_bridge.errors import StoreError, error_for
-from resilient_bridge.stores.state_files.document import read_document, write_document
+from tests.internals.stores import read_document, write_document
 from tests.stores.states import backup_of
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from resilient_bridge.agent.spending.spend_budget import SpendBudget
+from resilient_bridge.agent import SpendBudget
 from resilient_bridge.errors import ConfigError, SpendLimitError
 
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from resilient_bridge.agent.spending.spend_state import SpendAccount, SpendState, amount_of
+from resilient_bridge.agent import SpendState
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.telemetry.events import SpendApproved, SpendCancelled, SpendPaused, SpendWarned
+from tests.internals.agent import SpendAccount, amount_of
+from tests.internals.telemetry import SpendApproved, SpendCancelled, SpendPaused, SpendWarned
 
 
 def account(limit="10", mode="hard", warn_at="0.8") -> SpendAccount:

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge.agent.suggestions.near_misses import SearchAllowance
-from resilient_bridge.agent.suggestions.suggest import fixes, suggest
-from resilient_bridge.agent.suggestions.suggestion_context import SuggestionContext
+from resilient_bridge.agent import suggest
+from tests.internals.agent import SearchAllowance, SuggestionContext, fixes
 
 
 def _context(directory=None, **arguments):

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.suggestions.suggest import suggest
+from resilient_bridge.agent import suggest
 
 
 def _made(root, *paths, content="x", mode=0o644):

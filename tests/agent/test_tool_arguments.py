@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.tool_arguments import Parameters
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import Toolbox
+from tests.internals.agent import Parameters
 
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import weakref
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools import bounded
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import Toolbox
 from tests.calls.forms import at_once, settle
+from tests.internals.agent import bounded
 
 
 def once(**options):

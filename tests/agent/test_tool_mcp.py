@@ -10,8 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import Field
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.shell_commands import CommandResult
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import CommandResult, Toolbox
 from tests.calls.forms import at_once
 
 

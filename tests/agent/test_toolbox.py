@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import Toolbox
 from tests.calls.forms import at_once, http_error
 
 
@@ -256,7 +256,7 @@ async def test_a_failure_is_an_event():
 
 async def test_fixes_are_looked_for_and_a_search_that_fails_is_omitted(monkeypatch):
     """`suggest` gets the failure and the arguments; what it finds is the suggestion, what it raises is not."""
-    import resilient_bridge.agent.suggestions.suggest as module
+    from tests.internals.agent import suggest as module
 
     seen = []
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.toolbox import Toolbox
+from resilient_bridge.agent import Toolbox
 from tests.calls.forms import at_once, http_error
 
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from resilient_bridge.testing.proxy import FaultProxy
+from resilient_bridge.testing import FaultProxy
 from tests.bridges.peers import BRIDGES, missing
 from tests.threats.watching import Watch, quick
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 
 
 NODE = shutil.which("node")

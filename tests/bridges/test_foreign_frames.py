@@ -14,9 +14,9 @@ import pytest
 from aiohttp import WSMsgType, web
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import LateReply, MessageRejected
 from tests.bridges.aiohttp_server import serving
 from tests.bridges.foreign import Mini, Watch, only_reads, quick
+from tests.internals.telemetry import LateReply, MessageRejected
 from tests.rows import each_row
 
 

@@ -11,8 +11,8 @@ import json
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import FeatureRefused
 from tests.bridges.foreign import Mini, Watch, only_reads, quick
+from tests.internals.telemetry import FeatureRefused
 from tests.rows import each_row
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.telemetry.events import Joined
-from resilient_bridge.testing.proxy import Fault
+from resilient_bridge.testing import Fault
+from tests.internals.telemetry import Joined
 from tests.threats.watching import quick
 
 

@@ -6,11 +6,10 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.protocol import Watermark
-from resilient_bridge.protocol.session_records import SessionCheckpoint, SessionRecord
-from resilient_bridge.stores import MemoryStore
-from resilient_bridge.stores.session_record import on_enter, on_exit, on_lost, on_renamed
-from resilient_bridge.stores.sessions import Sessions
+from resilient_bridge.stores import MemoryStore, Sessions
 from tests.bridges.session_disk import BROKEN, Clock, Disk, code_of
+from tests.internals.protocol import SessionCheckpoint, SessionRecord
+from tests.internals.stores import on_enter, on_exit, on_lost, on_renamed
 
 
 @pytest.fixture(params=[MemoryStore, Disk])

@@ -14,10 +14,9 @@ from pathlib import PurePosixPath
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.protocol.session_records import SessionCheckpoint, SessionRecord
-from resilient_bridge.stores import MemoryStore, RedisStore
-from resilient_bridge.stores.sessions import Sessions
+from resilient_bridge.stores import MemoryStore, RedisStore, Sessions
 from tests.bridges.session_disk import BROKEN, START, Clock, Disk, code_of
+from tests.internals.protocol import SessionCheckpoint, SessionRecord
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import done
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.protocol.session_records import SessionCheckpoint
-from resilient_bridge.stores import session_record
-from resilient_bridge.stores.sessions import Sessions
+from resilient_bridge.stores import Sessions
 from tests.bridges.session_disk import AWAY, START, Clock, Disk
+from tests.internals.protocol import SessionCheckpoint
+from tests.internals.stores import session_record
 
 
 # ---- the store -----------------------------------------------------------------------------------------------------

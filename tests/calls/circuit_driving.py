@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from resilient_bridge.calls.breaker.state import CircuitState
-from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls import Breaker
 from resilient_bridge.errors import CircuitOpenError
+from tests.internals.calls import CircuitState
 
 
 class Circuit(CircuitState):

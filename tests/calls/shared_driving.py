@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from resilient_bridge.calls.shared.ports import CircuitAnswer, CircuitView
+from tests.internals.calls import CircuitAnswer, CircuitView
 
 
 CLOSED = CircuitView(

@@ -12,11 +12,11 @@ from datetime import timedelta
 import pytest
 
 from resilient_bridge import errors
-from resilient_bridge.calls.breaker.state import CircuitState
-from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls import Breaker
 from resilient_bridge.errors import CircuitOpenError, Failure
-from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import Circuit, in_threads, opened, rejection
+from tests.internals.calls import CircuitState
 
 
 # ---- open time -----------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from resilient_bridge.calls.breaker.state import CircuitState
-from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls import Breaker
 from resilient_bridge.errors import CircuitOpenError
-from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values import Backoff
+from tests.internals.calls import CircuitState
 
 
 WAITS = [2.0, 4.0, 8.0]  # binary fractions everywhere: sums are exact

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.request_storms import DEFAULT, GOALS, POLICIES, UNBOUNDED, Scene, compared, medians, storm
-from resilient_bridge.calls.retry.budget import RetryBudget
-from resilient_bridge.calls.retry.budget_state import BudgetState
-from resilient_bridge.calls.retry.value import Retry
+from resilient_bridge.calls import Retry, RetryBudget
 from tests.calls.circuit_driving import in_threads
+from tests.internals.calls import BudgetState
 
 
 def _spent(state: BudgetState, now: float, asked: int = 10_000) -> int:

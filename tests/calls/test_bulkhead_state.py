@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resilient_bridge import errors
-from resilient_bridge.calls.bulkhead.state import BulkheadState
-from resilient_bridge.calls.bulkhead.value import Bulkhead
+from resilient_bridge.calls import Bulkhead
 from resilient_bridge.errors import BulkheadFullError
 from tests.calls.circuit_driving import in_threads
+from tests.internals.calls import BulkheadState
 
 
 def _full(calls: int = 2, queue: int = 3) -> BulkheadState:

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.log import muted
 from tests.calls.forms import at_once, both, everywhere, settle
+from tests.internals.telemetry import muted
 
 
 async def hang(*_):

@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.frame import CallFrame
-from resilient_bridge.telemetry.log import muted
 from tests.calls.forms import ASYNC, SYNC, Server, at_once, both
+from tests.internals.calls import CallFrame
+from tests.internals.telemetry import muted
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.bulkhead.state import BULKHEADS
 from tests.calls.forms import Server, at_once, http_error, settle
+from tests.internals.calls import BULKHEADS
 
 
 class WaitingCall:

@@ -9,14 +9,13 @@ from contextvars import copy_context
 
 import pytest
 
-from resilient_bridge.calls.breaker import circuits as registry
-from resilient_bridge.calls.breaker import handle
-from resilient_bridge.calls.breaker import handle as handles
-from resilient_bridge.calls.breaker.handle import Circuit, circuit, circuits
-from resilient_bridge.calls.breaker.value import Breaker
+from resilient_bridge.calls import Breaker, Circuit, circuit, circuits
 from resilient_bridge.errors import BridgeError, CircuitOpenError, ConfigError, Failure, Severity
 from tests.calls.circuit_driving import in_threads
 from tests.calls.test_registry import empty  # noqa: F401 -- a fixture
+from tests.internals.calls import circuits as registry
+from tests.internals.calls import handle
+from tests.internals.calls import handle as handles
 
 
 class Clock:

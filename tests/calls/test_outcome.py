@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.outcome_text import LIMIT
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.internals.calls import LIMIT
 from tests.rows import each_row
 
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.retry.pause import PAUSED
 from tests.calls.forms import Server, both, http_error, settle
+from tests.internals.calls import PAUSED
 
 
 def limiter(per_second, clock):

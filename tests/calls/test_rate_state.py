@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge import errors
-from resilient_bridge.calls.rate_limit.state import RateState
-from resilient_bridge.calls.rate_limit.value import RateLimit
+from resilient_bridge.calls import RateLimit
 from resilient_bridge.errors import ThrottledError
 from tests.calls.circuit_driving import in_threads
+from tests.internals.calls import RateState
 
 
 def test_a_burst_then_evenly():

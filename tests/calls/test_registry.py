@@ -9,19 +9,12 @@ from collections import OrderedDict
 
 import pytest
 
-from resilient_bridge.calls import names
-from resilient_bridge.calls.breaker import circuits, in_use
-from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.bulkhead.state import BULKHEADS
-from resilient_bridge.calls.bulkhead.value import Bulkhead
-from resilient_bridge.calls.rate_limit.state import RATES
-from resilient_bridge.calls.rate_limit.value import RateLimit
-from resilient_bridge.calls.retry.budget import RetryBudget
-from resilient_bridge.calls.retry.budgets import BUDGETS
+from resilient_bridge.calls import Breaker, Bulkhead, RateLimit, RetryBudget
 from resilient_bridge.errors import Failure
 from resilient_bridge.telemetry import events, listen
-from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import in_threads
+from tests.internals.calls import BUDGETS, BULKHEADS, RATES, circuits, in_use, names
 
 
 @pytest.fixture(autouse=True)

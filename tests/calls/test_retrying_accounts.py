@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.frame import CURRENT
 from resilient_bridge.world import current_world
 from tests.calls.forms import Server, at_once, both, everywhere, http_error, settle, steady
+from tests.internals.calls import CURRENT
 from tests.rows import each_row
 
 

@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.shared.ports import CircuitAnswer
 from tests.calls.forms import ASYNC, SYNC, both
 from tests.calls.shared_driving import HALF_OPEN, OPEN, Store, view
+from tests.internals.calls import CircuitAnswer
 
 
 LET_IN = CircuitAnswer(view(), 0)

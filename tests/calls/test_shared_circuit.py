@@ -7,11 +7,10 @@ import random
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.breaker.shared_circuit import Permit, SharedCircuit
-from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.shared.ports import CircuitAnswer
+from resilient_bridge.calls import Breaker
 from resilient_bridge.errors import CircuitOpenError, Failure
 from tests.calls.shared_driving import CLOSED, HALF_OPEN, OPEN, Asked, Line, Store, view
+from tests.internals.calls import CircuitAnswer, Permit, SharedCircuit
 
 
 RESET = Failure.of("CONN_RESET")

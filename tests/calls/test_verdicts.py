@@ -6,12 +6,9 @@ import re
 
 import pytest
 
-from resilient_bridge.calls.breaker.handle import circuit
-from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.breaker.verdict import verdict_of
-from resilient_bridge.calls.policy import Policy
-from resilient_bridge.calls.retry.value import Retry
+from resilient_bridge.calls import Breaker, Policy, Retry, circuit
 from resilient_bridge.errors import CODES, Category, Failure, Kind, RejectedError, Severity, error_for
+from tests.internals.calls import verdict_of
 from tests.rows import each_row
 
 

@@ -11,10 +11,9 @@ import weakref
 import httpx
 import pytest
 
-from resilient_bridge.classification import classify, dispatch, failure_or_none
-from resilient_bridge.classification.finding import Finding
-from resilient_bridge.classification.lookup import raw_failure
+from resilient_bridge.classification import classify, failure_or_none
 from resilient_bridge.errors import CODES, PREFIXES, BridgeError, Failure, error_for
+from tests.internals.classification import Finding, dispatch, raw_failure
 
 
 STOPS = [

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.classification.proofs import OF_THE_CALL, PROOFS
 from resilient_bridge.errors import CODES, OWN_LAYER, OWN_WORDS
+from tests.internals.classification import OF_THE_CALL, PROOFS
 from tests.rows import each_row
 
 

@@ -10,8 +10,7 @@ import threading
 import httpx
 import pytest
 
-from resilient_bridge.classification import classify
-from resilient_bridge.classification.registry import Registration
+from resilient_bridge.classification import Registration, classify
 from resilient_bridge.errors import Category, ConfigError, Executed, Kind
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from websockets.datastructures import Headers
 
 from resilient_bridge.classification import parse_retry_after
-from resilient_bridge.classification.retry_after import parse_http_date, wait_from_headers
+from tests.internals.classification import parse_http_date, wait_from_headers
 from tests.rows import each_row
 
 

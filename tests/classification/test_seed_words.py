@@ -9,7 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.classification import classify
-from resilient_bridge.cli.classify import read
+from tests.internals.cli import read
 from tests.rows import each_row
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.cli import demo, main
-from resilient_bridge.cli.options import FAULTS
-from resilient_bridge.testing import BridgeServer, FaultProxy, ledger
+from resilient_bridge.cli import main
+from resilient_bridge.testing import BridgeServer, FaultProxy
+from tests.internals.cli import FAULTS, demo
+from tests.internals.testing import ledger
 
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.cli import demo, main
-from resilient_bridge.cli.options import KILLS
+from resilient_bridge.cli import main
 from resilient_bridge.testing import BridgeServer, FaultProxy
+from tests.internals.cli import KILLS, demo
 from tests.rows import each_row
 
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from resilient_bridge.cli.demo import Story
+from tests.internals.cli import Story
 
 
 OUTBOX = "; outbox: 3 to send, 2 sent and not confirmed"

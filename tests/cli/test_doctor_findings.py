@@ -8,10 +8,18 @@ import re
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.cli.doctor_findings import conclude
-from resilient_bridge.cli.doctor_journal import Entry, Probe, connections_of
-from resilient_bridge.cli.doctor_promise import notes_of, promise_of
-from resilient_bridge.cli.doctor_rows import Row, data_of, rows_of, table_of
+from tests.internals.cli import (
+    Entry,
+    Probe,
+    Row,
+    conclude,
+    connections_of,
+    data_of,
+    notes_of,
+    promise_of,
+    rows_of,
+    table_of,
+)
 from tests.rows import each_row
 
 

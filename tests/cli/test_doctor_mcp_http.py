@@ -7,9 +7,8 @@ import argparse
 import pytest
 from aiohttp import web
 
-from resilient_bridge.cli.doctor_mcp_http import examine_url
-from resilient_bridge.cli.doctor_mcp_page import Page
 from tests.adapters.sidecar.http_servers import Scripted, body_of
+from tests.internals.cli import Page, examine_url
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]

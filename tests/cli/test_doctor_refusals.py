@@ -12,12 +12,11 @@ from aiohttp import web
 
 import resilient_bridge as rb
 from resilient_bridge import cli
-from resilient_bridge.cli.doctor_steps import Limits, examine
-from resilient_bridge.cli.doctor_taps import Journal
 from tests.bridges.aiohttp_server import serving
 from tests.bridges.doubles.harness import serving_aiohttp
 from tests.bridges.doubles.homemade import Homemade
 from tests.cli.running_doctor import doctor
+from tests.internals.cli import Journal, Limits, examine
 
 
 pytestmark = pytest.mark.real

@@ -12,7 +12,7 @@ import pytest
 
 import resilient_bridge
 from resilient_bridge import cli
-from resilient_bridge.cli import printing
+from tests.internals.cli import printing
 
 
 def _exit(*argv):

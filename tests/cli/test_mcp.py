@@ -15,8 +15,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import cli
-from resilient_bridge.cli import mcp_http
-from resilient_bridge.cli.mcp_options import sidecar_of
+from tests.internals.cli import mcp_http, sidecar_of
 
 
 def _sidecar(*words: str) -> rb.Sidecar:
@@ -296,7 +295,7 @@ def test_an_entry_for_a_url_names_the_secrets_that_it_needs(capsys):
 )
 def test_a_server_is_named_for_its_program(command, name, capsys):
     """Not for the wrapper that starts it."""
-    from resilient_bridge.cli.mcp_config import _name_of
+    from tests.internals.cli import _name_of
 
     assert _name_of(rb.Sidecar(command=tuple(command.split()))) == name
     capsys.readouterr()

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from resilient_bridge import presets
-from resilient_bridge.cli import options
+from tests.internals.cli import options
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "x", "", "1e999"])

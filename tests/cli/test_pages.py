@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge import cli
-from resilient_bridge.cli.commands import parser
-from resilient_bridge.cli.doctor_mcp import FOUND_OUT, NOT_STARTED, RISKS
-from resilient_bridge.cli.mcp_config import CLIENTS
-from resilient_bridge.cli.printing import USAGE
+from tests.internals.cli import CLIENTS, FOUND_OUT, NOT_STARTED, RISKS, USAGE, parser
 
 
 HOW_TO = Path(__file__).parents[2] / "docs/how-to"

@@ -9,9 +9,9 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import events
-from resilient_bridge.cli import pipe_events
 from resilient_bridge.testing import BridgeServer
 from tests.cli.running_pipe import message, running
+from tests.internals.cli import pipe_events
 
 
 pytestmark = pytest.mark.real

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from resilient_bridge import Message
-from resilient_bridge.cli.pipe_lines import Outgoing, parse_line, print_message
 from resilient_bridge.errors import ProtocolError
+from tests.internals.cli import Outgoing, parse_line, print_message
 from tests.rows import each_row
 
 

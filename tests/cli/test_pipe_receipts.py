@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from resilient_bridge.cli.pipe_receipts import Receipts
 from resilient_bridge.errors import ConfigError, StoreError
+from tests.internals.cli import Receipts
 from tests.stores.database_damage import ROOM
 from tests.stores.faulty_disk import FaultyDisk, failing, insert
 

@@ -6,8 +6,8 @@ import functools
 import xml.etree.ElementTree as ET
 
 from resilient_bridge import Backoff
-from resilient_bridge.cli.plot import bars, svg
-from resilient_bridge.values.backoff import spread
+from tests.internals.cli import bars, svg
+from tests.internals.values import spread
 from tests.rows import each_row
 
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.cli.progress import Progress
-from resilient_bridge.telemetry import emit, events
-from resilient_bridge.telemetry.hub import has_listeners
+from resilient_bridge.telemetry import emit, events, has_listeners
+from tests.internals.cli import Progress
 from tests.rows import each_row
 
 

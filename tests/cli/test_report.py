@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from resilient_bridge import cli
-from resilient_bridge.cli import report, terminal
+from tests.internals.cli import report, terminal
 from tests.report.made_logs import BEGIN, line, log
 from tests.report.reading_pages import Page
 

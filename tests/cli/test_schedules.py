@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge import Backoff, presets
-from resilient_bridge.cli.schedules import read_schedule, schedule_of
+from tests.internals.cli import read_schedule, schedule_of
 from tests.rows import each_row
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import cli
-from resilient_bridge.cli.terminal import columns, fitted, is_coloured
+from tests.internals.cli import columns, fitted, is_coloured
 
 
 pytestmark = pytest.mark.requirement("X12")

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.simulation import simulate
+from resilient_bridge.testing import BridgeServer, simulate
 
 
 BOUND = 10.0  # virtual seconds within which a cancelled task must have ended

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.simulation import Simulation, simulate
+from resilient_bridge.testing import simulate
+from tests.internals.testing import Simulation
 from tests.samples import some
 
 from .stepping import before_turn

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from resilient_bridge.config.documents import read_document
-from resilient_bridge.config.paths import DocumentError, joined
+from tests.internals.config import DocumentError, joined, read_document
 from tests.rows import each_row
 
 

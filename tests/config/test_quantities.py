@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_bridge.config.quantities import read_bytes, read_seconds, read_span, write_span
+from tests.internals.config import read_bytes, read_seconds, read_span, write_span
 from tests.rows import each_row
 
 

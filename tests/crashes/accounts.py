@@ -12,7 +12,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from resilient_bridge.testing.server import BridgeServer
+    from resilient_bridge.testing import BridgeServer
 
     from .lives import Life
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from resilient_bridge.testing.proxy import Fault, FaultProxy
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
 
 from .accounts import Accounts, BrokenError
 from .lives import PATIENCE, Life, Nursery

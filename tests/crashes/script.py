@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 
 from .accounts import Accounts, BrokenError
 

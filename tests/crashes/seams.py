@@ -15,8 +15,8 @@ import signal
 import time
 from typing import Any
 
-from resilient_bridge.stores.sqlite.database import Database
-from resilient_bridge.stores.sqlite.store import SQLiteStore
+from resilient_bridge.stores import SQLiteStore
+from tests.internals.stores import Database
 
 
 def die() -> None:

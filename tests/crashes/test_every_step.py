@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.stores.sqlite.database import PAGE
 from tests.crashes.accounts import BrokenError
 from tests.crashes.lives import Nursery
 from tests.crashes.script import Script
+from tests.internals.stores import PAGE
 
 
 pytestmark = [pytest.mark.real, pytest.mark.crash, pytest.mark.timeout(120)]

@@ -13,9 +13,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.testing.loop import SimulatedLoop
-from resilient_bridge.testing.simulation import Simulation
 from tests.crashes import variants
+from tests.internals.testing import SimulatedLoop, Simulation
 
 
 SENDS = 5

@@ -11,7 +11,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite.database import PAGE
+from tests.internals.stores import PAGE
 
 
 FRAME = 24 + PAGE  # in SQLite's log

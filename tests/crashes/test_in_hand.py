@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 from tests.crashes.lives import Nursery
 
 

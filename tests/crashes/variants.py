@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from resilient_bridge.client.driver import Driver
-from resilient_bridge.protocol import Watermark, outbound
-from resilient_bridge.protocol.outbox import Outbox
-from resilient_bridge.stores.sqlite import sends as sqlite_sends
-from resilient_bridge.stores.sqlite.store import SQLiteStore
+from resilient_bridge.protocol import Watermark
+from resilient_bridge.stores import SQLiteStore
+from tests.internals.client import Driver
+from tests.internals.protocol import Outbox, outbound
+from tests.internals.stores import sends as sqlite_sends
 
 
 if TYPE_CHECKING:

@@ -28,8 +28,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import resilient_bridge as rb
-import resilient_bridge.stores.session_record
-import resilient_bridge.transports.websocket
 from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.telemetry import events
 from tests.crashes import seams, variants
@@ -208,6 +206,8 @@ def serve() -> None:
         "encodings.idna",
         "orjson",
         "websockets.asyncio.client",
+        "resilient_bridge.stores.session_record",
+        "resilient_bridge.transports.websocket",
     ):  # imports that each life would make
         with suppress(ImportError):
             import_module(late)

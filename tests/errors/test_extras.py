@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors.extras import EXTRAS, how_to_install, needed
+from tests.internals.errors import EXTRAS, how_to_install, needed
 
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_the_command_that_installs_it_is_named(module, use, monkeypatch, tmp_pat
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    from resilient_bridge.config import yaml_nodes
+    from tests.internals.config import yaml_nodes
 
     yaml_nodes._loader.cache_clear()
     with pytest.raises(rb.errors.ConfigError) as caught:

@@ -68,7 +68,7 @@ def test_f13_all_forms_give_one_answer(code, stopped):
     import attrs
 
     from resilient_bridge.errors import Executed
-    from resilient_bridge.errors.record import Record, ended
+    from tests.internals.errors import Record, ended
 
     failure = attrs.evolve(Failure.of(code), executed=Executed.MAYBE)
     failure = ended(failure, Record(stopped=stopped))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from resilient_bridge.errors import redaction, secret_shapes
+from tests.internals.errors import redaction, secret_shapes
 from tests.rows import each_row
 
 

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from resilient_bridge.classification import classify_error_payload
-from resilient_bridge.errors import redact, redact_lines, redact_value, redaction, secret_shapes
+from resilient_bridge.errors import redact, redact_lines, redact_value
+from tests.internals.errors import redaction, secret_shapes
 from tests.rows import each_row
 
 

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.agent.spending import spend_budget
-from resilient_bridge.exporters import health
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import BridgeServer, simulate
+from tests.internals.agent import spend_budget
+from tests.internals.exporters import health
 
 
 @contextlib.asynccontextmanager
@@ -218,7 +218,7 @@ async def test_any_path_answers_and_nothing_is_cached(path):
 
 async def test_asking_listens_to_nothing():
     """A process that is only asked pays for no events."""
-    from resilient_bridge.telemetry.hub import HUB
+    from tests.internals.telemetry import HUB
 
     before = HUB.listening
     await ask(rb.health_app())

@@ -12,10 +12,11 @@ from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 import resilient_bridge as rb
-from resilient_bridge.exporters import otel, readings
+from resilient_bridge.exporters import otel
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate
 from tests.exporters.otel_sdk import Telemetry, telemetry
+from tests.internals.exporters import readings
 
 
 __all__ = ["telemetry"]  # a fixture

@@ -15,10 +15,10 @@ from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
 from resilient_bridge.errors import redact
-from resilient_bridge.exporters import series
 from resilient_bridge.telemetry import emit
-from resilient_bridge.telemetry.instruments import INSTRUMENTS
 from resilient_bridge.testing import BridgeServer, record, simulate
+from tests.internals.exporters import series
+from tests.internals.telemetry import INSTRUMENTS
 
 
 FAST = rb.Retry(attempts=3, backoff=rb.Backoff.constant(0))

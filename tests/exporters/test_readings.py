@@ -7,10 +7,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import resilient_bridge as rb
-from resilient_bridge.exporters import readings
 from resilient_bridge.telemetry import emit
-from resilient_bridge.telemetry.instruments import INSTRUMENTS
 from resilient_bridge.testing import simulate
+from tests.internals.exporters import readings
+from tests.internals.telemetry import INSTRUMENTS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.instruments import INSTRUMENTS
+from tests.internals.telemetry import INSTRUMENTS
 from tests.rows import each_row
 
 

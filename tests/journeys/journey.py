@@ -10,9 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import resilient_bridge as rb
-from resilient_bridge.testing.ledger import Ledger
-from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.simulation import simulate
+from resilient_bridge.testing import BridgeServer, Ledger, simulate
 
 
 E = TypeVar("E", bound=rb.events.Event)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.faults import GARBAGE
-from resilient_bridge.testing.link import Link
-from resilient_bridge.testing.simulation import simulate
+from resilient_bridge.testing import simulate
+from tests.internals.testing import Link
+from tests.internals.testing import faults_GARBAGE as GARBAGE
 from tests.samples import IS_ALL
 
 from .journey import Journey

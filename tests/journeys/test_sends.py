@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.transports.websocket import WebSocketTransport
+from tests.internals.transports import WebSocketTransport
 
 from .journey import Journey, simulated
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.simulation import simulate
+from resilient_bridge.testing import simulate
 
 from .journey import Journey, simulated
 

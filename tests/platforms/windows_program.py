@@ -55,7 +55,7 @@ def part_every_module_is_imported(_):
 
 def part_a_store_has_one_owner(folder):
     from resilient_bridge.errors import StoreError
-    from resilient_bridge.files.owner import Owner
+    from tests.internals.files import Owner
 
     path = folder / "owned.db"
     first = Owner(path).take()
@@ -71,7 +71,7 @@ def part_a_store_has_one_owner(folder):
 
 async def part_a_store_of_another_process_is_refused(folder):
     from resilient_bridge.errors import StoreError
-    from resilient_bridge.files.owner import Owner
+    from tests.internals.files import Owner
 
     path = folder / "foreign.db"
     holder = await asyncio.create_subprocess_exec(
@@ -94,7 +94,7 @@ async def part_a_store_of_another_process_is_refused(folder):
 
 async def part_a_client_keeps_its_messages_over_a_broken_line(folder):
     import resilient_bridge as rb
-    from resilient_bridge.testing.proxy_link import Fault
+    from resilient_bridge.testing import Fault
 
     path = folder / "bridge.db"
     async with rb.testing.BridgeServer() as server:
@@ -140,7 +140,7 @@ def part_a_reader_of_a_file_is_waited_for(folder):
 
 def part_a_reader_that_stays_is_a_typed_error(folder):
     from resilient_bridge.errors import StoreError
-    from resilient_bridge.files.file_changes import replace_atomically
+    from tests.internals.files import replace_atomically
 
     path = folder / "read.json"
     replace_atomically(path, b"old")
@@ -225,7 +225,7 @@ async def part_a_daemon_that_fails_says_why(folder):
 
 
 async def part_signals_reach_a_command(_):
-    from resilient_bridge.transports.signals import on_signals
+    from tests.internals.transports import on_signals
 
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGBREAK)]
     for number in (signal.SIGINT, signal.SIGBREAK, signal.SIGTERM):

@@ -7,15 +7,11 @@ import pickle
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge import Policy, presets
-from resilient_bridge.calls.timeout.value import Timeout
+from resilient_bridge import Heartbeat, Outbox, Policy, Reconnect, presets
+from resilient_bridge.calls import Timeout
 from resilient_bridge.errors import ConfigError, Failure
 from resilient_bridge.presets import BridgePolicy
-from resilient_bridge.protocol.policies.heartbeat import Heartbeat
-from resilient_bridge.protocol.policies.outbox import Outbox
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import most_specific
+from resilient_bridge.values import Backoff, most_specific
 
 
 VALUES = {name: getattr(presets, name) for name in presets.__all__ if name != "BridgePolicy"}

@@ -10,12 +10,13 @@ import json
 import random
 from typing import Any
 
+from resilient_bridge import BridgeState
 from resilient_bridge.classification import classify_close
 from resilient_bridge.errors import Failure
 from resilient_bridge.presets import BridgePolicy
 from resilient_bridge.protocol import Decision, Entry, Gap, Message, Now, Session
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.telemetry.events import BridgeState, Event
+from tests.internals.telemetry import Event
 
 
 START = 1_774_000_000.0  # 2026-03-20T09:46:40Z

@@ -12,10 +12,9 @@ import random
 from collections import deque
 from typing import Any
 
+from resilient_bridge import Dialect, Outbox
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry, EntryState
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.protocol.policies.outbox import Outbox
 from tests.protocol.driving import CUT, Rig
 
 

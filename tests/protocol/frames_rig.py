@@ -11,8 +11,9 @@ import json
 import attrs
 
 import resilient_bridge as rb
+from resilient_bridge import BridgeState
 from resilient_bridge.protocol import Gap
-from resilient_bridge.telemetry.events import BridgeState, Resumed
+from tests.internals.telemetry import Resumed
 from tests.protocol.driving import CUT, Rig
 
 

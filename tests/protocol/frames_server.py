@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import Resumed
-from resilient_bridge.testing.simulation import Simulation
 from tests.bridges.doubles.base import Double
 from tests.bridges.doubles.harness import serving_websockets
+from tests.internals.telemetry import Resumed
+from tests.internals.testing import Simulation
 from tests.protocol.frames_rig import shown, spoken
 
 

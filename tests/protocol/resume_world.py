@@ -11,10 +11,10 @@ import random
 
 import attrs
 
+from resilient_bridge import BridgeState, Replay, Verdict
 from resilient_bridge.protocol import Gap, Message
-from resilient_bridge.protocol.policies.replay import Replay
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.telemetry.events import BridgeState, Resumed, Verdict
+from tests.internals.telemetry import Resumed
 from tests.protocol.driving import CUT, Rig, closed
 from tests.protocol.resume_server import SPEAKING, Server, Setting
 from tests.protocol.resume_server import number as number_of

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resilient_bridge.protocol.clock import Identifiers, Now, Stamps
+from resilient_bridge.protocol import Now
+from tests.internals.protocol import Identifiers, Stamps
 
 
 @pytest.mark.parametrize(

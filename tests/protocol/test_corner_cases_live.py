@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import Joined
+from tests.internals.telemetry import Joined
 from tests.protocol.driving import closed
 from tests.protocol.frames_rig import FramesRig, d, dialect, event, events, gap, unknown
 

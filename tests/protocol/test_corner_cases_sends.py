@@ -11,7 +11,7 @@ from websockets.http11 import Response
 
 import resilient_bridge as rb
 from resilient_bridge.classification import classify
-from resilient_bridge.telemetry.events import AcknowledgementLate
+from tests.internals.telemetry import AcknowledgementLate
 from tests.protocol.frames_rig import FramesRig, d, dialect, event, gap, shown, unknown
 
 

@@ -6,13 +6,11 @@ import random
 
 import pytest
 
+from resilient_bridge import Reconnect
 from resilient_bridge.errors import Failure
-from resilient_bridge.protocol import Now
-from resilient_bridge.protocol.event_stream import EventStream, Position
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.protocol.server_sent import ServerSentEvent
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import Rule
+from resilient_bridge.protocol import Now, ServerSentEvent
+from resilient_bridge.values import Backoff, Rule
+from tests.internals.protocol import EventStream, Position
 from tests.rows import each_row
 
 

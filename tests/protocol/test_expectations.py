@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import BridgeState
+from resilient_bridge import BridgeState
 from tests.protocol.driving import Rig, envelope
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import ProtocolError
-from resilient_bridge.protocol.frames import Encoder, InvalidFrameError, canonical, decode, violations
+from tests.internals.protocol import Encoder, InvalidFrameError, canonical, decode, violations
 from tests.protocol.driving import Rig
 from tests.rows import each_row
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import Heartbeat as Policy
+from resilient_bridge import Inbox
 from resilient_bridge.presets import openviber
-from resilient_bridge.protocol.heartbeat import Heartbeat
-from resilient_bridge.protocol.policies.heartbeat import Heartbeat as Policy
-from resilient_bridge.protocol.policies.inbox import Inbox
-from resilient_bridge.telemetry.events import ClockJumped
+from tests.internals.protocol import Heartbeat
+from tests.internals.telemetry import ClockJumped
 from tests.protocol.driving import Rig
 from tests.rows import each_row
 

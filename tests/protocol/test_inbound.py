@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.telemetry.events import MessageRejected
+from resilient_bridge import Dialect
+from tests.internals.telemetry import MessageRejected
 from tests.protocol.driving import Rig, envelope
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from resilient_bridge import Inbox as InboxPolicy
+from resilient_bridge import Verdict
 from resilient_bridge.protocol import Gap, Message
-from resilient_bridge.protocol.inbox import Inbox
-from resilient_bridge.protocol.policies.inbox import Inbox as InboxPolicy
-from resilient_bridge.telemetry.events import Verdict
+from tests.internals.protocol import Inbox
 from tests.rows import each_row
 
 

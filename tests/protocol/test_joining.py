@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.protocol.frames import violations
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.protocol.policies.outbox import Outbox
-from resilient_bridge.telemetry.events import BridgeState, Connected, Joined, Resumed
+from resilient_bridge import BridgeState, Dialect, Outbox
+from tests.internals.protocol import violations
+from tests.internals.telemetry import Connected, Joined, Resumed
 from tests.protocol.driving import Rig, closed
 
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from resilient_bridge.telemetry.events import BridgeState, MessageRejected
+from resilient_bridge import BridgeState
+from tests.internals.telemetry import MessageRejected
 from tests.protocol.driving import CUT, REFUSED, Rig
 
 

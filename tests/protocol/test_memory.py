@@ -7,9 +7,8 @@ import tracemalloc
 
 import pytest
 
+from resilient_bridge import Inbox, Outbox
 from resilient_bridge.errors import OutboxFullError
-from resilient_bridge.protocol.policies.inbox import Inbox
-from resilient_bridge.protocol.policies.outbox import Outbox
 from tests.protocol.driving import CUT, Rig, closed
 from tests.samples import IS_ALL, some
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from resilient_bridge.protocol import Message, Watermark
-from resilient_bridge.protocol.merge import Item, cut, join_live, without_repeats
+from tests.internals.protocol import Item, cut, join_live, without_repeats
 from tests.rows import each_row
 
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resilient_bridge.protocol.messages import Gap, Message, parse_timestamp, print_like
-from resilient_bridge.telemetry.events import Verdict
+from resilient_bridge import Verdict
+from resilient_bridge.protocol import Gap, Message
+from tests.internals.protocol import parse_timestamp, print_like
 from tests.rows import each_row
 
 

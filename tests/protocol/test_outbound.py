@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import Dialect
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.protocol import EntryState as S
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.telemetry.events import MessageQuarantined
+from tests.internals.telemetry import MessageQuarantined
 from tests.protocol.driving import Rig
 
 

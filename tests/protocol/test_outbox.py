@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import Outbox
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry
 from resilient_bridge.protocol import EntryState as S
-from resilient_bridge.protocol.outbox import Outbox as Queue
-from resilient_bridge.protocol.policies.outbox import Outbox
-from resilient_bridge.telemetry.events import MessageDropped
+from tests.internals.protocol import Outbox as Queue
+from tests.internals.telemetry import MessageDropped
 from tests.protocol.driving import Rig, closed
 from tests.protocol.sending import again, notes, sends, states
 

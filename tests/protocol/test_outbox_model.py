@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from resilient_bridge import Outbox as Policy
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry, Now
-from resilient_bridge.protocol.outbox import Outbox
-from resilient_bridge.protocol.policies.outbox import Outbox as Policy
+from tests.internals.protocol import Outbox
 from tests.protocol.driving import CUT
 
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.protocol.frames import canonical, decode_json, own_frame
+from tests.internals.protocol import canonical, decode_json, own_frame
 from tests.rows import each_row
 
 

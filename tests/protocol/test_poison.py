@@ -6,7 +6,7 @@ import pytest
 
 from resilient_bridge.classification import classify_close
 from resilient_bridge.protocol import EntryState as S
-from resilient_bridge.telemetry.events import MessageQuarantined
+from tests.internals.telemetry import MessageQuarantined
 from tests.protocol.driving import CUT, Rig, closed
 from tests.protocol.sending import again, notes, sends, states
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from resilient_bridge.protocol.policies.inbox import Inbox
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.telemetry.events import BridgeState as S
+from resilient_bridge import BridgeState as S
+from resilient_bridge import Inbox, Reconnect
 from tests.protocol.driving import Rig
 
 

@@ -6,14 +6,13 @@ import random
 
 import pytest
 
+from resilient_bridge import Reconnect
 from resilient_bridge.classification import classify_close
 from resilient_bridge.errors import Category, Failure
 from resilient_bridge.presets import default, openviber, recursor
 from resilient_bridge.protocol import Now
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.protocol.reconnection import Reconnection
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import Rule
+from resilient_bridge.values import Backoff, Rule
+from tests.internals.protocol import Reconnection
 from tests.protocol.driving import CUT, REFUSED, START, closed
 from tests.rows import each_row
 

@@ -6,17 +6,9 @@ import json
 
 import pytest
 
+from resilient_bridge import BridgeState, Dialect, Replay, Verdict
 from resilient_bridge.protocol import Gap
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.protocol.policies.replay import Replay
-from resilient_bridge.telemetry.events import (
-    BridgeState,
-    DuplicateConflict,
-    Joined,
-    ReplayIgnored,
-    Resumed,
-    Verdict,
-)
+from tests.internals.telemetry import DuplicateConflict, Joined, ReplayIgnored, Resumed
 from tests.protocol.driving import Rig, closed, envelope
 from tests.rows import each_row
 

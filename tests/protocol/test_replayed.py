@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from resilient_bridge.protocol.replayed import read_replay
+from tests.internals.protocol import read_replay
 from tests.protocol.driving import Rig
 
 

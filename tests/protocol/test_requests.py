@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import Inbox, Outbox
 from resilient_bridge.protocol import EntryState as S
-from resilient_bridge.protocol.policies.inbox import Inbox
-from resilient_bridge.protocol.policies.outbox import Outbox
-from resilient_bridge.telemetry.events import LateReply
+from tests.internals.telemetry import LateReply
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import Failure, ProtocolError
-from resilient_bridge.protocol.server_sent import EventStreamParser, ServerSentEvent
+from resilient_bridge.protocol import ServerSentEvent
+from tests.internals.protocol import EventStreamParser
 from tests.rows import each_row
 
 

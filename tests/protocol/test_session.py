@@ -7,13 +7,12 @@ import json
 
 import pytest
 
+from resilient_bridge import BridgeState as S
+from resilient_bridge import Reconnect
 from resilient_bridge.errors import Failure
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.protocol.transitions import LINKED, REASONS, TRANSITIONS
-from resilient_bridge.telemetry.events import (
-    BridgeState as S,
-)
-from resilient_bridge.telemetry.events import (
+from resilient_bridge.values import Backoff
+from tests.internals.protocol import LINKED, REASONS, TRANSITIONS
+from tests.internals.telemetry import (
     Closed,
     Disconnected,
     GaveUp,
@@ -22,7 +21,6 @@ from resilient_bridge.telemetry.events import (
     StateChanged,
     Suspended,
 )
-from resilient_bridge.values.backoff import Backoff
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
 from tests.rows import each_row
 

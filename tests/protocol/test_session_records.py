@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import CODES, ConfigError, Failure, SessionError, StoreError
-from resilient_bridge.protocol.clock import Now
-from resilient_bridge.protocol.session_records import (
+from resilient_bridge.protocol import Now
+from tests.internals.protocol import (
     OPERATIONS,
     SNAPSHOT_BYTES,
     SessionCheckpoint,

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.protocol.transitions import EXPECTED, LINKED, REASONS, SENDING, TRANSITIONS, mermaid
-from resilient_bridge.telemetry.events import BridgeState as S
+from resilient_bridge import BridgeState as S
+from resilient_bridge import Dialect
+from tests.internals.protocol import EXPECTED, LINKED, REASONS, SENDING, TRANSITIONS, mermaid
 
 
 PATH = [S.IDLE, S.CONNECTING, S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY]

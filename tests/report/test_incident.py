@@ -10,7 +10,8 @@ from itertools import pairwise
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.report import Incident, as_data, as_text, links
+from resilient_bridge.report import Incident, as_data, as_text
+from tests.internals.report import links
 from tests.report.made_logs import BEGIN, REFUSED, RESET, TIMEOUT, failure, line, log
 
 

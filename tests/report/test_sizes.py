@@ -11,8 +11,7 @@ import pytest
 
 from resilient_bridge.errors import READ, redact
 from resilient_bridge.report import Incident, page
-from resilient_bridge.report.lines import safe
-from resilient_bridge.report.series import BINS, MIXED, Bins, First, Lane, Largest, Named, Tally, add
+from tests.internals.report import BINS, MIXED, Bins, First, Lane, Largest, Named, Tally, add, safe
 from tests.report.made_logs import BEGIN, log
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import cli
-from resilient_bridge.settings.tables import AlertSettings
 from resilient_bridge.testing import virtual_time
+from tests.internals.settings import AlertSettings
 
 
 pytestmark = pytest.mark.requirement("R19")

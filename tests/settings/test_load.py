@@ -11,10 +11,9 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.settings.document import new_reading
-from resilient_bridge.settings.fields import read_value
 from resilient_bridge.testing import virtual_time
-from resilient_bridge.values.fields import Value, as_seconds, count, one_of, short_seconds
+from tests.internals.settings import new_reading, read_value
+from tests.internals.values import Value, as_seconds, count, one_of, short_seconds
 from tests.rows import each_row
 
 
@@ -210,7 +209,7 @@ def test_a_variable_is_a_value_as_in_a_file_or_a_text(text, value):
     """What is no value of TOML or JSON is the text."""
     config = rb.load({"bridge": {"session_id": "s"}}, env={"RESILIENT_BRIDGE_PROVIDERS__X": '"https://h"'})
     assert config.merged.data["providers"] == {"x": "https://h"}
-    from resilient_bridge.settings.sources import read_sources
+    from tests.internals.settings import read_sources
 
     assert read_sources(None, {"RESILIENT_BRIDGE_A": text}).data == {"a": value}
 
@@ -260,7 +259,7 @@ def test_times_of_two_limits_may_be_in_milliseconds():
 )
 def test_dialects_are_spelled_as_on_the_command_line(text):
     """With True and False among the arguments."""
-    from resilient_bridge.cli.dialects import read_dialect
+    from tests.internals.cli import read_dialect
 
     settings = rb.load({"dialect": text}).bridge.dialect
     typed = read_dialect(text.removeprefix("rb.dialects.")).dialect

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge.settings.config import KINDS as KNOWN
-from resilient_bridge.values.fields import Value
+from tests.internals.settings import KINDS as KNOWN
+from tests.internals.values import Value
 
 from .plain_files import sources
 from .value_strategies import KINDS, NAMES, values

@@ -10,9 +10,9 @@ import attrs
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge.protocol.dialects import End, Positions
-from resilient_bridge.settings.tables import AlertSettings
-from resilient_bridge.values.forms import form_of
+from tests.internals.protocol import End, Positions
+from tests.internals.settings import AlertSettings
+from tests.internals.values import form_of
 
 
 def busy(*_: object) -> bool:
@@ -95,7 +95,8 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
         inner = st.lists(values(form.of), max_size=2).map(tuple)
     else:
         inner = {
-            "seconds": lambda: st.lists(seconds, min_size=1, max_size=3).map(tuple) if name == "seconds" and owner is rb.Timeout else seconds,
+            "seconds": lambda: st.lists(seconds, min_size=1, max_size=3).map(tuple) if name == "seconds" and owner is rb.Timeout
+            else seconds.filter(lambda n: n >= 1) if owner is AlertSettings else seconds,
             "span": lambda: count | st.timedeltas(timedelta(microseconds=1), timedelta(days=10**6)),
             "number": lambda: _numbers(owner, name),
             "count": lambda: st.integers(0 if name in {"queue", "overlap"} else 1, 10**6),

@@ -15,19 +15,18 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.telemetry.hub import listener_failures
-from resilient_bridge.testing.faults import Faults
-from resilient_bridge.testing.ledger import Ledger
-from resilient_bridge.testing.simulation import Simulation
+from resilient_bridge.testing import Faults, Ledger
+from tests.internals.telemetry import listener_failures
+from tests.internals.testing import Simulation
 
 from .others import excused, others
 
 
 if TYPE_CHECKING:
-    from resilient_bridge.client.receipt import Receipt
-    from resilient_bridge.telemetry.events import Event
-    from resilient_bridge.testing.loop import SimulatedLoop
-    from resilient_bridge.testing.server import BridgeServer
+    from resilient_bridge.client import Receipt
+    from resilient_bridge.testing import BridgeServer
+    from tests.internals.telemetry import Event
+    from tests.internals.testing import SimulatedLoop
 
 CONVERGE: Final = 60.0  # virtual seconds after the last fault in which everything must have come to rest
 CONNECTS_PER_MINUTE: Final = 7

@@ -11,16 +11,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
+from resilient_bridge import Verdict
 from resilient_bridge.protocol import EntryState, Watermark
-from resilient_bridge.protocol import rejoin as rejoin_module
-from resilient_bridge.protocol.envelope_link import EnvelopeLink
-from resilient_bridge.protocol.joining import Joining
-from resilient_bridge.protocol.merge import Cut
-from resilient_bridge.protocol.outbox import Outbox
-from resilient_bridge.protocol.reconnection import Reconnection
-from resilient_bridge.protocol.rejoin import Outcome, Rejoin
-from resilient_bridge.protocol.replayed import read_replay
-from resilient_bridge.telemetry.events import Verdict
+from tests.internals.protocol import (
+    Cut,
+    EnvelopeLink,
+    Joining,
+    Outbox,
+    Outcome,
+    Reconnection,
+    Rejoin,
+    read_replay,
+)
+from tests.internals.protocol import rejoin as rejoin_module
 
 
 if TYPE_CHECKING:

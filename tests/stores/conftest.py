@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.stores.state_files.state_file import StateFile
+from resilient_bridge.stores import StateFile
 from resilient_bridge.telemetry import events, listen
 from tests.stores.states import ONE, TWO, is_state
 

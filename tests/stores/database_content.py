@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from resilient_bridge.protocol import Entry, EntryState, Now
 from resilient_bridge.stores import SQLiteStore
 from resilient_bridge.telemetry import listen
-from resilient_bridge.telemetry.events import StateSetAside
+from tests.internals.telemetry import StateSetAside
 
 
 SESSION = "s1"

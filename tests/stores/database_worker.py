@@ -18,7 +18,7 @@ from pathlib import Path
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite import commits as sqlite_commits
+from tests.internals.stores import commits as sqlite_commits
 from tests.stores.database_content import SESSION, copy, done, entry, key_of, now, stamp_of, text_of
 
 

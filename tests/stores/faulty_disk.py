@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import os
 
-from resilient_bridge.files import file_changes, private_files
-from resilient_bridge.stores import session_log
+from tests.internals.files import file_changes, private_files
+from tests.internals.stores import session_log
 from tests.peers.processes import open_files
 
 

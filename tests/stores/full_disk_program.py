@@ -15,10 +15,9 @@ from pathlib import Path
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite import commits as sqlite_commits
-from resilient_bridge.stores.sqlite import database as sqlite_file
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer, FaultProxy
+from tests.internals.stores import commits as sqlite_commits
+from tests.internals.stores import database as sqlite_file
 from tests.stores.database_content import copy, entry, now
 from tests.stores.database_worker import SENDS, life, say, send, tried
 from tests.threats.watching import Watch, quick, until

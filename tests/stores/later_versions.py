@@ -6,7 +6,7 @@ that of version 3 every answer of a store can be held against version 1.
 
 from __future__ import annotations
 
-from resilient_bridge.stores.sqlite.versions import LAYOUTS, Layout
+from tests.internals.stores import LAYOUTS, Layout
 
 
 FIRST = LAYOUTS[1]

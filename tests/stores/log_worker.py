@@ -10,7 +10,7 @@ import asyncio
 import sys
 
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite import commits as sqlite_commits
+from tests.internals.stores import commits as sqlite_commits
 from tests.stores.database_content import now
 from tests.stores.database_worker import life
 

@@ -14,9 +14,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from resilient_bridge.stores.sqlite import migration as sqlite_migration
-from resilient_bridge.stores.sqlite.opening import open_database
-from resilient_bridge.stores.sqlite.versions import LAYOUTS
+from tests.internals.stores import LAYOUTS, open_database
+from tests.internals.stores import migration as sqlite_migration
 from tests.stores.database_content import SIDES
 from tests.stores.later_versions import VERSIONS
 

@@ -14,8 +14,7 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import Entry, Now
-from resilient_bridge.stores import MemoryStore, SQLiteStore
-from resilient_bridge.stores.redis.store import RedisStore
+from resilient_bridge.stores import MemoryStore, RedisStore, SQLiteStore
 
 
 WALL = 1_774_000_000.0  # 2026-03-20T09:46:40Z

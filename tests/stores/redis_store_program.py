@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from resilient_bridge.stores.redis.store import RedisStore
+from resilient_bridge.stores import RedisStore
 from tests.stores.port_suite import now, send
 
 

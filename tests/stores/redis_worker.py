@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import resilient_bridge as rb
-from resilient_bridge.stores.redis_state.state import RedisState
-from resilient_bridge.telemetry.log import muted
+from resilient_bridge.stores import RedisState
+from tests.internals.telemetry import muted
 
 
 ROOT = Path(__file__).parents[2]

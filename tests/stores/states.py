@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from resilient_bridge.stores.state_files.document import Document, read_document, write_document
+from tests.internals.stores import Document, read_document, write_document
 
 
 ONE, TWO, THREE = {"phase": "plan"}, {"phase": "build"}, {"phase": "test"}

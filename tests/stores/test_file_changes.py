@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge.errors import Executed, StoreError
-from resilient_bridge.files.file_changes import (
+from resilient_bridge.world import REAL, WORLD, World
+from tests.internals.files import (
     keep_copy,
     remove,
     remove_leftovers,
@@ -20,7 +21,6 @@ from resilient_bridge.files.file_changes import (
     set_aside,
     write_all,
 )
-from resilient_bridge.world import REAL, WORLD, World
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 
 

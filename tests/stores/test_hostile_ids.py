@@ -9,7 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.stores import RedisStore
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 from tests.redis_server import redis_server_fixture
 
 

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.files import private_files
-from resilient_bridge.files.private_files import open_private, path_of, prepare_directory, read_private
+from tests.internals.files import open_private, path_of, prepare_directory, private_files, read_private
 from tests.peers.processes import open_files
 from tests.stores.faulty_disk import FaultyDisk, failing, insert
 

@@ -11,10 +11,10 @@ import time
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.shared.waits import waited_for
-from resilient_bridge.stores.redis_state import circuit as redis_state_circuit
-from resilient_bridge.stores.redis_state.state import RedisState
+from resilient_bridge.stores import RedisState
 from tests.calls.forms import both
+from tests.internals.calls import waited_for
+from tests.internals.stores import circuit as redis_state_circuit
 from tests.redis_server import redis_server_fixture
 from tests.stores.redis_worker import Down, Worker
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.stores.redis_state.state import RedisState
+from resilient_bridge.stores import RedisState
 from tests.calls.forms import both
 from tests.redis_server import redis_server, redis_server_fixture
 

@@ -8,13 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from resilient_bridge.calls.breaker.state import CircuitState
-from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.retry.budget import RetryBudget
-from resilient_bridge.calls.retry.budget_state import BudgetState
+from resilient_bridge.calls import Breaker, RetryBudget
 from resilient_bridge.errors import Failure
-from resilient_bridge.stores.redis_state.state import RedisState
-from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.stores import RedisState
+from resilient_bridge.values import Backoff
+from tests.internals.calls import BudgetState, CircuitState
 from tests.redis_server import redis_server_fixture
 
 

@@ -13,12 +13,11 @@ from datetime import timedelta
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.calls.shared.ports import SharedState
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.stores import MemoryStore
-from resilient_bridge.stores.redis.url import without_secrets
-from resilient_bridge.stores.redis_state.state import RedisState
+from resilient_bridge.stores import MemoryStore, RedisState
 from tests.calls.shared_driving import Store
+from tests.internals.calls import SharedState
+from tests.internals.stores import without_secrets
 
 
 URL = "redis://127.0.0.1:1/0"  # nobody listens there, and nothing here connects

@@ -9,11 +9,10 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis.known import Change
-from resilient_bridge.stores.redis.store import RedisStore
-from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
-from resilient_bridge.testing.proxy import Fault, FaultProxy
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.stores import RedisStore
+from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
+from tests.internals.stores import Change
+from tests.internals.telemetry import StoreFailed, StoreRecovered
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import RedisBackend, accepted, after_a_crash, ids, now, read, refused, send
 from tests.threats.watching import Watch, quick, until

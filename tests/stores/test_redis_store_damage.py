@@ -9,10 +9,10 @@ from math import inf
 import pytest
 
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis.store import RedisStore
+from resilient_bridge.stores import RedisStore
 from resilient_bridge.telemetry import listen
-from resilient_bridge.telemetry.events import StateSetAside
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
+from tests.internals.telemetry import StateSetAside
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import RedisBackend, ids, now, read, send
 from tests.threats.watching import Watch, push, quick, until

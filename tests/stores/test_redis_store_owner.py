@@ -13,8 +13,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import Failure, StoreError
-from resilient_bridge.telemetry.events import GaveUp
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
+from tests.internals.telemetry import GaveUp
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import RedisBackend, accepted, after_a_crash, ids, now, refused, send
 from tests.threats.watching import Watch, quick, until

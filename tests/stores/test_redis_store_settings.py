@@ -11,7 +11,7 @@ import redis
 import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.protocol import EntryState
-from resilient_bridge.stores.redis.store import RedisStore
+from resilient_bridge.stores import RedisStore
 from tests.redis_server import redis_server, redis_server_fixture
 from tests.stores.port_suite import RedisBackend, accepted, now, refused, send
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.cli.pipe_receipts import Receipts
 from resilient_bridge.protocol import Now
 from resilient_bridge.stores import RedisStore, SQLiteStore
 from resilient_bridge.telemetry import listen
+from tests.internals.cli import Receipts
 from tests.redis_server import redis_server_fixture
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from resilient_bridge.classification import classify
 from resilient_bridge.errors import MASK, Failure
-from resilient_bridge.stores.session_lines import LONGEST_LINE, event_line, record_line
 from resilient_bridge.telemetry import events
+from tests.internals.stores import LONGEST_LINE, event_line, record_line
 from tests.reference import records
 
 

@@ -16,9 +16,9 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.stores.session_lines import LONGEST_LINE
-from resilient_bridge.stores.session_log import SessionLog
+from resilient_bridge.stores import SessionLog
 from resilient_bridge.telemetry import emit, events, has_listeners
+from tests.internals.stores import LONGEST_LINE
 from tests.stores.faulty_disk import FaultyDisk, failing, files_in, insert, open_files
 
 
@@ -274,7 +274,7 @@ def test_a_file_that_is_moved_away_is_started_anew(path, how):
 
 WRITER = """
 import sys
-from resilient_bridge.stores.session_log import SessionLog
+from resilient_bridge.stores import SessionLog
 with SessionLog(sys.argv[1]) as log:
     number = 0
     while True:

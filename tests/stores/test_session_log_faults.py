@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge.errors import ConfigError, Failure, StoreError
-from resilient_bridge.stores.session_log import SessionLog
-from resilient_bridge.telemetry import emit, events, has_listeners, hub
+from resilient_bridge.stores import SessionLog
+from resilient_bridge.telemetry import emit, events, has_listeners
+from tests.internals.telemetry import hub
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, insert, open_files
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.stores.session_lines import log_line
+from tests.internals.stores import log_line
 
 
 def read(path):

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.stores.session_lines import log_line, viber_line
 from resilient_bridge.telemetry import emit
+from tests.internals.stores import log_line, viber_line
 from tests.reference import records
 from tests.stores.test_session_lines import example_of
 

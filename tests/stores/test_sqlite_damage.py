@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.stores.sqlite.database import PAGE
+from tests.internals.stores import PAGE
 from tests.samples import IS_ALL, some
 from tests.stores.database_content import SIDES, checkpointed, crashed, look, never_copied
 from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, flipped, sweep, write_out

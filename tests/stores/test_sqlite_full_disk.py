@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import StoreError
-from resilient_bridge.stores.sqlite import commits as sqlite_commits
+from tests.internals.stores import commits as sqlite_commits
 from tests.stores.database_content import checkpointed, entry, look, opened
 from tests.stores.faulty_disk import open_files
 from tests.stores.test_sqlite_faults import DURABILITY, ROOT, wrong_after

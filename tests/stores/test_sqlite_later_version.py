@@ -11,7 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import StoreError
-from resilient_bridge.stores.sqlite.opening import open_database
+from tests.internals.stores import open_database
 from tests.stores.database_content import checkpointed, copy, crashed, done, entry, look, opened
 from tests.stores.database_damage import Damaged, files_of, flipped, write_out
 from tests.stores.faulty_disk import files_in

@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import StoreError
-from resilient_bridge.files.owner import Owner
-from resilient_bridge.stores.sqlite import opening as sqlite_opening
-from resilient_bridge.stores.sqlite.database import PAGE
-from resilient_bridge.stores.sqlite.opening import open_database
+from tests.internals.files import Owner
+from tests.internals.stores import PAGE, open_database
+from tests.internals.stores import opening as sqlite_opening
 from tests.samples import IS_ALL, some
 from tests.stores.database_content import (
     checkpointed,

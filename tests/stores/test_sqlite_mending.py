@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.stores.rows import entry_row
-from resilient_bridge.stores.sqlite import opening as sqlite_opening
-from resilient_bridge.stores.sqlite.database import PAGE, insert, summed
-from resilient_bridge.stores.sqlite.opening import open_database
 from resilient_bridge.telemetry import listen
-from resilient_bridge.telemetry.events import StateSetAside
+from tests.internals.stores import PAGE, entry_row, insert, open_database, summed
+from tests.internals.stores import opening as sqlite_opening
+from tests.internals.telemetry import StateSetAside
 from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
 from tests.stores.database_damage import (
     Damaged,

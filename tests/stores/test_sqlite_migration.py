@@ -17,11 +17,8 @@ import resilient_bridge as rb
 from resilient_bridge.errors import StoreError
 from resilient_bridge.protocol import EntryState, Now
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite import migration as sqlite_migration
-from resilient_bridge.stores.sqlite.database import PAGE, is_good
-from resilient_bridge.stores.sqlite.integrity import faults_of
-from resilient_bridge.stores.sqlite.opening import open_database
-from resilient_bridge.stores.sqlite.versions import LAYOUTS, Layout
+from tests.internals.stores import LAYOUTS, PAGE, Layout, faults_of, is_good, open_database
+from tests.internals.stores import migration as sqlite_migration
 from tests.stores.data.make_version_1 import WALL, reported
 from tests.stores.database_content import checkpointed, crashed, look
 from tests.stores.database_damage import Damaged, files_of, flipped, write_out, wrong_event, wrong_rows

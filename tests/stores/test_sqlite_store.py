@@ -19,10 +19,10 @@ import pytest
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.protocol import Entry, EntryState
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.stores.sqlite import commits as sqlite_commits
-from resilient_bridge.stores.sqlite import sends as sqlite_sends
-from resilient_bridge.stores.sqlite import store as sqlite
-from resilient_bridge.stores.sqlite.log_end import log_of
+from tests.internals.stores import commits as sqlite_commits
+from tests.internals.stores import log_of
+from tests.internals.stores import sends as sqlite_sends
+from tests.internals.stores import store as sqlite
 from tests.stores.database_content import (
     copy,
     done,

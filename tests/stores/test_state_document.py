@@ -15,13 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.stores.state_files.document import (
-    FORMAT,
-    Document,
-    InvalidDocumentError,
-    read_document,
-    write_document,
-)
+from tests.internals.stores import FORMAT, Document, InvalidDocumentError, read_document, write_document
 
 
 AT = datetime(2026, 3, 20, 14, 32, 0, 250_000, tzinfo=UTC)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from resilient_bridge.stores.state_files.document import read_document
-from resilient_bridge.stores.state_files.state_file import Loaded, StateFile
+from resilient_bridge.stores import Loaded, StateFile
 from resilient_bridge.telemetry import listen
+from tests.internals.stores import read_document
 from tests.stores.faulty_disk import FaultyDisk, failing, files_in, insert
 from tests.stores.states import ONE, THREE, TWO, backup_of, damage, value_in
 

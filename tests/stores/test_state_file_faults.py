@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import Executed, StoreError
-from resilient_bridge.stores.state_files.state_file import StateFile
+from resilient_bridge.stores import StateFile
 from tests.samples import some
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 from tests.stores.states import ONE, THREE, TWO, backup_of, is_state

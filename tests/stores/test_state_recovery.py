@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.stores.state_files.document import InvalidDocumentError, read_document
-from resilient_bridge.stores.state_files.state_file import StateFile
+from resilient_bridge.stores import StateFile
 from resilient_bridge.telemetry import events
+from tests.internals.stores import InvalidDocumentError, read_document
 from tests.stores.faulty_disk import files_in
 from tests.stores.states import ONE, THREE, TWO, backup_of, damage, is_state, value_in, write
 

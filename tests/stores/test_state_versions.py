@@ -7,13 +7,8 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.stores.state_files.document import (
-    Document,
-    InvalidDocumentError,
-    read_document,
-    write_document,
-)
-from resilient_bridge.stores.state_files.state_file import StateFile
+from resilient_bridge.stores import StateFile
+from tests.internals.stores import Document, InvalidDocumentError, read_document, write_document
 from tests.stores.faulty_disk import files_in
 from tests.stores.states import EPOCH, ONE, backup_of, damage, value_in, write
 

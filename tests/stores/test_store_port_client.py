@@ -10,9 +10,8 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import DeliveryUnknown
-from resilient_bridge.testing.proxy import Fault, FaultProxy
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
+from tests.internals.telemetry import DeliveryUnknown
 from tests.peers.ports import HOST, Port
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import DURABLE, PLACES, backend_fixture

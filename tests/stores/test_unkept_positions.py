@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import StoreFailed, StoreRecovered
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
+from tests.internals.telemetry import StoreFailed, StoreRecovered
 from tests.redis_server import redis_server_fixture
 from tests.stores import port_suite
 from tests.stores.port_suite import DURABLE, RedisBackend, backend_fixture, done

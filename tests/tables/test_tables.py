@@ -23,11 +23,11 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.classification import parse_retry_after
-from resilient_bridge.classification.retry_after import wait_from_headers
 from resilient_bridge.errors import error_for
-from resilient_bridge.protocol.clock import Now
-from resilient_bridge.protocol.reconnection import Reconnection
+from resilient_bridge.protocol import Now
 from tests.calls.forms import Server, at_once, both, http_error
+from tests.internals.classification import wait_from_headers
+from tests.internals.protocol import Reconnection
 from tests.rows import each_row
 
 

@@ -222,7 +222,7 @@ def test_a_wrong_word_is_named():
 
 def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
     """An environment without it costs nothing."""
-    from resilient_bridge.telemetry.hub import HUB
+    from tests.internals.telemetry import HUB
 
     before = HUB.listening
     with rb.Debug.from_env({}):

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.telemetry import emit, events, has_listeners, hub, listen
+from resilient_bridge.telemetry import emit, events, has_listeners, listen
+from tests.internals.telemetry import hub
 
 
 EVENT = events.Closed(at=datetime(2026, 3, 20, tzinfo=UTC), reason="user")

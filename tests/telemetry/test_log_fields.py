@@ -11,7 +11,7 @@ import structlog
 
 import resilient_bridge as rb
 from resilient_bridge.telemetry import emit
-from resilient_bridge.telemetry.log_fields import log_fields
+from tests.internals.telemetry import log_fields
 from tests.reference import records
 from tests.rows import each_row
 from tests.stores.test_session_lines import example_of

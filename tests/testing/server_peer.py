@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import attrs
 from websockets.asyncio.client import ClientConnection, connect
 
-from resilient_bridge.testing.server_dialogue import Dialogue
-from resilient_bridge.testing.server_session import BridgeMemory
+from tests.internals.testing import BridgeMemory, Dialogue
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from resilient_bridge.testing.loop import SimulatedLoop
+from tests.internals.testing import SimulatedLoop
 
 
 def run(main, errors=0, **options):

@@ -12,8 +12,8 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import WebSocketException
 
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.testing.faults import FaultRun, Faults, ScriptedFault
-from resilient_bridge.testing.loop import SimulatedLoop
+from resilient_bridge.testing import Faults, ScriptedFault
+from tests.internals.testing import FaultRun, SimulatedLoop
 from tests.rows import each_row
 
 

@@ -6,7 +6,7 @@ import random
 
 import attrs
 
-from resilient_bridge.testing.ledger import Judgement, Ledger
+from resilient_bridge.testing import Judgement, Ledger
 from tests.rows import each_row
 
 

@@ -10,8 +10,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosedError, InvalidHandshake
 
-from resilient_bridge.testing.link import RETRANSMIT
-from resilient_bridge.testing.loop import SimulatedLoop
+from tests.internals.testing import RETRANSMIT, SimulatedLoop
 
 
 def run(main, **options):

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
 from resilient_bridge.testing import Faults, Ledger, LogBridge, ScriptedFault, simulate
-from resilient_bridge.testing.simulation import Simulation
+from tests.internals.testing import Simulation
 from tests.rows import each_row
 
 

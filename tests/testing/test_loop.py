@@ -11,10 +11,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 
-from resilient_bridge.testing.loop import SimulatedLoop
-from resilient_bridge.testing.network import HANG, NXDOMAIN
-from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.timeline import SimDeadlock
+from resilient_bridge.testing import BridgeServer
+from tests.internals.testing import HANG, NXDOMAIN, SimDeadlock, SimulatedLoop
 
 
 def run(main, **options):

@@ -17,10 +17,9 @@ from mcp.client.stdio import StdioServerParameters
 
 import resilient_bridge as rb
 from resilient_bridge.testing import MCPEffect, MCPStrike, MCPTrap
-from resilient_bridge.testing.mcp_trap_ledger import repeats
-from resilient_bridge.testing.mcp_trap_plan import ON_HTTP, ON_STDIO, Plan
 from tests.adapters.sidecar.raw_client import Client as RawClient
 from tests.adapters.sidecar.raw_client import Http, Pipes
+from tests.internals.testing import ON_HTTP, ON_STDIO, Plan, repeats
 
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosedError, InvalidMessage
 
-from resilient_bridge.testing.loop import SimulatedLoop
+from tests.internals.testing import SimulatedLoop
 
 
 def run(main, **options):

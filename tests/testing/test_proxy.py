@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.testing.proxy import Fault, FaultProxy
+from resilient_bridge.testing import Fault, FaultProxy
 
 
 pytestmark = pytest.mark.real

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing import virtual_clock
 from resilient_bridge.world import current_world
+from tests.internals.testing import virtual_clock
 
 
 ALIKE = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.steps(0.01, 0.02)))

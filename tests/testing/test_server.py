@@ -11,7 +11,7 @@ import pytest
 import trustme
 from websockets.exceptions import ConnectionClosedError, InvalidMessage
 
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 from tests.rows import each_row
 from tests.testing.server_peer import peer
 

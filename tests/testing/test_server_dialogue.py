@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from resilient_bridge.testing.server_faults import Behaviour
-from resilient_bridge.testing.server_session import BridgeMemory
+from resilient_bridge.testing import Behaviour
+from tests.internals.testing import BridgeMemory
 from tests.testing.server_peer import Voice, change, codes
 
 

@@ -7,7 +7,8 @@ import json
 import attrs
 import pytest
 
-from resilient_bridge.testing.server_faults import GARBAGE, Behaviour
+from resilient_bridge.testing import Behaviour
+from tests.internals.testing import GARBAGE
 
 
 def test_the_defaults_are_the_seeds_numbers():

@@ -8,11 +8,9 @@ import random
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from resilient_bridge.testing import server_link
-from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.server_faults import GARBAGE, Behaviour
-from resilient_bridge.testing.server_link import Link, Tasks
-from resilient_bridge.testing.server_session import BridgeMemory
+from resilient_bridge.testing import Behaviour, BridgeServer
+from tests.internals.testing import GARBAGE, BridgeMemory, Tasks, server_link
+from tests.internals.testing import server_link_Link as Link
 from tests.rows import each_row
 from tests.testing.server_peer import in_virtual_time, peer
 

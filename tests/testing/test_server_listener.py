@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 from tests.testing.server_peer import peer
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from resilient_bridge.testing.server_replay import Entry, ReplayBuffer, SeedBuffer, ordered, replay_frame
+from tests.internals.testing import Entry, ReplayBuffer, SeedBuffer, ordered, replay_frame
 
 
 def fill(buffer, *entries, limit=1_000_000, age=1800.0):

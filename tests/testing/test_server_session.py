@@ -8,8 +8,8 @@ import random
 import attrs
 import pytest
 
-from resilient_bridge.testing.server_faults import Behaviour
-from resilient_bridge.testing.server_session import BridgeMemory
+from resilient_bridge.testing import Behaviour
+from tests.internals.testing import BridgeMemory
 from tests.testing.server_peer import in_virtual_time
 
 

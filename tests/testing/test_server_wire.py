@@ -9,8 +9,8 @@ import uuid
 import attrs
 import pytest
 
-from resilient_bridge.testing.server_faults import GARBAGE, Behaviour
-from resilient_bridge.testing.server_wire import FrameError, Stamps, decode, new_id, parse_instant, violations
+from resilient_bridge.testing import Behaviour
+from tests.internals.testing import GARBAGE, FrameError, Stamps, decode, new_id, parse_instant, violations
 from tests.rows import each_row
 from tests.testing.server_peer import frame
 

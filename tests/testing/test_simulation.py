@@ -15,10 +15,9 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from resilient_bridge.testing.faults import Faults, ScriptedFault
-from resilient_bridge.testing.simulation import Simulation, simulate
-from resilient_bridge.testing.timeline import EPOCH, SimDeadlock, SimOverrun, SimulationError
+from resilient_bridge.testing import Faults, ScriptedFault, SimulationError, simulate
 from resilient_bridge.world import current_world
+from tests.internals.testing import EPOCH, SimDeadlock, SimOverrun, Simulation
 
 
 def envelope(type):
@@ -108,8 +107,8 @@ import logging, sys
 sys.path.insert(0, sys.argv[1])
 logging.disable()
 from test_simulation import chat
-from resilient_bridge.testing.faults import Faults
-from resilient_bridge.testing.simulation import Simulation
+from resilient_bridge.testing import Faults
+from tests.internals.testing import Simulation
 for seed in range(12):
     run = Simulation(seed, Faults(seed=seed, rate=0.3))
     run.run(chat)

@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from resilient_bridge.testing.loop import SimulatedLoop
-from resilient_bridge.testing.timeline import EPOCH, SimDeadlock, SimOverrun
+from tests.internals.testing import EPOCH, SimDeadlock, SimOverrun, SimulatedLoop
 
 
 def run(main, **options):

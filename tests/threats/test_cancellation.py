@@ -15,7 +15,7 @@ from contextlib import suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.simulation import Simulation
+from tests.internals.testing import Simulation
 
 
 class CancelledAt:

@@ -11,8 +11,7 @@ import logging
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer, FaultProxy
 from tests.threats.certificates import KINDS, pin_of, serving, trusting
 from tests.threats.raw_bridges import Recorder
 from tests.threats.watching import Watch, quick

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import ClockJumped
+from tests.internals.telemetry import ClockJumped
 from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 

@@ -12,8 +12,8 @@ import random
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import ReconnectScheduled, Suspended
-from resilient_bridge.testing.network import HANG, NXDOMAIN
+from tests.internals.telemetry import ReconnectScheduled, Suspended
+from tests.internals.testing import HANG, NXDOMAIN
 from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 

@@ -12,8 +12,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.stores import MemoryStore
-from resilient_bridge.telemetry.events import MessageRejected
-from resilient_bridge.testing.server_faults import GARBAGE
+from tests.internals.telemetry import MessageRejected
+from tests.internals.testing import GARBAGE
 from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated, until
 

@@ -13,7 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.classification import classify_close
 from resilient_bridge.protocol import Now
-from resilient_bridge.protocol.reconnection import Reconnection
+from tests.internals.protocol import Reconnection
 
 
 CLIENTS = 1_000

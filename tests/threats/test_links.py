@@ -10,9 +10,8 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.proxy import Fault, FaultProxy
-from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.simulation import Simulation
+from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
+from tests.internals.testing import Simulation
 from tests.threats.watching import Watch, port_of, proxied, push, quick, until
 
 

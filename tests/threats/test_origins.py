@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
 from tests.threats.certificates import serving, trusting
 from tests.threats.raw_bridges import Recorder, http
 from tests.threats.watching import Watch, quick, simulated

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import ReconnectScheduled
-from resilient_bridge.testing.server import BridgeServer
+from resilient_bridge.testing import BridgeServer
+from tests.internals.telemetry import ReconnectScheduled
 from tests.rows import each_row
 from tests.threats.raw_bridges import Recorder, http
 from tests.threats.watching import Watch, port_of, push, quick

@@ -11,7 +11,7 @@ import json
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import MessageRejected, ReplayIgnored, Suspended
+from tests.internals.telemetry import MessageRejected, ReplayIgnored, Suspended
 from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 

@@ -12,8 +12,8 @@ import itertools
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import ReconnectScheduled
-from resilient_bridge.testing.timeline import EPOCH
+from tests.internals.telemetry import ReconnectScheduled
+from tests.internals.testing import EPOCH
 from tests.rows import each_row
 from tests.threats.watching import Watch, simulated
 

@@ -17,7 +17,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import BridgeError
-from resilient_bridge.telemetry.events import MessageRejected
+from tests.internals.telemetry import MessageRejected
 from tests.threats.watching import Watch, refuse_with, simulated
 
 

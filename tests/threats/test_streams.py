@@ -10,7 +10,7 @@ import json
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import DuplicateConflict
+from tests.internals.telemetry import DuplicateConflict
 from tests.rows import each_row
 from tests.threats.watching import Watch, push, simulated
 

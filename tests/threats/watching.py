@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry.events import (
-    BridgeState,
+from resilient_bridge import BridgeState
+from resilient_bridge.testing import BridgeServer, FaultProxy
+from tests.internals.telemetry import (
     Connected,
     Disconnected,
     Joined,
@@ -21,9 +22,7 @@ from resilient_bridge.telemetry.events import (
     Resumed,
     StateChanged,
 )
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.server import BridgeServer
-from resilient_bridge.testing.simulation import Simulation
+from tests.internals.testing import Simulation
 
 
 def simulated(test=None, /, *, seed=0):

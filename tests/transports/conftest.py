@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from resilient_bridge.transports.websocket import open_websocket
+from tests.internals.transports import open_websocket
 
 
 MIB = 2**20

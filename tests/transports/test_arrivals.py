@@ -11,7 +11,7 @@ from websockets.exceptions import ConcurrencyError, ConnectionClosedError, Conne
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
-from resilient_bridge.transports.arrivals import Arrivals
+from tests.internals.transports import Arrivals
 
 
 def text(data: bytes, *, fin: bool = True) -> Frame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.transports.lines import Lines
+from tests.internals.transports import Lines
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 7, 1000])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.transports.loopback import is_loopback
+from tests.internals.transports import is_loopback
 from tests.rows import each_row
 
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 from websockets.exceptions import InvalidURI
 
-from resilient_bridge.transports.origin import (
+from tests.internals.transports import (
     InsecureURLError,
     RedirectRefusedError,
     checked_headers,

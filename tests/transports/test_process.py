@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.transports.process import GRACE_SECONDS, STDERR_BYTES, ChildProcess
+from tests.internals.transports import GRACE_SECONDS, STDERR_BYTES, ChildProcess
 from tests.rows import each_row
 
 
@@ -216,7 +216,7 @@ async def test_a_number_that_belongs_to_somebody_else_is_not_signalled():
 
 ORPHANS = """
 import asyncio, ctypes, os
-from resilient_bridge.transports.process import ChildProcess
+from tests.internals.transports import ChildProcess
 
 async def main():
     assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER: orphans become ours, as in a container

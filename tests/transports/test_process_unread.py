@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from resilient_bridge.transports.unread import Unread
+from tests.internals.transports import Unread
 from tests.transports.test_process import CHILD, Witness, is_alive, leaving_nothing, running, until
 
 

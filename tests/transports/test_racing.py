@@ -11,7 +11,7 @@ import ssl
 
 import pytest
 
-from resilient_bridge.transports.racing import first_connected, interleaved
+from tests.internals.transports import first_connected, interleaved
 
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "refused")

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from resilient_bridge.transports.signals import HANG_UP, on_signals
+from tests.internals.transports import HANG_UP, on_signals
 
 
 pytestmark = pytest.mark.real

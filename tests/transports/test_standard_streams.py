@@ -12,7 +12,7 @@ import socket
 
 import pytest
 
-from resilient_bridge.transports.standard_streams import LINE_TOO_LONG, Output, lines_of
+from tests.internals.transports import LINE_TOO_LONG, Output, lines_of
 
 
 pytestmark = pytest.mark.real

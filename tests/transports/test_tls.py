@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.asyncio.server import serve
 
-from resilient_bridge.testing.proxy import Fault, FaultProxy
-from resilient_bridge.transports import tls
-from resilient_bridge.transports.websocket import open_websocket
+from resilient_bridge.testing import Fault, FaultProxy
+from tests.internals.transports import open_websocket, tls
 from tests.rows import each_row
 
 

@@ -20,8 +20,8 @@ from websockets.exceptions import (
     InvalidStatus,
 )
 
-from resilient_bridge.transports.origin import InsecureURLError
-from resilient_bridge.transports.websocket import RedirectRefusedError, WebSocketTransport
+from tests.internals.transports import InsecureURLError, WebSocketTransport
+from tests.internals.transports import websocket_RedirectRefusedError as RedirectRefusedError
 
 
 pytestmark = pytest.mark.real

@@ -15,11 +15,8 @@ from websockets.exceptions import (
     InvalidHandshake,
 )
 
-from resilient_bridge.testing.proxy import Fault, FaultProxy
-from resilient_bridge.transports import websocket
-from resilient_bridge.transports.websocket import (
-    open_websocket,
-)
+from resilient_bridge.testing import Fault, FaultProxy
+from tests.internals.transports import open_websocket, websocket
 
 
 pytestmark = pytest.mark.real

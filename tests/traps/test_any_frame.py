@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
+from resilient_bridge import BridgeState
 from resilient_bridge.errors import Failure, redact, redact_lines, redact_value
-from resilient_bridge.stores.session_lines import record_line
-from resilient_bridge.telemetry.events import BridgeState
 from tests.calls.forms import at_once
+from tests.internals.stores import record_line
 from tests.protocol.driving import Rig
 
 

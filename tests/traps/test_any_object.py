@@ -15,9 +15,9 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import redact_value
-from resilient_bridge.stores.session_lines import record_line
 from resilient_bridge.testing import virtual_time
 from tests.calls.forms import at_once
+from tests.internals.stores import record_line
 from tests.rows import each_row
 
 

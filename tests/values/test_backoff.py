@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values import Backoff
 from tests.rows import each_row
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import Dialect
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.protocol.policies.dialect import Dialect
 from tests.rows import each_row
 
 

@@ -9,15 +9,9 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.protocol.policies.dialect import Dialect
-from resilient_bridge.protocol.policies.heartbeat import Heartbeat
-from resilient_bridge.protocol.policies.inbox import Inbox
-from resilient_bridge.protocol.policies.outbox import Outbox
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.protocol.policies.replay import Replay
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import Rule
+from resilient_bridge.values import Backoff, Rule
 from tests.rows import each_row
 
 

@@ -7,18 +7,19 @@ from datetime import timedelta
 import pytest
 import tenacity
 
-from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.bulkhead.value import Bulkhead
-from resilient_bridge.calls.fallback.value import Fallback
-from resilient_bridge.calls.rate_limit.value import RateLimit
-from resilient_bridge.calls.retry.budget import RetryBudget
-from resilient_bridge.calls.retry.value import Retry
-from resilient_bridge.calls.timeout.deadline import Deadline
-from resilient_bridge.calls.timeout.value import Timeout
+from resilient_bridge import Reconnect
+from resilient_bridge.calls import (
+    Breaker,
+    Bulkhead,
+    Deadline,
+    Fallback,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    Timeout,
+)
 from resilient_bridge.errors import ConfigError, Severity
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import Rule
+from resilient_bridge.values import Backoff, Rule
 from tests.rows import each_row
 
 

@@ -11,18 +11,19 @@ import attrs
 import pytest
 import tenacity
 
-from resilient_bridge.calls.breaker.value import Breaker
-from resilient_bridge.calls.bulkhead.value import Bulkhead
-from resilient_bridge.calls.fallback.value import Fallback
-from resilient_bridge.calls.layer import Layer
-from resilient_bridge.calls.rate_limit.value import RateLimit
-from resilient_bridge.calls.retry.budget import RetryBudget
-from resilient_bridge.calls.retry.value import Retry
-from resilient_bridge.calls.timeout.deadline import Deadline
-from resilient_bridge.calls.timeout.value import Timeout
+from resilient_bridge.calls import (
+    Breaker,
+    Bulkhead,
+    Deadline,
+    Fallback,
+    RateLimit,
+    Retry,
+    RetryBudget,
+    Timeout,
+)
 from resilient_bridge.errors import Category, Failure, Kind
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import Rule
+from resilient_bridge.values import Backoff, Rule
+from tests.internals.calls import Layer
 from tests.rows import each_row
 
 

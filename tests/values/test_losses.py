@@ -9,8 +9,7 @@ import pytest
 
 from resilient_bridge.classification import classify, classify_close, classify_error_payload
 from resilient_bridge.errors import CODES, Failure
-from resilient_bridge.protocol.policies.losses import LossAction, meaning, reason_of, wants_slow_start
-from resilient_bridge.protocol.transitions import REASONS
+from tests.internals.protocol import REASONS, LossAction, meaning, reason_of, wants_slow_start
 from tests.rows import each_row
 
 

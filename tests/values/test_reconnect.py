@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import Reconnect
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.values.backoff import Backoff
+from resilient_bridge.values import Backoff
 
 
 def test_the_defaults():

@@ -8,10 +8,9 @@ from http import HTTPStatus
 
 import pytest
 
+from resilient_bridge import Reconnect
 from resilient_bridge.errors import AuthError, BridgeError, Category, ConfigError, Failure, Kind, Severity
-from resilient_bridge.protocol.policies.reconnect import Reconnect
-from resilient_bridge.values.backoff import Backoff
-from resilient_bridge.values.rule import Rule, most_specific
+from resilient_bridge.values import Backoff, Rule, most_specific
 from tests.rows import each_row
 
 

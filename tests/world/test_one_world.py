@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.testing.timeline import EPOCH
+from tests.internals.testing import EPOCH
 
 
 EPOCH_DATE = datetime.fromtimestamp(EPOCH, UTC)

@@ -9,23 +9,25 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.message import Key, Message, parse
-from resilient_bridge.adapters.sidecar.options import Sidecar
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
-from resilient_bridge.adapters.sidecar.relay import Relay
-from resilient_bridge.adapters.sidecar.state import (
+from resilient_bridge.adapters import Sidecar
+from resilient_bridge.errors import Executed
+from tests.internals.adapters import (
+    PREFIX,
     Action,
     Close,
     Drop,
     GiveUp,
+    Key,
+    Loss,
+    Message,
     Note,
     Open,
+    Relay,
     ToClient,
     ToServer,
+    message,
+    parse,
 )
-from resilient_bridge.adapters.sidecar.upstream import Loss
-from resilient_bridge.errors import Executed
 
 
 NEVER_SENT: Final = Loss(reason="connection refused", executed=Executed.NO)

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, suppress
 import uvicorn
 from aiohttp import web
 
-from resilient_bridge.adapters.sidecar import message as rpc
-from resilient_bridge.adapters.sidecar.upstream_http import HTTPUpstream
+from tests.internals.adapters import HTTPUpstream
+from tests.internals.adapters import message as rpc
 from tests.peers.ports import Port
 from tests.peers.running import until
 

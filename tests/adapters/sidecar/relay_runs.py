@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.message import key_of
 from tests.adapters.sidecar.harness import DIED, MODERN
 from tests.adapters.sidecar.relay_world import (
     ACTIVE,
@@ -18,6 +16,7 @@ from tests.adapters.sidecar.relay_world import (
     Run,
     World,
 )
+from tests.internals.adapters import key_of, message
 
 
 def run(seed: int) -> Run:

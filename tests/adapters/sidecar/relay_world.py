@@ -14,14 +14,23 @@ from typing import Any, Final
 
 import attrs
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.message import Key, Message
-from resilient_bridge.adapters.sidecar.options import Sidecar
-from resilient_bridge.adapters.sidecar.relay import Relay
-from resilient_bridge.adapters.sidecar.state import Close, Drop, GiveUp, Note, Open, ToClient, ToServer
-from resilient_bridge.adapters.sidecar.upstream import Loss
+from resilient_bridge.adapters import Sidecar
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import ALL, DIED, FORGOTTEN, REFUSED, outcome, tool
+from tests.internals.adapters import (
+    Close,
+    Drop,
+    GiveUp,
+    Key,
+    Loss,
+    Message,
+    Note,
+    Open,
+    Relay,
+    ToClient,
+    ToServer,
+    message,
+)
 
 
 ACTIVE: Final = 120.0  # virtual seconds in which clients ask and things break
@@ -34,19 +43,7 @@ TOOLS: Final = (
     tool("put", idempotentHint=True),
     tool("named"),
 )
-REQUESTS: Final = (
-    "order",
-    "order",
-    "look",
-    "put",
-    "put",
-    "named",
-    "extra",
-    "unlisted",
-    "read",
-    "list",
-    "vendor",
-)
+REQUESTS: Final = "order order look put put named extra unlisted read list vendor".split()
 
 
 class BrokenError(AssertionError):
@@ -62,9 +59,8 @@ class Asked:
     kind: str
     marker: int
     effects: int = 0
-    sends: list[list[Any]] = attrs.field(
-        factory=list
-    )  # each: its place in the order of all sends, and its fate
+    # each: its place in the order of all sends, and its fate
+    sends: list[list[Any]] = attrs.field(factory=list)
     reported: str | None = None
 
     @property

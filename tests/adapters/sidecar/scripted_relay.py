@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from resilient_bridge.adapters.sidecar import message as rpc
-from resilient_bridge.adapters.sidecar.front_http import serve_http
+from tests.internals.adapters import message as rpc
+from tests.internals.adapters import serve_http
 
 
 TOKEN = "a-token-of-the-test-0123456789"

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.upstream import Loss
-from resilient_bridge.adapters.sidecar.upstream_eras import BothErasUpstream
+from tests.internals.adapters import BothErasUpstream, Loss, message
 
 
 FOLDER = Path(__file__).parent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.adapters.sidecar.event_log import EventLog
+from tests.internals.adapters import EventLog
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

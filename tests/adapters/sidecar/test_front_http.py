@@ -8,9 +8,6 @@ import json
 import httpx
 import pytest
 
-from resilient_bridge.adapters.sidecar import message as rpc
-from resilient_bridge.adapters.sidecar.front_http import serve_http
-from resilient_bridge.adapters.sidecar.front_http_limits import HttpLimits
 from tests.adapters.sidecar.scripted_relay import (
     TOKEN,
     ScriptedRelay,
@@ -20,6 +17,8 @@ from tests.adapters.sidecar.scripted_relay import (
     request,
     running,
 )
+from tests.internals.adapters import HttpLimits, serve_http
+from tests.internals.adapters import message as rpc
 from tests.peers.running import until
 from tests.rows import each_row
 

@@ -10,8 +10,6 @@ from collections import Counter
 import httpx
 import pytest
 
-from resilient_bridge.adapters.sidecar import message as rpc
-from resilient_bridge.adapters.sidecar.front_http_limits import HttpLimits
 from tests.adapters.sidecar.scripted_relay import (
     MODERN,
     TOKEN,
@@ -22,6 +20,8 @@ from tests.adapters.sidecar.scripted_relay import (
     request,
     running,
 )
+from tests.internals.adapters import HttpLimits
+from tests.internals.adapters import message as rpc
 from tests.peers.running import until
 from tests.rows import each_row
 

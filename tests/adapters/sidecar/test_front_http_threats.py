@@ -12,11 +12,9 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sidecar import front_http
-from resilient_bridge.adapters.sidecar import message as rpc
-from resilient_bridge.adapters.sidecar.front_http_guard import guard_of, new_http_token, save_http_token
-from resilient_bridge.adapters.sidecar.front_http_limits import HttpLimits
 from tests.adapters.sidecar.scripted_relay import TOKEN, call, modern, request, running
+from tests.internals.adapters import HttpLimits, front_http, guard_of, new_http_token, save_http_token
+from tests.internals.adapters import message as rpc
 from tests.peers.running import until
 from tests.rows import each_row
 

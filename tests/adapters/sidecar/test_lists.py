@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.lists import Lists, cursor_of, hint_of
 from tests.adapters.sidecar.harness import tool
+from tests.internals.adapters import Lists, cursor_of, hint_of, message
 
 
 TOOLS = "tools/list"

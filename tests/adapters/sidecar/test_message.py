@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.message import NotAMessage, parse, parse_line
+from tests.internals.adapters import NotAMessage, message, parse, parse_line
 from tests.rows import each_row
 from tests.samples import IS_ALL
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from resilient_bridge import Backoff, Breaker, ConfigError, RateLimit
-from resilient_bridge.adapters.sidecar.options import Sidecar
+from resilient_bridge.adapters import Sidecar
 from tests.rows import each_row
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from resilient_bridge.adapters.sidecar import outcomes
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
-from resilient_bridge.adapters.sidecar.upstream import Loss
+from tests.internals.adapters import PREFIX, Loss, outcomes
 from tests.rows import each_row
 
 

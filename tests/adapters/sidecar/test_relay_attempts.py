@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sidecar.upstream import Loss
 from tests.adapters.sidecar.harness import FORGOTTEN, REFUSED, Harness, ready, result_text
+from tests.internals.adapters import Loss
 from tests.rows import each_row
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
 from tests.adapters.sidecar.harness import DIED, Harness, outcome, ready, result_text, tool
+from tests.internals.adapters import message
 
 
 # ---- log level, subscriptions, roots ------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge import Backoff
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
-from resilient_bridge.adapters.sidecar.upstream import Loss
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     CUT,
@@ -20,6 +18,7 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
+from tests.internals.adapters import PREFIX, Loss
 from tests.rows import each_row
 
 

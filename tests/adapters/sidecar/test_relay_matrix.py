@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.message import parse
 from tests.adapters.sidecar.harness import ALL, CUT, REFUSED, Harness, ready, tool
+from tests.internals.adapters import message, parse
 
 
 LISTED = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]

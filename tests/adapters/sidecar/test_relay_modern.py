@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.eras import SUBSCRIPTION
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
 from tests.adapters.sidecar.harness import CUT, DIED, MODERN, REFUSED, Harness, outcome, tool
+from tests.internals.adapters import PREFIX, SUBSCRIPTION, message
 
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

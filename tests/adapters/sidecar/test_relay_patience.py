@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
-from resilient_bridge.adapters.sidecar.upstream import Loss
 from tests.adapters.sidecar.harness import (
     DIED,
     Harness,
@@ -15,6 +12,7 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
+from tests.internals.adapters import PREFIX, Loss, message
 
 
 def hinted(**options):

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
-from resilient_bridge.adapters.sidecar.status import STATUS_TOOL
-from resilient_bridge.adapters.sidecar.upstream import Loss
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     FORGOTTEN,
@@ -17,6 +13,7 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
+from tests.internals.adapters import PREFIX, STATUS_TOOL, Loss, message
 
 
 CHANGED = "notifications/tools/list_changed"

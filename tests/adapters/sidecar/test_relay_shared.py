@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
 from tests.adapters.sidecar.harness import MODERN, Harness, outcome, tool
+from tests.internals.adapters import message
 
 
 UPDATED = "notifications/resources/updated"

@@ -10,15 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
-from resilient_bridge.adapters.sidecar import outcomes
-from resilient_bridge.adapters.sidecar.calls import Calls
-from resilient_bridge.adapters.sidecar.limits import Limits
-from resilient_bridge.adapters.sidecar.lists import Lists
-from resilient_bridge.adapters.sidecar.restarts import Restarts
-from resilient_bridge.adapters.sidecar.state import State
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.relay_runs import run
 from tests.adapters.sidecar.relay_world import BrokenError
+from tests.internals.adapters import Calls, Limits, Lists, Restarts, State, outcomes
 from tests.samples import IS_ALL
 
 

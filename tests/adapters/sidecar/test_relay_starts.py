@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.adapters.sidecar.outcomes import PREFIX
-from resilient_bridge.adapters.sidecar.upstream import Loss
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     MODERN,
@@ -17,6 +15,7 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
+from tests.internals.adapters import PREFIX, Loss
 
 
 CHANGED = "notifications/tools/list_changed"
@@ -305,7 +304,7 @@ def test_arguments_are_recorded_only_when_asked(is_shown):
 @pytest.mark.parametrize("value", ["1" + "0" * 400, "1e400", "-1e400", '"x"', "null", "true", "[]"])
 def test_odd_progress_of_a_server_harms_nothing(value):
     """Odd progress of a server harms nothing."""
-    from resilient_bridge.adapters.sidecar.message import parse
+    from tests.internals.adapters import parse
 
     harness = Harness()
     harness.tools = [tool("look", readOnlyHint=True)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resilient_bridge.adapters.sidecar.upstream import Loss
 from tests.adapters.sidecar.harness import REFUSED, Harness, ready, result_text
+from tests.internals.adapters import Loss
 
 
 def test_the_error_of_a_silent_server_has_what_it_wrote_beside_the_protocol():

@@ -7,9 +7,8 @@ import random
 import pytest
 
 from resilient_bridge import Backoff, Breaker
-from resilient_bridge.adapters.sidecar.options import Sidecar
-from resilient_bridge.adapters.sidecar.restarts import Restarts
-from resilient_bridge.adapters.sidecar.upstream import Loss
+from resilient_bridge.adapters import Sidecar
+from tests.internals.adapters import Loss, Restarts
 
 
 LOSS = Loss(reason="exit code 1")

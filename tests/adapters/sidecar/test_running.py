@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.options import Sidecar
-from resilient_bridge.adapters.sidecar.running import RunningRelay
-from resilient_bridge.adapters.sidecar.upstream_child import ChildUpstream
+from resilient_bridge.adapters import Sidecar
+from tests.internals.adapters import ChildUpstream, RunningRelay, message
 
 
 class Client:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.adapters.sidecar import message
-from resilient_bridge.adapters.sidecar.upstream_child import ChildUpstream
 from tests.adapters.sidecar.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import behind, outcome_of, stands_in_for, text_of, tree_of, until
+from tests.internals.adapters import ChildUpstream, message
 
 
 pytestmark = pytest.mark.real

@@ -9,7 +9,6 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventMessage, EventStore
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sidecar import message as rpc
 from tests.adapters.sidecar.http_servers import (
     call,
     connected,
@@ -17,6 +16,7 @@ from tests.adapters.sidecar.http_servers import (
     order,
     sdk_server,
 )
+from tests.internals.adapters import message as rpc
 from tests.peers.everything import everything, needs_everything
 from tests.peers.mcp_server import build
 from tests.peers.running import Ledger, until

@@ -9,9 +9,8 @@ import httpx
 import pytest
 from aiohttp import web
 
-from resilient_bridge.adapters.sidecar import upstream_http_lanes
-from resilient_bridge.adapters.sidecar.upstream_http_wire import proxy_to
 from tests.adapters.sidecar.http_servers import Scripted, body_of, call, connected, opened
+from tests.internals.adapters import proxy_to, upstream_http_lanes
 from tests.peers.running import until
 
 

@@ -14,8 +14,6 @@ import trustme
 from aiohttp import web
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sidecar.upstream import Loss
-from resilient_bridge.adapters.sidecar.upstream_http_losses import loss_of_error
 from tests.adapters.sidecar.http_servers import (
     Scripted,
     body_of,
@@ -24,6 +22,7 @@ from tests.adapters.sidecar.http_servers import (
     lost,
     opened,
 )
+from tests.internals.adapters import Loss, loss_of_error
 from tests.peers.running import until
 from tests.rows import each_row
 

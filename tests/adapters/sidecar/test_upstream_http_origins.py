@@ -6,8 +6,6 @@ import pytest
 from aiohttp import web
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sidecar.secrets_in_headers import resolved
-from resilient_bridge.adapters.sidecar.upstream import LostError
 from tests.adapters.sidecar.http_servers import (
     Scripted,
     call,
@@ -15,6 +13,7 @@ from tests.adapters.sidecar.http_servers import (
     lost,
     opened,
 )
+from tests.internals.adapters import LostError, resolved
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]

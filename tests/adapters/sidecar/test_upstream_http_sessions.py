@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from resilient_bridge.adapters.sidecar import message as rpc
 from tests.adapters.sidecar.http_servers import (
     MODERN,
     Scripted,
@@ -20,6 +19,7 @@ from tests.adapters.sidecar.http_servers import (
     opened,
     streamed,
 )
+from tests.internals.adapters import message as rpc
 from tests.peers.running import until
 
 

@@ -10,9 +10,6 @@ import pytest
 from aiohttp import web
 
 import resilient_bridge as rb
-from resilient_bridge.adapters.sidecar import message as rpc
-from resilient_bridge.adapters.sidecar.upstream_http_exchange import pause_of
-from resilient_bridge.protocol.server_sent import EventStreamParser
 from tests.adapters.sidecar.http_servers import (
     Scripted,
     body_of,
@@ -22,6 +19,9 @@ from tests.adapters.sidecar.http_servers import (
     opened,
     streamed,
 )
+from tests.internals.adapters import message as rpc
+from tests.internals.adapters import pause_of
+from tests.internals.protocol import EventStreamParser
 from tests.peers.running import until
 
 

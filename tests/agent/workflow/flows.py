@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.agent import Workflow
-from resilient_bridge.agent.workflow.file_form import VERSION, WorkflowFile
+from tests.internals.agent import VERSION, WorkflowFile
 
 
 class Flow:

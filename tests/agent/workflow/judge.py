@@ -15,9 +15,9 @@ from pathlib import Path
 
 import attrs
 
-from resilient_bridge.agent.workflow.checkpoint import WorkflowState, WorkflowStatus
-from resilient_bridge.agent.workflow.file_form import VERSION
-from resilient_bridge.stores.state_files.document import InvalidDocumentError, instant, read_flat
+from resilient_bridge.agent import WorkflowStatus
+from tests.internals.agent import VERSION, WorkflowState
+from tests.internals.stores import InvalidDocumentError, instant, read_flat
 
 
 _DEATHS = 3

@@ -18,9 +18,8 @@ from functools import wraps
 from pathlib import Path
 
 import resilient_bridge as rb
-from resilient_bridge.agent.tools.toolbox import Toolbox
-from resilient_bridge.agent.workflow import runner, verification, workflow
-from resilient_bridge.agent.workflow.workflow_file import WorkflowStateFile
+from resilient_bridge.agent import Toolbox
+from tests.internals.agent import WorkflowStateFile, runner, verification, workflow
 
 
 LEDGER = ".ledger"

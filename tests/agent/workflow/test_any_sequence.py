@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.agent.workflow.workflow_file import WorkflowStateFile
 from tests.agent.workflow.judge import Judge
+from tests.internals.agent import WorkflowStateFile
 from tests.samples import IS_ALL
 from tests.stores.faulty_disk import FaultyDisk, insert
 

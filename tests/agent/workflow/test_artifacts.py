@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.agent.workflow.artifacts import ArtifactError, Measured, measure, name_of, problems
-from resilient_bridge.agent.workflow.checkpoint import PhaseCheckpoint
 from resilient_bridge.errors import ConfigError
+from tests.internals.agent import ArtifactError, Measured, PhaseCheckpoint, measure, name_of, problems
 
 
 needs_posix = pytest.mark.skipif(os.name == "nt", reason="needs the files of POSIX")

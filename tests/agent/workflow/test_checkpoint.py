@@ -12,14 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_bridge.agent.workflow.checkpoint import (
-    PhaseCheckpoint,
-    SkippedPhase,
-    WorkflowState,
-    WorkflowStatus,
-)
-from resilient_bridge.agent.workflow.journal import CallRecord
+from resilient_bridge.agent import WorkflowStatus
 from resilient_bridge.errors import Failure, Kind
+from tests.internals.agent import CallRecord, PhaseCheckpoint, SkippedPhase, WorkflowState
 
 
 EXAMPLE = """{

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
-from resilient_bridge.agent.workflow.checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
+from resilient_bridge.agent import WorkflowStatus
 from resilient_bridge.errors import Failure
+from tests.internals.agent import PhaseCheckpoint, WorkflowState
 
 
 AT = datetime(2026, 2, 16, 10, 30, tzinfo=UTC)

@@ -9,15 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resilient_bridge.agent.workflow.artifacts import (
-    ArtifactError,
-    HiddenError,
-    Measured,
-    commit_of,
-    problems,
-)
-from resilient_bridge.agent.workflow.checkpoint import PhaseCheckpoint
 from resilient_bridge.errors import ConfigError
+from tests.internals.agent import ArtifactError, HiddenError, Measured, PhaseCheckpoint, commit_of, problems
 
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")

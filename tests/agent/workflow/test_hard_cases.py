@@ -13,9 +13,9 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.agent import Workflow, WorkflowStatus
 from resilient_bridge.errors import ConfigError, Executed, Failure
-from resilient_bridge.files.private_files import read_private
 from resilient_bridge.telemetry import events
 from tests.agent.workflow.flows import Flow, cancelled, fails, started, stay
+from tests.internals.files import read_private
 
 
 # ---- the end, while a step is being kept ----------------------------------------------------------------------------

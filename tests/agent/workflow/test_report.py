@@ -9,10 +9,9 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import WorkflowReport, WorkflowStatus
-from resilient_bridge.agent.workflow.checkpoint import PhaseCheckpoint, WorkflowState
-from resilient_bridge.agent.workflow.report import report_of
 from resilient_bridge.errors import Failure
 from tests.agent.workflow.flows import Flow, fails
+from tests.internals.agent import PhaseCheckpoint, WorkflowState, report_of
 
 
 AT = datetime(2026, 2, 16, 10, 30, tzinfo=UTC)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import resilient_bridge as rb
-from resilient_bridge.testing.faults import Faults
-from resilient_bridge.testing.simulation import Simulation
+from resilient_bridge.testing import Faults
 from tests.bridges.doubles.harness import serving_websockets
 from tests.bridges.doubles.reading import numbers_in
+from tests.internals.testing import Simulation
 
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import resilient_bridge as rb
-from resilient_bridge.testing.simulation import Simulation
 from tests.bridges.dialects.schedules import Case, server_of
 from tests.bridges.doubles.jsonrpc import JsonRpc
+from tests.internals.testing import Simulation
 
 
 CASE = Case("plain", JsonRpc, lambda _: rb.dialects.plain)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.protocol import recovery
 from tests.bridges.doubles.agno import Agno
 from tests.bridges.doubles.centrifugo import Centrifugo
 from tests.bridges.doubles.harness import serving_aiohttp
@@ -25,6 +24,7 @@ from tests.bridges.doubles.openhands import LegacySocket, SessionSocket
 from tests.bridges.doubles.recursor_live import RecursorLive
 from tests.bridges.doubles.slack_socket_mode import SlackSocketMode
 from tests.bridges.doubles.socketio import SocketIO
+from tests.internals.protocol import recovery
 from tests.rows import each_row
 
 

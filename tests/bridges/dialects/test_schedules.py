@@ -10,11 +10,9 @@ from unittest.mock import patch
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.protocol import positioned, recovery, replaying, resuming
-from resilient_bridge.protocol.inbox import Inbox
-from resilient_bridge.protocol.outbox import Outbox
 from tests.bridges.dialects.cases import CASES
 from tests.bridges.dialects.schedules import Seen, run
+from tests.internals.protocol import Inbox, Outbox, positioned, recovery, replaying, resuming
 
 
 FIRST, SAMPLE, ALL = 10, 15, 1_000  # of the sample some have stray frames

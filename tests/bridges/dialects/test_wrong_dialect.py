@@ -9,7 +9,6 @@ import random
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.protocol.recognition import FirstFrames, fitting
 from tests.bridges.doubles.agno import Agno
 from tests.bridges.doubles.harness import serving_aiohttp
 from tests.bridges.doubles.homemade import Homemade
@@ -17,6 +16,7 @@ from tests.bridges.doubles.mattermost import Mattermost
 from tests.bridges.doubles.openhands import SessionSocket
 from tests.bridges.doubles.slack_socket_mode import SlackSocketMode
 from tests.bridges.doubles.socketio import SocketIO
+from tests.internals.protocol import FirstFrames, fitting
 
 
 SECRET = "k-1234567890"

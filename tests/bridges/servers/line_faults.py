@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import resilient_bridge as rb
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.proxy_link import Fault
+from resilient_bridge.testing import Fault, FaultProxy
 from tests.bridges.servers.judging import Seen
 
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.proxy_link import Fault
+from resilient_bridge.testing import Fault, FaultProxy
 from tests.adapters.sidecar.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import outcome_of, stands_in_for, text_of
 from tests.bridges.servers import mcp_events

@@ -21,8 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import resilient_bridge as rb
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.proxy_link import Fault
+from resilient_bridge.testing import Fault, FaultProxy
 from tests.bridges.servers.judging import Heard, Seen, order_problems, send_problems
 from tests.bridges.servers.kind import PATIENCE, Kind
 from tests.bridges.servers.line_faults import AT_ONCE, LineFaults, steps_of, totals

@@ -23,8 +23,7 @@ from typing import Any
 import httpx
 
 import resilient_bridge as rb
-from resilient_bridge.testing.proxy import FaultProxy
-from resilient_bridge.testing.proxy_link import Fault
+from resilient_bridge.testing import Fault, FaultProxy
 from tests.bridges.servers.judging import Seen
 from tests.bridges.servers.line_faults import LineFaults, steps_of, totals
 from tests.bridges.servers.process import ServerProcess

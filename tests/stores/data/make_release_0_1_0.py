@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 import resilient_bridge as rb
-from resilient_bridge.cli.pipe_receipts import Receipts
+from tests.internals.cli import Receipts
 from tests.redis_server import redis_server
 
 

@@ -1,0 +1,36 @@
+"""What tests use of `resilient_bridge.cli` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.cli",
+    {
+        "": "demo mcp_http options pipe_events printing report terminal",
+        "classify": "read",
+        "commands": "parser",
+        "demo": "Story",
+        "dialects": "read_dialect",
+        "doctor_findings": "conclude",
+        "doctor_journal": "Entry Probe connections_of",
+        "doctor_mcp": "FOUND_OUT NOT_STARTED RISKS",
+        "doctor_mcp_http": "examine_url",
+        "doctor_mcp_page": "Page",
+        "doctor_promise": "notes_of promise_of",
+        "doctor_rows": "Row data_of rows_of table_of",
+        "doctor_steps": "Limits examine",
+        "doctor_taps": "Journal",
+        "mcp_config": "CLIENTS _name_of",
+        "mcp_options": "sidecar_of",
+        "options": "FAULTS KILLS",
+        "pipe_lines": "Outgoing parse_line print_message",
+        "pipe_receipts": "Receipts",
+        "plot": "bars svg",
+        "printing": "USAGE",
+        "progress": "Progress",
+        "schedules": "read_schedule schedule_of",
+        "terminal": "columns fitted is_coloured",
+    },
+)

@@ -1,0 +1,32 @@
+"""What tests use of `resilient_bridge.protocol` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.protocol",
+    {
+        "": "outbound positioned recovery rejoin replaying resuming",
+        "clock": "Identifiers Stamps",
+        "dialects": "End Positions",
+        "envelope_link": "EnvelopeLink",
+        "event_stream": "EventStream Position",
+        "frames": "Encoder InvalidFrameError canonical decode decode_json own_frame violations",
+        "heartbeat": "Heartbeat",
+        "inbox": "Inbox",
+        "joining": "Joining",
+        "merge": "Cut Item cut join_live without_repeats",
+        "messages": "parse_timestamp print_like",
+        "outbox": "Outbox",
+        "policies.losses": "LossAction meaning reason_of wants_slow_start",
+        "recognition": "FirstFrames fitting",
+        "reconnection": "Reconnection",
+        "rejoin": "Outcome Rejoin",
+        "replayed": "read_replay",
+        "server_sent": "EventStreamParser",
+        "session_records": "OPERATIONS SNAPSHOT_BYTES SessionCheckpoint SessionRecord SessionState",
+        "transitions": "EXPECTED LINKED REASONS SENDING TRANSITIONS mermaid",
+    },
+)

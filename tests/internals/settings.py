@@ -1,0 +1,20 @@
+"""What tests use of `resilient_bridge.settings` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.settings",
+    {
+        "config": "KINDS",
+        "document": "new_reading",
+        "fields": "read_value",
+        "policy_tables": "LAYERS",
+        "seed_keys": "WORDS_OF",
+        "sources": "PREFIX read_sources",
+        "tables": "AgentSettings AlertSettings TABLES",
+        "walk": "default_of fields_of",
+    },
+)

@@ -1,0 +1,28 @@
+"""What tests use of `resilient_bridge.stores` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.stores",
+    {
+        "": "session_log session_record",
+        "redis.known": "Change",
+        "redis.url": "without_secrets",
+        "redis_state": "circuit",
+        "rows": "entry_row",
+        "session_lines": "LONGEST_LINE event_line log_line record_line viber_line",
+        "session_record": "on_enter on_exit on_lost on_renamed",
+        "sqlite": "commits database migration opening sends store",
+        "sqlite.database": "Database PAGE insert is_good summed",
+        "sqlite.integrity": "faults_of",
+        "sqlite.log_end": "log_of",
+        "sqlite.opening": "open_database",
+        "sqlite.versions": "LAYOUTS Layout",
+        "state_files.document": (
+            "Document FORMAT InvalidDocumentError instant read_document read_flat write_document"
+        ),
+    },
+)

@@ -1,0 +1,24 @@
+"""What tests use of `resilient_bridge.telemetry` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.telemetry",
+    {
+        "": "alert_events call_events debug_events hub work_events",
+        "events": (
+            "AcknowledgementLate ClockJumped Closed Connected DeliveryUnknown Disconnected "
+            "DuplicateConflict Event FeatureRefused GaveUp Joined LateReply MessageDropped "
+            "MessageQuarantined MessageRejected ReconnectScheduled ReplayIgnored Resumed SpendApproved "
+            "SpendCancelled SpendPaused SpendWarned StateChanged StateSetAside StoreFailed "
+            "StoreRecovered Suspended"
+        ),
+        "hub": "HUB listener_failures",
+        "instruments": "INSTRUMENTS",
+        "log": "muted",
+        "log_fields": "log_fields",
+    },
+)

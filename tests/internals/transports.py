@@ -1,0 +1,26 @@
+"""What tests use of `resilient_bridge.transports` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.transports",
+    {
+        "": "tls websocket",
+        "arrivals": "Arrivals",
+        "lines": "Lines",
+        "loopback": "is_loopback",
+        "origin": (
+            "InsecureURLError RedirectRefusedError checked_headers parse_url redirect_within "
+            "refuse_credentials"
+        ),
+        "process": "ChildProcess GRACE_SECONDS STDERR_BYTES",
+        "racing": "first_connected interleaved",
+        "signals": "HANG_UP on_signals",
+        "standard_streams": "LINE_TOO_LONG Output lines_of",
+        "unread": "Unread",
+        "websocket": "WebSocketTransport open_websocket websocket_RedirectRefusedError=RedirectRefusedError",
+    },
+)

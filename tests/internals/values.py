@@ -1,0 +1,15 @@
+"""What tests use of `resilient_bridge.values` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.values",
+    {
+        "backoff": "spread",
+        "fields": "Value as_seconds count one_of short_seconds shown",
+        "forms": "Form form_of",
+    },
+)
