@@ -125,10 +125,10 @@ class Simulation:
             except BaseException as error:
                 error.add_note(f"in {self!r} after {loop.time():.3f} virtual seconds")
                 raise
+            loop.strays = Simulation._strays
             Simulation._runs += 1
             if Simulation._runs % _COLLECT_EVERY == 0:
                 gc.collect()
-        loop.strays = Simulation._strays
         self._judge()
         return result
 

@@ -169,8 +169,10 @@ def test_an_error_in_the_loop_is_reported():
         simulate(main)
 
 
-def test_an_error_that_only_garbage_shows_fails_a_later_run():
-    """An exception that nobody retrieved, caught in a cycle, is found when the garbage is collected."""
+@pytest.mark.parametrize("runs", [0, -1], ids=["in a later run", "in the run itself"])
+def test_an_error_that_only_garbage_shows_fails_a_run(runs, monkeypatch):
+    """An exception that was not retrieved, caught in a cycle, is found when the garbage is collected: after every 64th run."""
+    monkeypatch.setattr(Simulation, "_runs", runs)
 
     async def leave_an_error(server):
         async def fail():
