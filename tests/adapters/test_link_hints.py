@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.adapters.link_peers import World, quick, until, virtual
 from tests.adapters.test_link_calls import client_of
 from tests.peers.ports import Port
 from tests.peers.running import Ledger, McpProcess
+from tests.peers.zygote import PYTHON
 from tests.rows import each_row
 
 
@@ -81,7 +81,7 @@ class Served:
         """A client of it."""
         if not self.is_stdio:
             return Client(self.process.url())
-        parameters = StdioServerParameters(command=sys.executable, args=self.command)
+        parameters = StdioServerParameters(command=PYTHON[0], args=[*PYTHON[1:], *self.command])
         return Client(stdio_client(parameters, errlog=self.errlog))
 
 
@@ -180,7 +180,7 @@ async def test_a_server_that_lists_no_tools_gives_no_hints(tmp_path):
     )
     command = [str(program), str(tmp_path / "ledger"), str(tmp_path / "lives"), "stdio", "0"]
     with Path(os.devnull).open("w") as nothing:
-        parameters = StdioServerParameters(command=sys.executable, args=command)
+        parameters = StdioServerParameters(command=PYTHON[0], args=[*PYTHON[1:], *command])
         async with rb.reconnecting(
             lambda: Client(stdio_client(parameters, errlog=nothing)), quick()
         ) as client:

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 import time
 
 import attrs
 
 from tests.bridges.doubles.harness import serving_aiohttp
+from tests.peers.zygote import PYTHON
 
 
-COMMAND = (sys.executable, "-m", "resilient_bridge", "doctor")
+COMMAND = (*PYTHON, "-m", "resilient_bridge", "doctor")
 
 
 @attrs.define

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
+
+from tests.peers.zygote import PYTHON
 
 
-COMMAND = (sys.executable, "-m", "resilient_bridge", "pipe")
+COMMAND = (*PYTHON, "-m", "resilient_bridge", "pipe")
 
 
 class Child:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge import Backoff, cli
+from tests.peers.zygote import PYTHON
 
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +85,7 @@ def test_a_picture_in_a_pipe_is_as_wide_as_columns_says(variable, width):
     """What nobody looks at is 80 wide, or as the variable asks; 20 at least."""
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     environment |= {} if variable is None else {"COLUMNS": variable}
-    command = [sys.executable, "-m", "resilient_bridge", "backoff", "default", "--plot"]
+    command = [*PYTHON, "-m", "resilient_bridge", "backoff", "default", "--plot"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     axis = done.stdout.partition("\n\n")[2].splitlines()[0]
     assert (axis.split()[0], len(axis)) == ("wait", width)
@@ -95,7 +96,7 @@ def test_the_picture_is_as_wide_as_the_terminal():
     """On a terminal its width counts, and not 80."""
     ours, theirs = os.openpty()
     try:
-        command = [sys.executable, "-m", "resilient_bridge", "backoff", "default", "--plot"]
+        command = [*PYTHON, "-m", "resilient_bridge", "backoff", "default", "--plot"]
         subprocess.run(command, stdout=theirs, check=True, env=os.environ | {"COLUMNS": "61"}, cwd=ROOT)
         out = os.read(ours, 65_536).decode()
     finally:
@@ -159,7 +160,7 @@ def test_an_output_that_breaks_is_no_traceback(target):
         reader, out = os.pipe()
         os.close(reader)
     try:
-        command = [sys.executable, "-m", "resilient_bridge", "backoff", "default"]
+        command = [*PYTHON, "-m", "resilient_bridge", "backoff", "default"]
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     finally:
         os.close(out)

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import cli
+from tests.peers.zygote import PYTHON
 
 
 ROOT = Path(__file__).parents[2]
@@ -221,7 +221,7 @@ def test_wrong_options_end_with_two(capsys, argv):
 @pytest.mark.real
 def test_any_bytes_and_any_terminal_are_fine():
     """Bytes that are no UTF-8 on the command line, and an output that knows only ASCII."""
-    command = [sys.executable, "-m", "resilient_bridge", "classify", b"caf\xc3\xa9 \xff: connection refused"]
+    command = [*PYTHON, "-m", "resilient_bridge", "classify", b"caf\xc3\xa9 \xff: connection refused"]
     plain = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, check=False, env=plain, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -7,7 +7,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,11 @@ from resilient_bridge.cli import main
 from resilient_bridge.testing import BridgeServer, FaultProxy
 from tests.internals.cli import FAULTS, demo
 from tests.internals.testing import ledger
+from tests.peers.zygote import PYTHON
 
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "resilient_bridge", "demo")
+COMMAND = (*PYTHON, "-m", "resilient_bridge", "demo")
 KEYS = {
     "sent", "confirmed", "unknown", "not_delivered", "dead", "pushed", "received", "covered", "lost", "duplicated", "reordered",
     "unexpected", "reconnects", "verdicts", "broken", "resent", "kills", "crashes", "seed", "faults",

@@ -18,10 +18,11 @@ import pytest
 from resilient_bridge.cli import main
 from resilient_bridge.testing import BridgeServer, FaultProxy
 from tests.internals.cli import KILLS, demo
+from tests.peers.zygote import PYTHON
 from tests.rows import each_row
 
 
-COMMAND = (sys.executable, "-m", "resilient_bridge", "demo", "--crash")
+COMMAND = (*PYTHON, "-m", "resilient_bridge", "demo", "--crash")
 
 
 def clients(directory):

@@ -17,6 +17,7 @@ import pytest
 
 from resilient_bridge.telemetry import emit, events, has_listeners
 from tests.internals.cli import Progress
+from tests.peers.zygote import PYTHON
 from tests.rows import each_row
 
 
@@ -181,7 +182,7 @@ def test_on_a_real_terminal_it_fits_and_is_cleared(tmp_path):
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 40))
     environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-    command = [sys.executable, "-m", "resilient_bridge", "workflow", "run", str(path), "--json"]
+    command = [*PYTHON, "-m", "resilient_bridge", "workflow", "run", str(path), "--json"]
     child = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True
     )

@@ -16,6 +16,7 @@ import pytest
 
 from resilient_bridge import cli
 from tests.internals.cli import report, terminal
+from tests.peers.zygote import PYTHON
 from tests.report.made_logs import BEGIN, line, log
 from tests.report.reading_pages import Page
 
@@ -223,7 +224,7 @@ def test_a_wrong_time_is_refused_at_once(capsys):
 @pytest.mark.requirement("X10")
 def test_a_reader_that_has_gone_ends_it_quietly(written):
     """`report … --out - | true`: no traceback."""
-    command = [sys.executable, "-m", "resilient_bridge", "report", str(written), "--out", "-"]
+    command = [*PYTHON, "-m", "resilient_bridge", "report", str(written), "--out", "-"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     captured = process.stderr.read().decode()

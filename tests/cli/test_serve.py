@@ -8,16 +8,16 @@ import json
 import os
 import signal
 import socket
-import sys
 
 import pytest
 
 import resilient_bridge as rb
+from tests.peers.zygote import PYTHON
 
 
 pytestmark = pytest.mark.real
 
-COMMAND = (sys.executable, "-m", "resilient_bridge", "serve")
+COMMAND = (*PYTHON, "-m", "resilient_bridge", "serve")
 
 
 @contextlib.asynccontextmanager

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from contextlib import asynccontextmanager
 
 import pytest
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
+from tests.peers.zygote import PYTHON
 
 
 @asynccontextmanager
 async def serving(spelled):
     """A running `serve --dialect` and its address."""
-    command = (sys.executable, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     try:
@@ -72,7 +72,7 @@ async def test_the_default_has_a_name():
 async def test_a_family_is_served_and_spoken():
     """What is typed comes as an event with its number, and again after a cut; what the client sends is shown."""
     spelled = "sequence(field='seq', ask='last_seq')"
-    command = (sys.executable, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     try:
@@ -109,7 +109,7 @@ async def test_a_family_is_served_and_spoken():
 )
 async def test_what_cannot_be_served_is_refused(spelled, words):
     """With 2, and what is served."""
-    command = (sys.executable, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     async with asyncio.timeout(30):
@@ -122,7 +122,7 @@ async def test_what_cannot_be_served_is_refused(spelled, words):
 async def test_a_line_that_cannot_be_sent_is_refused_and_the_next_is_not():
     """Nested too deeply, no JSON, a name twice, a number that JSON does not have: each is told with its number, and typing goes on."""
     spelled = "sequence(field='seq', ask='last_seq')"
-    command = (sys.executable, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     wrong = ['{"a":' + "[" * 50_000 + "]" * 50_000 + "}", '{"a":', '{"a":1,"a":2}', '{"a":1e999}']

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from typing import Literal
 
 from tests.peers.forked import Forked
 from tests.peers.ports import HOST, Port
+from tests.peers.zygote import PYTHON
 
 
 MCP_SERVER = Path(__file__).with_name("mcp_server.py")
@@ -220,4 +220,4 @@ async def mcp_server(
 
 def stdio_command(ledger: Path) -> tuple[str, ...]:
     """The command of the MCP server over stdio, for whoever starts it; `Ledger(ledger)` reads what it did."""
-    return (sys.executable, str(MCP_SERVER), "--transport", "stdio", "--ledger", str(ledger))
+    return (*PYTHON, str(MCP_SERVER), "--transport", "stdio", "--ledger", str(ledger))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -20,6 +19,7 @@ from resilient_bridge.testing import MCPEffect, MCPStrike, MCPTrap
 from tests.adapters.sidecar.raw_client import Client as RawClient
 from tests.adapters.sidecar.raw_client import Http, Pipes
 from tests.internals.testing import ON_HTTP, ON_STDIO, Plan, repeats
+from tests.peers.zygote import PYTHON
 
 
 ROOT = Path(__file__).parents[2]
@@ -272,7 +272,7 @@ async def test_the_official_client_reads_tools_and_hints(tmp_path):
 def test_the_command_serves_http_and_judges(tmp_path):
     """The first line is the URL; `--check` says what was done twice, by its exit code too."""
     ledger = tmp_path / "effects.jsonl"
-    command = [sys.executable, "-m", "resilient_bridge.testing.mcp_trap", "--ledger", str(ledger)]
+    command = [*PYTHON, "-m", "resilient_bridge.testing.mcp_trap", "--ledger", str(ledger)]
 
     def run(*more: str) -> tuple[int, str]:
         done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, cwd=ROOT)
