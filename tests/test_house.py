@@ -116,7 +116,7 @@ def test_no_module_has_a_name_that_says_nothing():
     assert [_named(path) for path in [*MODULES, *TESTS] if {path.stem, path.parent.name} & BANNED] == []
 
 
-def test_what_is_below_a_door_is_imported_in_one_place_for_each_room():
+def test_what_is_below_a_door_is_imported_by_one_module_for_each_room():
     """Tests import `resilient_bridge` and its rooms; deeper names stand in tests/internals, and all that stands there is imported."""
     internals = [path for path in TESTS if path.parent.name == "internals"]
     others = [path for path in TESTS if path not in internals]
