@@ -10,8 +10,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-import attrs
-
 from resilient_bridge import Dialect, errors, events
 from resilient_bridge.classification import classify_close
 from tests.internals.classification import EXITS, status_finding
@@ -304,9 +302,7 @@ def records() -> list[type[events.Event]]:
 
 
 def _fields(record: type[events.Event]) -> str:
-    shared = [field.name for field in attrs.fields(events.Event)]
-    shown = [f"`{field.name}: {field.type}`" for field in attrs.fields(record) if field.name not in shared]
-    return ", ".join(shown)
+    return ", ".join(f"`{name}: {kind}`" for name, kind in record.__annotations__.items())
 
 
 def event_page() -> str:

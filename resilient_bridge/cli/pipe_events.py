@@ -8,8 +8,6 @@ from __future__ import annotations
 import platform
 from typing import Final
 
-import attrs
-
 from .. import __version__
 from ..errors import redact
 from ..protocol import Gap
@@ -58,7 +56,7 @@ def line_of(event: events.Event) -> str | None:
 
 def _line_of_fields(event: events.Event) -> str:
     """The name in words and each field that says something; a failure is its line, and not a record in a record."""
-    fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))}
+    fields = dict(vars(event))
     failure = fields.pop("failure", None)
     shown = [
         f"{name}={value}" for name, value in fields.items() if name not in _NO_FIELDS and value is not None

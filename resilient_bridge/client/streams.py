@@ -10,8 +10,6 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import attrs
-
 from ..telemetry import emit
 from ..telemetry.events import Closed, Disconnected, GaveUp, ReconnectScheduled, StateChanged, Suspended
 
@@ -90,7 +88,7 @@ def tell(source: Source, event: Event, session: Session | None = None) -> None:
             more["queued"], more["unconfirmed"] = len(outbox.queued), len(outbox.unconfirmed)
             more["unread"] = len(session.inbound.inbox)
     if more:
-        event = attrs.evolve(event, **more)
+        event = type(event)(**{**vars(event), **more})
     _deliver(source.streams, event)
     emit(event)
 

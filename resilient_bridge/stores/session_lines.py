@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import attrs
-
 from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
 from ..telemetry.debug import kind_of, name_in_words
 from .state_files.document import instant
@@ -47,7 +45,7 @@ def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
     """Return the line of an event: `at`, `event` (its class), its fields, a failure as its `to_dict()`, and additional fields."""
     kind = type(event).__name__
     try:
-        fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))[1:]}
+        fields = dict(list(vars(event).items())[1:])
         if not fields.get("bridge"):
             fields.pop("bridge", None)
         return record_line({"event": kind, **fields, **(more or {})}, event.at)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import attrs
-
 from .event import Event
 
 
@@ -20,7 +18,6 @@ AlertRule: TypeAlias = Literal[
 ]
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class AlertRaised(Event):
     """`rb.Alerts` found `value` above `threshold`; reported once until it is cleared or gets worse.
 
@@ -35,7 +32,6 @@ class AlertRaised(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class AlertCleared(Event):
     """An alert of `level` is over: its threshold was respected for one whole window.
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import attrs
-
 from .event import Event
 
 
@@ -21,7 +19,6 @@ CallOutcome: TypeAlias = Literal["ok", "failed", "rejected", "cancelled", "fell_
 """How a call ended: `failed` also for a returned failure, `rejected` if nothing was called."""
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CallFinished(Event):
     """A call of `name` has ended; one event for each, while a listener is registered.
 
@@ -39,7 +36,6 @@ class CallFinished(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CallRejected(Event):
     """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a retry).
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from .event import Event
 
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["CommandAnswered", "CommandSent", "PollFailed"]
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CommandSent(Event):
     """A command was handed to its peer, which knows it by `correlation_id`."""
 
@@ -26,7 +23,6 @@ class CommandSent(Event):
     correlation_id: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CommandAnswered(Event):
     """The peer reported a command complete, timed out or expired, `seconds` after it was sent or first followed."""
 
@@ -36,7 +32,6 @@ class CommandAnswered(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PollFailed(Event):
     """Polling a command failed; whether it is repeated depends on the failure."""
 

@@ -1,4 +1,4 @@
-"""The base of all events: time, repr, equality and hash.
+"""The base of all events: fields, time, repr, equality and hash.
 
 Rule: an event carries no payload, no argument and no secret.
 """
@@ -6,7 +6,7 @@ Rule: an event carries no payload, no argument and no secret.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, dataclass_transform
 
 import attrs
 
@@ -14,6 +14,7 @@ from ..world import current_world
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
 
@@ -25,10 +26,50 @@ def _now() -> datetime:
     return current_world().now()
 
 
-# Repr, equality and hash are written once, in the base. attrs would compile them for every class,
-# which is most of the cost of importing this module.
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
-class Event:
+# attrs would compile an `__init__` for each of sixty classes: half of what this module cost to import.
+@dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
+class Record:
+    """A frozen record: its fields are the annotations of its class, given by name.
+
+    `vars(record)` has them in their order. A default that is an `attrs.Factory` is made anew for
+    each record.
+    """
+
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _factories: ClassVar[tuple[tuple[str, Callable[[], Any]], ...]] = ()
+    _required: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        """Read the fields of the class."""
+        own = {name: cls.__dict__.get(name, attrs.NOTHING) for name in cls.__annotations__}
+        cls._defaults = {**cls._defaults, **own}
+        cls._required = frozenset(name for name, value in cls._defaults.items() if value is attrs.NOTHING)
+        made = {name: value.factory for name, value in own.items() if hasattr(value, "factory")}
+        cls._factories = (*cls._factories, *made.items())
+
+    def __init__(self, **fields: Any) -> None:
+        """Take each field by its name; a TypeError names those that are missing or unknown."""
+        values = self.__dict__
+        values.update(self._defaults)
+        values.update(fields)
+        if len(values) != len(self._defaults) or not self._required.issubset(fields):
+            wrong = {*self._required.difference(fields), *fields.keys() - self._defaults.keys()}
+            msg = f"{type(self).__name__}: missing or unknown: {', '.join(sorted(wrong))}"
+            raise TypeError(msg)
+        for name, make in self._factories:
+            if name not in fields:
+                values[name] = make()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: an event is what was."""
+        raise attrs.exceptions.FrozenInstanceError
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: an event is what was."""
+        raise attrs.exceptions.FrozenInstanceError
+
+
+class Event(Record):
     """The base of all events.
 
     `at` is the wall-clock time with its time zone; by default the current time of this context.
@@ -36,26 +77,22 @@ class Event:
     `reconnecting(name=)`), empty without one and for all other events.
     """
 
-    at: datetime = attrs.field(factory=_now)
+    at: datetime = attrs.Factory(_now)
     bridge: str = ""
 
     def __repr__(self) -> str:
         """Return the record as a call, with the time last."""
-        fields = [field.name for field in attrs.fields(type(self))]
-        names = (*fields[2:], *(["bridge"] if self.bridge else []), "at")
+        names = (*list(vars(self))[2:], *(["bridge"] if self.bridge else []), "at")
         shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({shown})"
 
     def __eq__(self, other: object) -> bool:
         """Equal: of one class, with equal fields."""
-        return isinstance(other, Event) and type(self) is type(other) and self._values() == other._values()
+        return isinstance(other, Event) and type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
         """By class and fields."""
-        return hash((type(self), *self._values()))
-
-    def _values(self) -> tuple[object, ...]:
-        return tuple(getattr(self, field.name) for field in attrs.fields(type(self)))
+        return hash((type(self), *vars(self).values()))
 
 
 def _shown(value: object) -> str:

@@ -88,7 +88,6 @@ class Verdict(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StateChanged(Event):
     """The bridge went from `previous` to `state`, because of `reason`.
 
@@ -105,14 +104,12 @@ class StateChanged(Event):
     unread: int = 0
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Connected(Event):
     """The server accepted the connection and the credentials; joining the session follows."""
 
     session_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Disconnected(Event):
     """The connection is lost or closed; `failure` is None if we closed it."""
 
@@ -121,7 +118,6 @@ class Disconnected(Event):
     session_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ReconnectScheduled(Event):
     """Connection attempt number `attempt` after a loss starts in `wait` seconds."""
 
@@ -132,14 +128,12 @@ class ReconnectScheduled(Event):
     session_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Joined(Event):
     """A session was joined for the first time in this store: there was nothing to resume."""
 
     session_id: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Resumed(Event):
     """A join after a loss ended in `verdict`.
 
@@ -156,10 +150,9 @@ class Resumed(Event):
     since: datetime | None = None
     until: datetime | None = None
     proof: str = ""
-    channels: Mapping[str, Verdict] = attrs.field(factory=dict[str, Verdict])
+    channels: Mapping[str, Verdict] = attrs.Factory(dict[str, Verdict])
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class AcknowledgementLate(Event):
     """The reader did not take a message before its server's acknowledgement deadline; the server may send it again."""
 
@@ -167,7 +160,6 @@ class AcknowledgementLate(Event):
     id: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Suspended(Event):
     """Disconnected mode: `attempts` failed or the outage outlasted the grace period; the schedule continues."""
 
@@ -177,7 +169,6 @@ class Suspended(Event):
     session_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class GaveUp(Event):
     """`name` stopped trying for good; `failure` says why, `seconds` how long a call took until then."""
 
@@ -187,7 +178,6 @@ class GaveUp(Event):
     session_id: str | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class RetryScheduled(Event):
     """Call number `attempt` of `name` starts in `wait` seconds.
 
@@ -201,7 +191,6 @@ class RetryScheduled(Event):
     permission: str = ""
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class RetryRecovered(Event):
     """Call number `attempt` of `name` succeeded after earlier attempts had failed."""
 
@@ -209,7 +198,6 @@ class RetryRecovered(Event):
     attempt: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class FellBack(Event):
     """`name` failed for good, and rung number `rung` of its ladder is called instead."""
 
@@ -218,7 +206,6 @@ class FellBack(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ThreadLeftBehind(Event):
     """A sync call of `name` exceeded its `seconds`; its thread is still running and is not waited for."""
 
@@ -226,7 +213,6 @@ class ThreadLeftBehind(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CircuitOpened(Event):
     """The circuit `key` rejects calls for `retry_after` seconds, or until it is reset; `failure` opened it."""
 
@@ -236,7 +222,6 @@ class CircuitOpened(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CircuitHalfOpened(Event):
     """The circuit `key` admits its probes; their results decide."""
 
@@ -244,7 +229,6 @@ class CircuitHalfOpened(Event):
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class CircuitClosed(Event):
     """The circuit `key` admits every call again."""
 
@@ -252,14 +236,12 @@ class CircuitClosed(Event):
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Closed(Event):
     """The bridge is closed and will not reconnect."""
 
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageDropped(Event):
     """A message left a full or expired queue without being delivered; `key` is its idempotency key, where it has one."""
 
@@ -268,7 +250,6 @@ class MessageDropped(Event):
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class DeliveryUnknown(Event):
     """A message was handed out and its arrival will stay unknown; it is not repeated.
 
@@ -280,7 +261,6 @@ class DeliveryUnknown(Event):
     reason: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageQuarantined(Event):
     """A message that killed its connection was set aside; the others are sent."""
 
@@ -290,7 +270,6 @@ class MessageQuarantined(Event):
     failure: Failure | None = None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageResent(Event):
     """A message that may have arrived was sent again, under its id and key, for the `sends`-th time."""
 
@@ -299,14 +278,12 @@ class MessageResent(Event):
     sends: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class MessageRejected(Event):
     """A received frame is not a valid message; it was dropped and the connection kept."""
 
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class LateReply(Event):
     """An answer came for a request that had already failed or been withdrawn."""
 
@@ -314,7 +291,6 @@ class LateReply(Event):
     id: str | None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class FeatureRefused(Event):
     """The server does not know our message `type`; the client continues without it. Reported once.
 
@@ -326,21 +302,18 @@ class FeatureRefused(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ReplayIgnored(Event):
     """A replay answer came after the verdict; its `messages` were counted and dropped, never merged."""
 
     messages: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ClockJumped(Event):
     """The wall clock and the monotonic clock drifted apart by `seconds`: the machine slept, or its clock was set."""
 
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class DuplicateConflict(Event):
     """A message came twice under one type and id with different payloads; the first was delivered."""
 
@@ -348,7 +321,6 @@ class DuplicateConflict(Event):
     id: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StoreFailed(Event):
     """A store could not be reached or written; reported once, until `StoreRecovered`.
 
@@ -361,14 +333,12 @@ class StoreFailed(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StoreRecovered(Event):
     """A store that had failed works again."""
 
     store: str
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class StateSetAside(Event):
     """Saved state was damaged, and was kept as `set_aside` beside the original.
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from ..errors import Failure, redact
 
 
@@ -27,9 +25,8 @@ def log_fields(event: Event) -> dict[str, Any]:
     `session_id` where known.
     """
     fields: dict[str, Any] = {"event_name": type(event).__name__}
-    for field in attrs.fields(type(event))[1:]:
-        value = getattr(event, field.name)
-        name = _RENAMED.get(field.name) or field.name
+    for field, value in list(vars(event).items())[1:]:
+        name = _RENAMED.get(field, field)
         if isinstance(value, Failure):
             fields.update(_of_failure(value))
         elif isinstance(value, str):

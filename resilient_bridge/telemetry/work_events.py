@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import attrs
-
 from .event import Event
 
 
@@ -44,7 +42,6 @@ __all__ = [
 # ---- tools and hooks ---------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ToolFailed(Event):
     """A tool of a Toolbox failed for good; its caller got the failure as data.
 
@@ -58,7 +55,6 @@ class ToolFailed(Event):
     seconds: float = 0.0
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ToolPending(Event):
     """A tool with escalating limits is still running after `seconds`.
 
@@ -70,7 +66,6 @@ class ToolPending(Event):
     timeout: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class TaskLeftBehind(Event):
     """An async call of `name` was cancelled after `seconds` and is still running.
 
@@ -81,7 +76,6 @@ class TaskLeftBehind(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class HookRejected(Event):
     """A hook event was not valid; the failure lists its wrong fields."""
 
@@ -91,7 +85,6 @@ class HookRejected(Event):
 # ---- workflows ---------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowStarted(Event):
     """A run of a workflow began or continued; `completed` of its `total` phases were finished before."""
 
@@ -100,7 +93,6 @@ class WorkflowStarted(Event):
     total: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseStarted(Event):
     """A phase begins; `number` counts the phases from 1, `run` how often this one has begun, across restarts."""
 
@@ -111,7 +103,6 @@ class PhaseStarted(Event):
     run: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseCompleted(Event):
     """A phase succeeded: its artifacts exist and it is recorded.
 
@@ -125,7 +116,6 @@ class PhaseCompleted(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseSkipped(Event):
     """A phase was skipped: an optional one failed (with its failure), or a person skipped it."""
 
@@ -137,7 +127,6 @@ class PhaseSkipped(Event):
     failure: Failure | None
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class PhaseUndone(Event):
     """A phase will run again: it failed half way, or an artifact of a finished one is missing or changed."""
 
@@ -146,7 +135,6 @@ class PhaseUndone(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowHalted(Event):
     """A required phase failed for good. The checkpoint is saved; a person resumes, skips or aborts."""
 
@@ -155,7 +143,6 @@ class WorkflowHalted(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowCompleted(Event):
     """Every phase is finished or skipped."""
 
@@ -164,7 +151,6 @@ class WorkflowCompleted(Event):
     seconds: float
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class WorkflowAborted(Event):
     """A person ended the workflow; the results of its finished phases remain."""
 
@@ -175,7 +161,6 @@ class WorkflowAborted(Event):
 # ---- model calls -------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendWarned(Event):
     """Spending has reached the warning threshold, 80 % of the limit by default."""
 
@@ -184,7 +169,6 @@ class SpendWarned(Event):
     limit: Decimal
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendPaused(Event):
     """Spending has reached a hard limit: calls wait, or are refused, until more is approved."""
 
@@ -193,7 +177,6 @@ class SpendPaused(Event):
     limit: Decimal
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendApproved(Event):
     """A higher limit was approved; `limit` is the new one."""
 
@@ -202,7 +185,6 @@ class SpendApproved(Event):
     limit: Decimal
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class SpendCancelled(Event):
     """The budget was cancelled: every further call is refused."""
 
@@ -211,7 +193,6 @@ class SpendCancelled(Event):
     limit: Decimal
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ContextCompacted(Event):
     """A conversation was too long and has been compacted, from `before` to `after` tokens of at most `limit`."""
 
@@ -220,7 +201,6 @@ class ContextCompacted(Event):
     limit: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class ContextNearlyFull(Event):
     """A conversation takes `tokens` of at most `limit`: save what a new session needs.
 
@@ -231,7 +211,6 @@ class ContextNearlyFull(Event):
     limit: int
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Degraded(Event):
     """A capability went from `previous` to a lesser `mode` after a failure.
 
@@ -244,7 +223,6 @@ class Degraded(Event):
     failure: Failure
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False, slots=False)
 class Restored(Event):
     """A capability went up again: one mode after a time without failures, or to its first one by `reset()`."""
 

@@ -7,7 +7,6 @@ from collections import UserDict
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 
-import attrs
 import httpx
 import pytest
 from hypothesis import given, settings
@@ -54,7 +53,7 @@ def example_of(cls):
         "degraded": True,
         "until": None,
     }
-    return cls(**{field.name: values.get(field.name, "x") for field in attrs.fields(cls)})
+    return cls(**{name: values.get(name, "x") for name in cls._defaults})
 
 
 @pytest.mark.requirement("V14")
@@ -64,7 +63,7 @@ def test_every_event_is_a_line_with_all_its_fields(cls):
     event = example_of(cls)
     line = parsed(event_line(event))
     assert (line["at"], line["event"]) == ("2026-03-20T14:32:00.000Z", cls.__name__)
-    fields = {field.name: getattr(event, field.name) for field in attrs.fields(cls)[1:]}
+    fields = {name: value for name, value in vars(event).items() if name != "at"}
     assert list(line)[2:] == list(fields)
     for name, value in fields.items():
         expected = (

@@ -20,25 +20,42 @@ AT = datetime(2026, 3, 20, 14, 32, tzinfo=UTC)
 @each_row("kind", records())
 def test_every_event_is_a_frozen_record_with_its_time(kind):
     """Each event has `at`, takes keywords only, cannot be changed, is listed, and has no room for a payload."""
-    fields = [field.name for field in attrs.fields(kind)]
+    fields = list(kind._defaults)
     assert fields[0] == "at"
     assert kind.__name__ in events.__all__
     assert not {"payload", "arguments", "args", "kwargs", "headers", "token"} & set(fields)
     with pytest.raises(TypeError):
         kind(*[None for _ in fields])
+    with pytest.raises(TypeError, match=rf"{kind.__name__}: missing or unknown: .*\bpayload\b"):
+        kind(at=AT, **dict.fromkeys(fields[1:], "x"), payload="x")
+    for name in kind._required:
+        with pytest.raises(TypeError, match=f"missing or unknown: {name}$"):
+            kind(**{other: "x" for other in fields if other != name})
     event = kind(at=AT, **dict.fromkeys(fields[1:], "x"))
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         event.at = None
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        del event.at
+    assert list(vars(event)) == fields
     assert pickle.loads(pickle.dumps(event)) == event
 
 
 def test_events_compare_by_content():
     """Tests of users compare whole records."""
-    one = events.StateChanged(
-        at=AT, previous=events.BridgeState.READY, state=events.BridgeState.BACKOFF, reason="user"
+    fields = {"at": AT, "previous": events.BridgeState.READY, "state": events.BridgeState.BACKOFF}
+    one = events.StateChanged(**fields, reason="user")
+    assert one == events.StateChanged(**fields, reason="user", queued=0)
+    assert hash(one) == hash(events.StateChanged(**fields, reason="user"))
+    assert one != events.StateChanged(**fields, reason="dns")
+
+
+def test_a_default_that_can_change_is_made_for_each_event():
+    """The channels of one verdict are not those of another."""
+    first, second = (
+        events.Resumed(at=AT, session_id="s", verdict=events.Verdict.GAP, reason="x") for _ in range(2)
     )
-    assert one == attrs.evolve(one)
-    assert one != attrs.evolve(one, reason="dns")
+    assert first.channels == second.channels
+    assert first.channels is not second.channels
 
 
 def test_an_event_reads_as_one_line():
