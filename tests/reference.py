@@ -338,7 +338,7 @@ def event_page() -> str:
         ],
         [
             "Each has `at: datetime`, with its time zone, `bridge: str`, the name of the client or link that it is about (`BridgeClient(name=)`,",
-            "`reconnecting(name=)`; empty for one without a name, and for all other events), and:",
+            "`reconnecting(name=)`; empty for one without a name, and for all other events), and what follows; `vars(event)` has all of them:",
             "",
             *table(
                 "event | says | fields",
