@@ -48,14 +48,14 @@ def main(faulted: int, kinds: list[str]) -> int:
     print(
         f"""# Evidence
 
-How old they may be: each part below states the day its figures were counted on, and tests/evidence.json keeps a sample of the lines of code that they were counted
-with. A test fails when more than a quarter of those lines are gone; then the campaign is run again.
+Each part of this page states the day on which its figures were counted. tests/evidence.json keeps a sample of the lines of code that they were counted with. When
+more than a quarter of those lines are gone, a test fails, and the campaign is run again.
 
-Effects are counted at the far end while calls are struck by faults. "Wrong" counts the calls that ran more often than was permitted, were
-told done and never ran, or, where they may run once, were told not to have run and ran. What a phase's report or a redirected request under
-HTTPTransport tells is not judged, only how often it ran. Over stdio a fault strikes the child: all eight calls of that round are counted as
-met by it. Over MCP on HTTP the faults are counted, and not which calls met them. Printed by `python -m tests.campaigns`; `nox -s campaigns`
-makes the same calls, and every run of the tests a sample of them.
+In these campaigns faults are injected while calls are made, and effects are counted at the server. "Wrong" counts the calls that ran more often than
+permitted, the calls that were reported as done and never ran, and, among those that may run once, the calls that were reported as not run and ran.
+For a phase's report and for a redirected request under HTTPTransport the report is not judged, only how often the call ran. Over stdio a fault hits
+the child process, so all eight calls of that round count as having met it. Over MCP on HTTP the faults are counted, but not which calls met them.
+`python -m tests.campaigns` prints the table; `nox -s campaigns` makes the same calls, and every run of the tests makes a sample of them.
 
 | calls over | how | calls | that met a fault | faults | repeated, as permitted | wrong | in |
 |---|---|---|---|---|---|---|---|

@@ -114,7 +114,7 @@ async def mcp_http(seed: int, number: int) -> Tally:
 
 
 async def mcp_stdio(seed: int, number: int) -> Tally:
-    """`reconnecting` over the pipes of a child that is killed, crashes, goes deaf, breaks off and babbles."""
+    """`reconnecting` over the pipes of a child that is killed, crashes, stops reading, ends in the middle of a line and writes noise."""
     tally, rounds = Tally(), max(1, number // (test_stdio_campaign.ROUNDS * test_stdio_campaign.CALLERS))
     with tempfile.TemporaryDirectory() as folder:
         for part in range(rounds):
@@ -135,7 +135,7 @@ async def mcp_stdio(seed: int, number: int) -> Tally:
 
 
 async def tools(seed: int, number: int) -> Tally:
-    """Tools of a Toolbox that charge and then send a mail, over bare httpx: what crosses their boundary may have run."""
+    """Tools of a Toolbox that charge and then send a mail, over plain httpx: an error that leaves a tool says that it may have run."""
     async with Far(seed, rate=0.3) as far, httpx.AsyncClient(base_url=far.url(""), trust_env=False) as http:
         box = rb.Toolbox(policy=QUICK)
 
