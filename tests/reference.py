@@ -24,72 +24,72 @@ from .reference_wire import wire_page
 
 
 STATES = {
-    "IDLE": "made, and not started: `async with` starts it",
-    "CONNECTING": "one attempt: DNS, TCP, TLS and the upgrade, under one deadline (`Reconnect.connect_timeout`)",
-    "AUTHENTICATING": "connected; `auth` is sent and its answer awaited",
-    "JOINING": "the session is asked for, with the first ping in the same burst",
-    "REPLAYING": "what was missed is asked for; live messages are held until the verdict",
-    "FLUSHING": "the verdict is there, live delivery goes on, and what was queued while down is sent",
-    "READY": "messages flow both ways",
-    "BACKOFF": "the link is lost; the next attempt has its time",
-    "SUSPENDED": "BACKOFF, told to the user: attempts used up, or the outage outlived the grace; the schedule goes on",
-    "FAILED": "the end that is not the user's; every operation raises its failure",
-    "DRAINING": "`aclose()`: what is queued still goes, bounded",
-    "CLOSING": "the goodbye, bounded, then an abort",
-    "CLOSED": "the end; no task and no socket is left",
+    "IDLE": "is created and not started: `async with` starts it",
+    "CONNECTING": "makes one attempt: DNS, TCP, TLS and the upgrade, under one deadline (`Reconnect.connect_timeout`)",
+    "AUTHENTICATING": "is connected, has sent `auth` and waits for the answer",
+    "JOINING": "asks for the session, and sends the first ping together with the join",
+    "REPLAYING": "has asked for what it missed; live messages are held until the verdict",
+    "FLUSHING": "has the verdict; live delivery goes on, and messages that were queued while disconnected are sent",
+    "READY": "receives and sends messages",
+    "BACKOFF": "has lost the link and waits for the time of the next attempt",
+    "SUSPENDED": "is in BACKOFF and has reported the outage: the attempts are used up, or the outage lasts longer than the grace; attempts go on by the schedule",
+    "FAILED": "has ended because of a failure, not by `aclose()`; every operation raises that failure",
+    "DRAINING": "is in `aclose()`: it still sends what is queued, for a bounded time",
+    "CLOSING": "closes the connection, for a bounded time, and then aborts it",
+    "CLOSED": "has ended; no task and no socket is left",
 }
 
 REASONS = {
-    "user": "you asked for it: the start, or `aclose()`",
+    "user": "your program asked for it: the start, or `aclose()`",
     "connected": "the upgrade succeeded",
     "authenticated": "the server accepted the credentials",
     "joined": "the server has read the join and did not refuse it",
     "merged": "the join has its verdict",
-    "flushed": "all that was queued when flushing began has been handed out",
-    "retry": "the wait is over, or was cut short by `reconnect_now()`",
-    "closed": "the goodbye has ended",
+    "flushed": "everything that was queued when flushing began has been sent",
+    "retry": "the wait is over, or `reconnect_now()` ended it",
+    "closed": "the connection is closed",
     "connection_lost": "the link ended without a close frame",
     "peer_closed": "the server closed: `peer_closed(1012, service restart)`",
     "heartbeat_timeout": "a ping was not answered in time",
-    "suspected_sleep": "the clocks say that this machine slept, and the link did not answer the probe",
-    "probe_unanswered": "`reconnect_now()` while connected, and the link did not answer the probe",
-    "health_check_failed": "your `health_check` did not say yes, and the link did not answer the probe either",
-    "connect_refused": "nobody listens there",
-    "connect_failed": "no connection, for another cause",
+    "suspected_sleep": "the clocks show that this machine slept, and the link did not answer the probe",
+    "probe_unanswered": "`reconnect_now()` was called while connected, and the link did not answer the probe",
+    "health_check_failed": "your `health_check` did not return true, and the link did not answer the probe either",
+    "connect_refused": "no server listens at the address",
+    "connect_failed": "no connection was made, for another cause",
     "dns": "the host name could not be resolved",
     "tls": "the TLS handshake failed",
     "timeout": "the attempt took longer than `connect_timeout`",
-    "upgrade_rejected": "an HTTP status instead of the upgrade: `upgrade_rejected(503)`",
+    "upgrade_rejected": "the server answered the upgrade with an HTTP status: `upgrade_rejected(503)`",
     "auth_expired": "the token has expired",
     "auth_rejected": "the credentials were refused",
     "session_lost": "the server does not know the session, or has closed it",
     "superseded": "another connection has taken the session",
     "protocol_error": "one end broke the protocol",
-    "replay_timeout": "the replay was not there within `Replay.timeout`: the verdict came without it",
-    "overflow": "the inbox is full, so the link was dropped to have the rest replayed",
-    "poison": "a message of ours is suspected of killing the link: `poison(tool_result)`",
-    "rate_capped": "connections that were accepted died too soon: the wait is longer than the schedule's",
-    "grace_passed": "the outage has outlived the session's grace",
+    "replay_timeout": "the replay did not come within `Replay.timeout`; the verdict was reached without it",
+    "overflow": "the inbox is full, so the client dropped the link and will ask for the rest as a replay",
+    "poison": "a message that this client sent is suspected of killing the link: `poison(tool_result)`",
+    "rate_capped": "accepted connections died too soon, so the wait is longer than the schedule's",
+    "grace_passed": "the outage has lasted longer than the session's grace",
     "exhausted": "`Reconnect.attempts` are used up, and the policy says raise",
-    "config": "it cannot work as configured",
+    "config": "the client cannot work as configured",
     "internal_error": "a defect of this client: please report it",
 }
 
 ACTIONS = {
     LossAction.RECONNECT: "BACKOFF, then another attempt",
-    LossAction.REFRESH: "credentials are asked for again, once until READY; then, or if they are plain values, FAILED",
+    LossAction.REFRESH: "the credentials are requested again, once before READY; if they are refused again, or are plain values, FAILED",
     LossAction.NEW_SESSION: "another attempt, with a new session: GAP(new_session)",
     LossAction.FAIL: "FAILED",
 }
 
 ABOUT_PREFIX = {
     "CONN_": "the link",
-    "AUTH_": "who we are",
-    "PROTO_": "what was said",
+    "AUTH_": "the credentials",
+    "PROTO_": "the messages",
     "SESS_": "the session",
     "TOOL_": "what the agent runs",
     "HOOK_": "what the agent reports",
-    "SYS_": "all the rest, ours or theirs",
+    "SYS_": "all other failures, here or at the server",
 }
 
 _SUPERSEDED = Dialect().superseded
@@ -156,37 +156,37 @@ def states() -> str:
         "states",
         "States, reasons, and what a loss means",
         [
-            "`bridge.state` is one of these; every change is the event `StateChanged(previous, state, reason)`."
+            "`bridge.state` is one of these states. Every change emits the event `StateChanged(previous, state, reason)`."
         ],
         ["```mermaid", mermaid(), "```"],
         table("state | the client", ((f"`{name}`", text) for name, text in STATES.items())),
         [
             "## Reasons",
             "",
-            "What a change of state gives as its reason, up to the first parenthesis.",
+            "The reason of a change of state, up to the first parenthesis.",
             "",
             *table("reason | because", ((f"`{name}`", text) for name, text in REASONS.items())),
         ],
         [
             "## What a loss means",
             "",
-            "A rule in `Reconnect.rules` stands above these tables: a failure that it matches is tried again.",
+            "A rule in `Reconnect.rules` takes precedence over these tables: after a failure that it matches the client tries again.",
             "",
-            "A close frame of the server. A loss without one is always tried again, and so is one that we closed.",
-            "After 1012 and 1013 the wait is the server's hint, or at least 5 s.",
+            "The first table is about close frames of the server. After a loss without a close frame, or after a close by this client, the client always tries",
+            "again. After 1012 and 1013 the wait is the one that the server names, or at least 5 s.",
             "",
             *_numbers(closes()),
         ],
         [
-            "An HTTP status in place of the upgrade. `Retry-After` is a lower bound of the wait; after a 429 without one it is at least",
-            "5 s. A hint beyond `Reconnect.max_retry_after` is FAILED. A body that says SESS_NOT_FOUND counts as 4404.",
+            "The next table is about an HTTP status instead of the upgrade. `Retry-After` is a lower bound of the wait; after a 429 without one the wait is at",
+            "least 5 s. A `Retry-After` beyond `Reconnect.max_retry_after` ends in FAILED. A body that says SESS_NOT_FOUND counts as 4404.",
             "",
             *_numbers(statuses()),
         ],
         [
-            "A failure that has neither. A certificate that fails verification is FAILED; a handshake that was cut short is not. A programming",
-            "error (NameError, TypeError, ValueError, KeyError …) of the code that opens a connection is FAILED; errors of the system",
-            "and of the network, timeouts, and what nobody knows are tried again.",
+            "The last table is about failures that have neither. A certificate that fails verification ends in FAILED; a handshake that was interrupted does not.",
+            "A programming error (NameError, TypeError, ValueError, KeyError …) of the code that opens a connection ends in FAILED. After errors of the system",
+            "and of the network, timeouts, and unknown errors the client tries again.",
             "",
             *table(
                 "what happened | what follows",
@@ -197,8 +197,9 @@ def states() -> str:
             ),
         ],
         [
-            "A session that the server says is taken over (close code 4409, or `Dialect.superseded`) is FAILED and never fought for,",
-            "with one exception: where the other connection may be our own, lost before the server noticed, the client joins once more.",
+            "When the server says that another connection has taken the session (close code 4409, or `Dialect.superseded`), the client is FAILED and does not",
+            "try to get the session back. There is one exception: if the other connection may be the client's own, lost before the server noticed, it joins",
+            "once more.",
         ],
     )
 
@@ -245,7 +246,7 @@ def error_page() -> str:
                 f"## {prefix}: {about}",
                 "",
                 *table(
-                    "code | says | category | severity | retryable | ran? | raised as | first thing to do",
+                    "code | meaning | category | severity | retryable | ran? | raised as | first thing to do",
                     rows,
                 ),
             ]
@@ -254,27 +255,28 @@ def error_page() -> str:
         "errors",
         "Errors",
         [
-            "Every failure has one code. The code decides what is written here; what is known of the single case may override a",
-            "field (a 503 may bring a `retry_after`). `rb.classify(error)` gives the `Failure` of any exception, and `error.failure` is",
-            "that of a `BridgeError`. What is raised stands in `rb.errors`, the errors of a first week in `rb` as well.",
+            "Every failure has one code, and the tables show the fields that the code sets. A single failure may have other values, if more is known about it",
+            "(a 503 may have a `retry_after`). `rb.classify(error)` returns the `Failure` of any exception; `error.failure` is that of a `BridgeError`. The",
+            "exception classes are in `rb.errors`, and the most common ones also in `rb`.",
             "",
-            "*Retryable*: repeating the same call can help. *Ran?*: can the other side have acted on it (`failure.executed`).",
-            "A code with one of these prefixes that is not listed, because a server made it up, is treated like its nearest relative.",
+            "*Retryable*: a repeat of the same call can help. *Ran?*: whether the server can have acted on the call (`failure.executed`).",
+            "A server may send a code that is not listed here but has one of these prefixes. It is treated like one listed code of that prefix.",
             "How to use it: [read a failure](../how-to/read-a-failure.md).",
         ],
         *parts,
         [
             "## Exit codes",
             "",
-            'Of a process, as the shell and sysexits number them; a signal counts as 128 and its number. *Once*: `details["max_retries"]`',
-            "is 1. Any other code is the program's own: `TOOL_EXECUTION_FAILED`, not retryable unless its error output says so.",
+            "These are exit codes of a process, as the shell and sysexits number them; for a signal the code is 128 plus its number. *Once* means that",
+            '`details["max_retries"]` is 1. Any other code has the meaning that the program gives it: `TOOL_EXECUTION_FAILED`, not retryable unless its error',
+            "output says so.",
             "",
             *table("exit code | meaning | code | category | retryable | ran?", map(_exit_row, sorted(EXITS))),
         ],
         [
             "## JSON-RPC and MCP",
             "",
-            "The error's `data` (`type`, `retryable`, `sessionValid`, `retryAfter`, `code`) beats its number; any other number is",
+            "The error's `data` (`type`, `retryable`, `sessionValid`, `retryAfter`, `code`) takes precedence over its number. A number that is not listed is",
             '`SYS_INTERNAL_ERROR`. "Session not found" and "Session terminated" under -32600 or -32002 are `SESS_NOT_FOUND`.',
             "",
             *table("number | code | category | retryable | ran?", map(_rpc_row, errors.RPC_CODES)),
@@ -311,10 +313,11 @@ def event_page() -> str:
         "events",
         "Events",
         [
-            "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process, in the thread and the task that",
-            "emits: be quick. `bridge.events()` is an async iterator over those of one client. No event carries an argument, a payload or a",
-            "secret. The stdlib logger `resilient_bridge` has what somebody has to hear, whoever listens: waits over 1 s, `Suspended`, `FellBack`,",
-            "`ThreadLeftBehind` and circuits that open as warnings, `GaveUp` by its [severity](severity.md). Its switch is its level, or",
+            "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process. It runs in the thread and the task that emit the event, so",
+            "it must be quick. `bridge.events()` is an async iterator over the events of one client. No event carries an argument, a payload or a secret.",
+            "",
+            "The logger `resilient_bridge` of the standard library logs the important events, with or without a listener: waits over 1 s, `Suspended`, `FellBack`,",
+            "`ThreadLeftBehind` and opened circuits as warnings, and `GaveUp` by its [severity](severity.md). To switch it off, set its level or",
             '`logging.getLogger("resilient_bridge").disabled = True`.',
         ],
         [
@@ -337,11 +340,11 @@ def event_page() -> str:
             "```",
         ],
         [
-            "Each has `at: datetime`, with its time zone, `bridge: str`, the name of the client or link that it is about (`BridgeClient(name=)`,",
-            "`reconnecting(name=)`; empty for one without a name, and for all other events), and what follows; `vars(event)` has all of them:",
+            "Each event has `at: datetime`, with a time zone, and `bridge: str`, the name of the client or link that it is about (`BridgeClient(name=)`,",
+            "`reconnecting(name=)`; empty for a client or link without a name, and for all other events). The table lists the other fields; `vars(event)` returns all of them.",
             "",
             *table(
-                "event | says | fields",
+                "event | what happened | fields",
                 (
                     (f"`{one.__name__}`", " ".join((inspect.getdoc(one) or "").split()), _fields(one))
                     for one in records()
@@ -362,20 +365,20 @@ def event_page() -> str:
                     (
                         "each field",
                         (
-                            "by its name; a failure as its `to_dict()`, an enum as its word, another time in ISO 8601, money as text; "
-                            "a secret as `[redacted]`, a text of more than 500 characters cut"
+                            "under its name; a failure as its `to_dict()`, an enum as its value, a time in ISO 8601, money as text; "
+                            "a secret as `[redacted]`; a text of more than 500 characters is cut"
                         ),
                     ),
                     (
                         "`lost`",
                         "only in the `StoreRecovered` of the log itself: how many lines could not be written",
                     ),
-                    ("`cut`", "in the place of the fields of an event whose line is longer than 64 KiB"),
+                    ("`cut`", "instead of the fields, for an event whose line is longer than 64 KiB"),
                 ),
             ),
             "",
-            "Lines that a program writes itself (`SessionLog.write`) have `at` and whatever it said, and no `event`. Keys may be added, and none",
-            "changes its meaning. The first line of `pipe --events` is `Started`, with `version`, `python` and `command`.",
+            "Lines that a program writes itself (`SessionLog.write`) have `at` and the fields that it passed, and no `event`. New keys may be added; the meaning of a key",
+            "does not change. The first line of `pipe --events` is `Started`, with `version`, `python` and `command`.",
         ],
         ["States and reasons are in [states](states.md), failures in [errors](errors.md)."],
     )

@@ -45,12 +45,15 @@ def _tool(name: str) -> Callable[[Any], object]:
 ABOUT = {
     "default": Preset(
         "",
-        "Where nothing is known about the server. It is what `BridgeClient`, `reconnecting` and `BridgePolicy()` have when nothing is said.",
+        "Use it if nothing is known about the server. `BridgeClient`, `reconnecting` and `BridgePolicy()` use it by default.",
         [
-            Value("a link is tried again", lambda p: p.reconnect, "ours: spread out, without end", "R3"),
-            Value("a dead peer is noticed", lambda p: p.heartbeat, "ReCursor's times", "V13"),
+            Value("reconnection", lambda p: p.reconnect, "ours: with jitter, without end", "R3"),
+            Value("detection of a dead peer", lambda p: p.heartbeat, "ReCursor's times", "V13"),
             Value(
-                "what waits to be sent", lambda p: p.outbox, "ours; the window is OpenViber's 5 minutes", "V9"
+                "messages that wait to be sent",
+                lambda p: p.outbox,
+                "ours; the window is OpenViber's 5 minutes",
+                "V9",
             ),
             Value("how far back a replay goes", lambda p: p.replay, "ours", "R14"),
             Value("calls", lambda p: p.calls, "ours: `rb.resilient`", "R15"),
@@ -58,11 +61,11 @@ ABOUT = {
     ),
     "recursor": Preset(
         "R",
-        "A `BridgeClient` of a ReCursor bridge, and the tools of its agent.",
+        "Use it for a `BridgeClient` of a ReCursor bridge, and for the tools of its agent.",
         [
-            Value("a link is tried again", lambda p: p.reconnect.backoff, "CONN_WEBSOCKET_CLOSED", "R3"),
+            Value("waits before reconnecting", lambda p: p.reconnect.backoff, "CONN_WEBSOCKET_CLOSED", "R3"),
             Value(
-                "how often, and then",
+                "attempts to reconnect, and what follows them",
                 lambda p: f"{p.reconnect.attempts}, {p.reconnect.on_exhausted}",
                 "CONN_WEBSOCKET_CLOSED",
                 "R3",
@@ -76,7 +79,7 @@ ABOUT = {
             Value(
                 "attempts on the cached address", lambda p: p.reconnect.reuse_address_on, "CONN_TIMEOUT", "R6"
             ),
-            Value("a session is kept", lambda p: f"{p.reconnect.grace:g} s", "SESS_NOT_FOUND", "R4"),
+            Value("how long a session is kept", lambda p: f"{p.reconnect.grace:g} s", "SESS_NOT_FOUND", "R4"),
             Value("the circuit", lambda p: p.calls.layers[1], "Circuit Breaker Pattern", "R15"),
             Value("calls", lambda p: p.calls.layers[0], "TOOL_EXECUTION_FAILED", "R11"),
             *(
@@ -87,29 +90,39 @@ ABOUT = {
     ),
     "ccsetup": Preset(
         "C",
-        "The steps of a [workflow](../how-to/run-a-workflow.md) of an agent: it has no link of its own.",
+        "Use it for the steps of a [workflow](../how-to/run-a-workflow.md) of an agent. ccsetup has no link of its own.",
         [Value("a transient failure", lambda p: p.calls.layers[0], "Transient Recovery", "C2")],
     ),
     "stdiobus": Preset(
         "S",
-        "An MCP client whose server delegates to agents: `rb.reconnecting(…, rb.presets.stdiobus)` obeys the two lists of names.",
+        "Use it for an MCP client whose server delegates to agents: `rb.reconnecting(…, rb.presets.stdiobus)` follows the two lists of names.",
         [
-            Value("may be repeated", lambda p: p.repeatable, "which operations are safe to repeat", "S8"),
             Value(
-                "if the error is marked retryable",
+                "operations that may be repeated",
+                lambda p: p.repeatable,
+                "which operations are safe to repeat",
+                "S8",
+            ),
+            Value(
+                "operations that may be repeated if the error is marked retryable",
                 lambda p: p.repeatable_if_marked,
                 "which operations are safe to repeat",
                 "S8",
             ),
-            Value("calls", lambda p: p.calls, "names no delays, so they are those of `default`", "S9"),
+            Value(
+                "calls", lambda p: p.calls, "no delays are specified, so they are those of `default`", "S9"
+            ),
         ],
     ),
     "gasoline": Preset(
         "G",
-        "A browser extension's daemon, and the commands that are run in a page.",
+        "Use it for the daemon of a browser extension, and for commands that run in a page.",
         [
             Value(
-                "a link is tried again", lambda p: p.reconnect.backoff, "Exponential Backoff Schedule", "G2"
+                "waits before reconnecting",
+                lambda p: p.reconnect.backoff,
+                "Exponential Backoff Schedule",
+                "G2",
             ),
             Value("calls", lambda p: p.calls.layers[0], "Exponential Backoff Schedule", "G2"),
             Value("the circuit", lambda p: p.calls.layers[1], "Circuit Breaker Defaults", "G2"),
@@ -122,17 +135,19 @@ ABOUT = {
     ),
     "openviber": Preset(
         "V",
-        "It talks to its board, to models of several providers, and to tools.",
+        "Use it for an agent that talks to its board, to models of several providers, and to tools.",
         [
-            Value("a link is tried again", lambda p: p.reconnect.backoff, "4, Reconnection Strategy", "V7"),
             Value(
-                "how often, and then",
+                "waits before reconnecting", lambda p: p.reconnect.backoff, "4, Reconnection Strategy", "V7"
+            ),
+            Value(
+                "attempts to reconnect, and what follows them",
                 lambda p: f"{p.reconnect.attempts}, {p.reconnect.on_exhausted}",
                 "4, Reconnection Strategy",
                 "V7",
             ),
-            Value("a dead peer is noticed", lambda p: p.heartbeat, "8, Crash Detection", "V13"),
-            Value("the server dedupes", lambda p: p.dialect.dedupes, "4, Idempotency", "V9"),
+            Value("detection of a dead peer", lambda p: p.heartbeat, "8, Crash Detection", "V13"),
+            Value("whether the server deduplicates", lambda p: p.dialect.dedupes, "4, Idempotency", "V9"),
             Value("calls of a model", lambda p: p.calls.layers[0], "2, Retry Policy", "V1"),
             Value("calls of a local model", _tool("local"), "2, Provider-Specific Behavior", "V2"),
             *(
@@ -152,7 +167,7 @@ def preset_page(name: str) -> str:
     """The text of docs/presets/NAME.md."""
     preset, about = getattr(rb.presets, name), ABOUT[name]
     module = import_module(f"resilient_bridge.presets._{name}")
-    whose = SOURCES[about.letter] if about.letter else "What we recommend"
+    whose = SOURCES[about.letter] if about.letter else "The recommended policy"
     rows = ((value.about, _shown(value.read(preset)), value.section, value.row) for value in about.values)
     return "\n".join(
         [
@@ -160,11 +175,11 @@ def preset_page(name: str) -> str:
             "",
             "Generated by `python -m tests.reference_presets`; edit that file or the package instead.",
             "",
-            f"{whose}. {about.use} What is not listed is as in [`presets.default`](default.md)."
+            f"{whose}. {about.use} Values that are not listed are those of [`presets.default`](default.md)."
             if about.letter
             else f"{whose}. {about.use}",
             "",
-            "[How to use a preset](../how-to/use-a-preset.md), and how to change a number of one.",
+            "See [how to use a preset](../how-to/use-a-preset.md), and how to change a number of it.",
             "",
             *table(
                 "what | value | section of the specification"

@@ -27,8 +27,8 @@ TAKES = {
     "wait": "a schedule",
     "whats": "a failure, or a list of them",
     "rules": "a table: a failure, and its [rule](#rule)",
-    "function": "a function by its name",
-    "functions": "functions by their names",
+    "function": "the name of a function",
+    "functions": "names of functions",
     "policies": "a table of policies by name",
     "secret": "`env:NAME` or `file:PATH`",
     "address": "a `ws://` or `wss://` URL, or `env:NAME`",
@@ -96,12 +96,12 @@ def settings_page() -> str:
     link = {field.name: form_of(field.validator).of for field in fields_of(rb.BridgePolicy)}
     parts = [(name, kind) for name, kind in link.items() if kind not in {None, rb.Policy}]
     top = [
-        ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as a base of everything"),
+        ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as the base for all other keys"),
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
         *((f"`{name}`", f"a layer of the bridge's calls: [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in LAYERS.items()),
-        ("`calls`", "the same layers as one policy"),
+        ("`calls`", "the same layers, as one policy"),
         ("`policies.NAME`", "a policy: any of the layers, `order`, `name`, `preset`, `state` (a Redis URL, or `env:NAME`)"),
-        ("`tools.NAME`", "a policy of one tool, and `idempotent`, `required`; `default_timeout_ms` and `per_tool` beside the names"),
+        ("`tools.NAME`", "the policy of one tool, with `idempotent` and `required`; beside the names, `tools` takes `default_timeout_ms` and `per_tool`"),
         ("`repeatable`, `repeatable_if_marked`", "lists of operations"),
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
         ("`debug`", '[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `"*"` for all'),
@@ -113,8 +113,8 @@ def settings_page() -> str:
         "settings",
         "Settings",
         [
-            "How each is written, with whole examples: [configure from a file](../how-to/configure-from-a-file.md). A variable of the",
-            f"environment is `{PREFIX}` and the path, in capitals, with two underscores for each dot.",
+            "This page lists every key. [Configure from a file](../how-to/configure-from-a-file.md) shows how each is written, with whole examples. The name of an",
+            f"environment variable is `{PREFIX}` and the path of the key in capitals, with two underscores for each dot.",
         ],
         ["## The top of a document", "", *table("key | holds", top)],
         *(_table(name, kind) for name, kind in kinds.items()),

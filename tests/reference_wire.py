@@ -21,39 +21,49 @@ from .reference_layout import page, table
 Step = Callable[[rb.BridgeClient, rb.testing.BridgeServer], Awaitable[Any]]
 
 ENVELOPE = [
-    ("`type`", "what it is; snake case; types that end in `_request` are answered by `_response`"),
-    ("`id`", "a UUID; an answer has that of its request. The bridge's own messages may have none"),
+    (
+        "`type`",
+        "the type of the message, in snake case; the answer to a type that ends in `_request` ends in `_response`",
+    ),
+    (
+        "`id`",
+        "a UUID; an answer has the id of its request. Messages that the bridge originates may have none",
+    ),
     (
         "`timestamp`",
-        "ISO 8601 with a time zone; a replay is asked for by it. The bridge's own messages may have none",
+        "ISO 8601 with a time zone; a replay is requested by it. Messages that the bridge originates may have none",
     ),
-    ("`payload`", "an object; `idempotency_key` in it is the same on every resend"),
+    ("`payload`", "an object; its `idempotency_key` is the same on every resend"),
 ]
 
 TYPES = [
     ("client", "`auth`", "the first frame of each connection: `token`"),
     ("bridge", "`connection_ack`", "the token is accepted: `server_id`, `active_sessions`"),
-    ("bridge", "`connection_error`", "it is refused: `code`, `message`, `recoverable`"),
-    ("client", "`session_join`", "`session_id`, and whether it is to `resume`"),
-    ("bridge", "`session_joined`", "`session_id`; `dedupes`: a key that is known is not processed again"),
-    ("client", "`heartbeat_ping`", "15 s after the last one; with the join, too"),
-    ("bridge", "`heartbeat_pong`", "within 10 s, else the link is lost"),
-    ("client", "`request_replay`", "`since`: a timestamp, inclusive; without it, everything that is held"),
+    ("bridge", "`connection_error`", "the token is refused: `code`, `message`, `recoverable`"),
+    ("client", "`session_join`", "`session_id`, and whether to `resume` the session"),
+    ("bridge", "`session_joined`", "`session_id`; `dedupes`: a known key is not processed again"),
+    ("client", "`heartbeat_ping`", "15 s after the last one, and with the join"),
+    ("bridge", "`heartbeat_pong`", "must come within 10 s, else the link is lost"),
+    (
+        "client",
+        "`request_replay`",
+        "`since`: a timestamp, inclusive; without it, everything that the bridge holds",
+    ),
     (
         "bridge",
         "`replay_buffer`",
-        "`messages`, objects or texts, in order; also sent unasked after a session was joined again",
+        "`messages`, objects or texts, in order; also sent without a request after a session was joined again",
     ),
     ("bridge", "`message_ack`", "`message_id`, `status`: `applied` or `already_processed`"),
     (
         "bridge",
         "`error`",
-        "`code`, `message`, and what belongs to it: `violations`, `suggestions`, `request_type`",
+        "`code`, `message`, and details: `violations`, `suggestions`, `request_type`",
     ),
     (
         "both",
         "any other",
-        "yours: `send`, `request` and `async for` of the client, `push` of the embedded bridge",
+        "a message of your program: `send`, `request` and `async for` of the client, `push` of the embedded bridge",
     ),
 ]
 
@@ -103,12 +113,12 @@ async def _expire(bridge: rb.BridgeClient, server: rb.testing.BridgeServer) -> N
 SCENES = [
     Scene(
         "Connect and join",
-        "The ping goes out with the join: its answer proves that the link carries frames both ways.",
+        "The client sends a ping with the join. Its answer proves that the link carries frames both ways.",
         _connect,
     ),
     Scene(
         "`send`",
-        "The receipt is confirmed by `message_ack`. A bridge that sends none is asked with a ping: the pong proves that it read what was sent before.",
+        "`message_ack` confirms the receipt. To a bridge that sends none the client sends a ping: the pong proves that the bridge read what was sent before.",
         _send,
     ),
     Scene("`request`", "The answer has the id of the request.", _request),
@@ -116,15 +126,15 @@ SCENES = [
         "A message of the bridge", "It is delivered, and its timestamp is the position of the client.", _push
     ),
     Scene(
-        "The line is cut, and both ends have something to say",
+        "The connection is cut, and both ends have messages to send",
         "The client joins the session again and asks for what came since the last message that it has, less an overlap (`Replay.overlap`, 300 s). It looks for that "
-        "message in the answer, delivers what stands behind it, and the verdict is RECOVERED. Then it sends what waited; a frame that had been handed out has the same id and "
-        "the same key as before. Frames that were under way when the line broke are shown, too.",
+        "message in the answer and delivers what follows it; the verdict is RECOVERED. Then it sends the waiting messages. A message that had been sent before has the same id "
+        "and the same key again. Frames that were in flight when the connection was cut are shown, too.",
         _cut,
     ),
     Scene(
         "The bridge has lost the session",
-        "`SESS_NOT_FOUND` is no end: the client joins a new session, and the verdict is GAP(new_session).",
+        "`SESS_NOT_FOUND` does not end the client: it joins a new session, and the verdict is GAP(new_session).",
         _expire,
     ),
 ]
@@ -177,19 +187,20 @@ def wire_page() -> str:
         "wire",
         "The wire protocol of `BridgeClient`",
         [
-            "What goes over the WebSocket between a `BridgeClient` and a bridge that speaks ReCursor's protocol, its default. The frames are from one simulated run against the",
-            "embedded bridge of `rb.testing`. Other servers speak [other dialects](../dialects/index.md); the client does without whatever a server does not answer.",
+            "This page shows what goes over the WebSocket between a `BridgeClient` and a bridge that speaks ReCursor's protocol, the default of the client. The frames are from one",
+            "simulated run against the embedded bridge of `rb.testing`. Other servers speak [other dialects](../dialects/index.md). The client does without features that a server",
+            "does not answer.",
             "",
-            "Each frame is a text of JSON. The client is strict in what it sends and lenient in what it reads.",
+            "Each frame is a JSON text. The client is strict in what it sends and lenient in what it reads.",
             "",
             *table("field | what it is", ENVELOPE),
         ],
-        ["## Types", "", *table("sender | type | what it says", TYPES)],
+        ["## Types", "", *table("sender | type | content", TYPES)],
         *scenes,
         [
             "## How it ends",
             "",
-            "`aclose()` sends a close frame with 1000. What the other close codes mean stands in [states](states.md); a bridge that ends the session says 4404, and",
-            "4409 where another connection has taken it.",
+            "`aclose()` sends a close frame with 1000. [States](states.md) lists what the other close codes mean. A bridge that ends the session closes with 4404, and with",
+            "4409 if another connection has taken it.",
         ],
     )
