@@ -1,6 +1,7 @@
 """A model that may cost one dollar, and a person who approves more.
 
-Each call reserves an estimate, so that calls at once cannot pass the limit together. At the limit the next call waits for a person.
+Each call reserves an estimate, so that concurrent calls cannot exceed the limit together. At the
+limit the next call waits until a person approves more.
 
     $ python examples/bounded_spending.py
     warned at 80 %
@@ -20,13 +21,13 @@ budget = rb.agent.SpendBudget("1.00", name="assistant")
 
 async def ask(prompt: str) -> str:
     async with budget.call(estimate="0.20", timeout=60) as call:
-        answer = prompt.upper()  # the call of your model
-        call.spend("0.20")  # what it has cost
+        answer = prompt.upper()  # here you would call your model
+        call.spend("0.20")  # what the call has cost
         return answer
 
 
 def person(event: rb.events.Event) -> None:
-    """Hear of the budget: here you would write a message."""
+    """Handle the budget's events: here you would write a message to somebody."""
     if isinstance(event, rb.events.SpendWarned):
         print("warned at 80 %")
     elif isinstance(event, rb.events.SpendPaused):

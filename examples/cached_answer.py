@@ -1,6 +1,7 @@
 """Answer from a cache when the service is down, and say that it is old.
 
-The Fallback is a step that everybody hears of: an event, a warning in the log. Once the circuit is open the service is not even asked.
+The Fallback is never silent: it emits an event and logs a warning. While the circuit is open the
+service is not called at all.
 
     $ python examples/cached_answer.py
     EUR 1.08

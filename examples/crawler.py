@@ -1,6 +1,6 @@
 """Fetch many pages politely: a few at a time, a few per second, and each failure as data.
 
-The rate limit and the bulkhead are for all pages together; one page that is gone does not end the others.
+The rate limit and the bulkhead apply to all pages together; one missing page does not stop the rest.
 
     $ python examples/crawler.py
     fetched 18 of 20
@@ -27,7 +27,7 @@ running = most = 0
 
 
 async def server(request: httpx.Request) -> httpx.Response:
-    """Play the site: two pages are gone, and each takes a moment."""
+    """Play the site: two pages are missing, and each request takes a moment."""
     global running, most
     running += 1
     most = max(most, running)

@@ -1,7 +1,8 @@
 """An HTTP client that repeats what is safe, obeys Retry-After, and gives up on a dead host.
 
-One transport under the client is all; GET is repeated, a POST only with a key of yours. `MockTransport` plays the server here: leave
-`inner=` out for a real one.
+One transport under the client is all that it takes. A GET is repeated after any failure that may
+pass; here a POST is repeated only with your own idempotency key. `MockTransport` plays the server:
+leave `inner=` out for a real one.
 
     $ python examples/http_client.py
     GET /stock: 200 after 3 requests

@@ -1,7 +1,8 @@
 """Accept messages while the bridge is away, and deliver them after a restart of this program.
 
-With `store=` a message is on disk before `send` returns. The first client below finds nobody, and ends; the second one, which could be
-another process on another day, delivers what it left. The key makes the server process it once, whatever happens.
+With `store=` a message is on disk before `send` returns. The first client below cannot reach the
+server, and ends. The second one, which could be another process on another day, delivers the stored
+message. The idempotency key makes the server process it once, whatever happens.
 
     $ python examples/offline_outbox.py
     first run: queued
@@ -34,7 +35,7 @@ async def main() -> None:
         server = rb.testing.BridgeServer(token="secret")
         await server.start()
         url = server.url
-        await server.aclose()  # nobody listens
+        await server.aclose()  # the server is down
         await first_run(url, path)
         await server.start()
         await second_run(url, path)

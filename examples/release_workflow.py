@@ -1,6 +1,7 @@
-"""Work in phases that is not begun again: what is finished stays finished, across failures and crashes.
+"""Work in phases: a finished phase stays finished, across failures and crashes.
 
-The second phase fails on its first run. The second run, which could be another process, does only what is left.
+The second phase fails on its first run. The second run, which could be another process, does only
+the unfinished phase.
 
     $ python examples/release_workflow.py
     collecting notes
@@ -41,7 +42,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         report = await release(Path(directory)).run()
         print(f"{report.status}: remaining {list(report.remaining)}")
-        is_permitted = True  # somebody has read report.explain()
+        is_permitted = True  # a person has read report.explain() and fixed it
         report = await release(Path(directory)).resume()
         print(f"{report.status}: remaining {list(report.remaining)}")
 

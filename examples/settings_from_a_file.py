@@ -1,4 +1,4 @@
-"""Policies in a file that operators edit: checked as a whole, with every mistake at once.
+"""Policies in a file that operators edit: all its mistakes are reported at once.
 
 $ python examples/settings_from_a_file.py
 search makes at most 6 calls

@@ -1,6 +1,6 @@
-"""Wait for a job that takes a while: ask, wait longer each time, and stop after ten minutes.
+"""Wait for a job that takes a while: poll, wait longer each time, and stop after ten minutes.
 
-`on_result=` says which answers mean "not yet". A lost connection is repeated by the same policy.
+`on_result=` says which answers mean "not yet". The policy also repeats a poll whose connection was lost.
 
     $ python examples/wait_for_a_job.py
     done after 5 questions and 15 s
@@ -31,7 +31,7 @@ waiting = rb.Policy(
 
 @waiting(idempotent=True)
 async def job_status(_job: str) -> str:
-    """Ask the service: here, read from a list."""
+    """Ask the service for the status; here the answers come from a list."""
     answer = answers.pop(0)
     if isinstance(answer, Exception):
         raise answer

@@ -1,7 +1,7 @@
-"""Deliver webhooks: each at most once per key, the failures in a list for later.
+"""Deliver webhooks: each is processed at most once per key, and failures are kept for later.
 
-A receiver that hangs up may have processed the call, so it is repeated only because every attempt has the same key. What is left in
-the end is kept with the reason.
+A receiver that hangs up may have processed the call. It is repeated all the same, because every
+attempt has the same key. A delivery that fails for good is kept for later, with the reason.
 
     $ python examples/webhook_sender.py
     evt-1: delivered in 2 attempts
@@ -22,7 +22,7 @@ hung_up: set[str] = set()
 
 
 def receiver(request: httpx.Request) -> httpx.Response:
-    """Play the receiver: it hangs up after it has processed evt-1, and does not like evt-2."""
+    """Play the receiver: it hangs up after it has processed evt-1, and rejects evt-2."""
     key = request.headers["Idempotency-Key"]
     if key == "evt-2":
         return httpx.Response(422, text="unknown event")

@@ -1,7 +1,8 @@
 """Tools of a Toolbox behind FastMCP, and a client that reconnects.
 
-The server returns the outcome with `is_error`, so the model reads what failed, why and what to do. The client is FastMCP's own under
-`rb.reconnecting`: here in one process, otherwise `lambda: Client("https://host/mcp")`.
+The server returns the outcome with `is_error`, so the model reads what failed, why and what to do.
+The client is FastMCP's own under `rb.reconnecting`. Here it runs in the server's process; for a
+remote server use `lambda: Client("https://host/mcp")`.
 
     $ python examples/frameworks/fastmcp_server.py
     Rome: 21 degrees

@@ -1,7 +1,8 @@
 """Tools of a Toolbox under LangGraph.
 
-The model of the graph asks for a tool; `toolbox.call` answers with one line of JSON, whatever came of it, so the graph never meets an exception.
-A policy protects the node that calls the model.
+The model of the graph asks for a tool. The node returns the outcome of `toolbox.call` as one line
+of JSON, also for a failure, so no exception of a tool reaches the graph. A policy protects the
+node that calls the model.
 
     $ python examples/frameworks/langgraph_agent.py
     tool: 21 degrees in Rome

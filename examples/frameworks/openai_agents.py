@@ -1,7 +1,8 @@
 """Tools of a Toolbox under the OpenAI Agents SDK.
 
-The function that the SDK reads the schema from calls the toolbox and returns `to_llm()`: a failure is an answer with a suggestion, not the
-SDK's "An error occurred". The model here says what it is told to; for a real one, `rb.wrap(AsyncOpenAI())` goes into `OpenAIChatCompletionsModel`.
+The SDK reads the schema from a function that calls the toolbox and returns `to_llm()`. So a failure
+is an answer with a suggestion, and not the SDK's "An error occurred". The model here is scripted;
+for a real one, pass `rb.wrap(AsyncOpenAI())` to `OpenAIChatCompletionsModel`.
 
     $ python examples/frameworks/openai_agents.py
     tool: 21 degrees in Rome

@@ -1,7 +1,8 @@
 """Tools of a Toolbox under pydantic-ai.
 
-`@agent.tool_plain` stands above a function that calls the toolbox. A failure that another call can mend becomes pydantic-ai's `ModelRetry`, with the
-suggestion that was checked; its own retries (`retries=`) count those, the toolbox's policy repeats the rest.
+`@agent.tool_plain` decorates a function that calls the toolbox. The toolbox's policy repeats what may
+pass. A call that still fails becomes pydantic-ai's `ModelRetry`, with the checked suggestion, and
+counts against pydantic-ai's own `retries=`.
 
     $ python examples/frameworks/pydantic_ai_agent.py
     asked for Roma: ValueError: city: did you mean Rome?
