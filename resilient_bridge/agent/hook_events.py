@@ -24,9 +24,8 @@ HookName: TypeAlias = Literal[
 ]
 
 _FIELDS: Final = ("event", "timestamp", "session_id", "payload")
-_MOST: Final = (
-    1_048_576  # bytes of an event (characters, if it comes as text): what a WebSocket frame holds by default
-)
+# bytes of an event (characters, if it comes as text): what a WebSocket frame holds by default
+_MOST: Final = 1_048_576
 _DEEPEST: Final = 100
 _SHOWN: Final = 80
 # What `z.string().datetime()` takes unless told otherwise: UTC, written with Z; seconds and their fraction may be left out.

@@ -147,9 +147,8 @@ class Links:
             and self.begin is not None
             and self.begin < at
         ):
-            link.lane.enter(
-                self.begin, _GROUP_OF.get(previous, CONNECTING)
-            )  # the log begins in the middle of it
+            # the log begins in the middle of it
+            link.lane.enter(self.begin, _GROUP_OF.get(previous, CONNECTING))
         if link.outage is not None and (state == "READY" or state in _FINAL):
             link.outage.end = at
             self._over(link, link.outage, at, is_ready=state == "READY")

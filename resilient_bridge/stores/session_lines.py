@@ -31,9 +31,8 @@ LONGEST_LINE: Final = 65_536
 _DEEPEST: Final = 8
 _WIDEST: Final = 100  # items of one mapping or sequence
 _MOST: Final = 2_000  # values in one line
-_WORK: Final = (
-    2 * LONGEST_LINE
-)  # characters read for one line: only a part of what is read of a text is shown
+# characters read for one line: only a part of what is read of a text is shown
+_WORK: Final = 2 * LONGEST_LINE
 _READ: Final = 8_192  # of these at most so many for one text
 _CUT: Final = "…"
 _VIBER_KEYS: Final = ("level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms")

@@ -144,9 +144,8 @@ class SessionLog:
         own = isinstance(event, events.StoreFailed | events.StoreRecovered) and event.store == self._name
         if not own:
             self._append(self._line_of(event))
-        elif isinstance(
-            event, events.StoreRecovered
-        ):  # the gap in its position; its start could not be written
+        elif isinstance(event, events.StoreRecovered):
+            # the gap in its position; its start could not be written
             self._append(event_line(event, {"lost": self._lost}))
 
     def _append(self, line: bytes) -> None:

@@ -37,9 +37,8 @@ _WEIGHTS: Final[dict[Kind, int]] = {
     "delay": 2, "throttle": 1, "refuse": 2, "syn_blackhole": 1, "accept_close": 1,
     "restart": 2, "lose_sessions": 1, "expire_sessions": 1, "truncate_replay": 1, "step_clock": 1,
 }  # fmt: skip
-_CLOCK_ERROR: Final = (
-    120.0  # the bridge's clock stays that close to the truth, so no step is longer than twice this
-)
+# seconds: the bridge's clock stays that close to the truth, so no step is longer than twice this
+_CLOCK_ERROR: Final = 120.0
 
 
 @attrs.frozen(repr=False)
@@ -126,9 +125,8 @@ class Faults:
         clock = 0.0
         plan: list[ScriptedFault] = []
         for _ in range(int(self.rate * self.until + rng.random())):
-            fault = _draw(
-                [rng.random() for _ in range(9)], self.until
-            )  # nine each: more kinds will not reshuffle
+            # nine each: more kinds will not reshuffle
+            fault = _draw([rng.random() for _ in range(9)], self.until)
             if fault.kind == "step_clock":
                 fault = attrs.evolve(fault, amount=round(fault.amount - clock, 3))
                 clock += fault.amount

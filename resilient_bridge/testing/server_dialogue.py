@@ -223,9 +223,8 @@ class Dialogue:
 
         for _ in range(2 if behaviour.answer_twice else 1):
             if behaviour.replay_delay > 0:
-                self._line.later(
-                    behaviour.replay_delay, answer()
-                )  # of now: what comes meanwhile overtakes it
+                # the answer of now: what comes meanwhile overtakes it
+                self._line.later(behaviour.replay_delay, answer())
             else:
                 self._send(answer)
 

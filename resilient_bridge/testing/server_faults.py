@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
@@ -32,13 +32,6 @@ StampMode = Literal[
     "year_1_plus_14",  # has no UTC form: one day before the calendar begins
 ]
 
-_REPLAY_MODES: tuple[str, ...] = (
-    "correct", "exclusive", "verbatim_seed", "silent_truncate", "none", "pushed_only", "unknown_type",
-)  # fmt: skip
-_STAMP_MODES: tuple[str, ...] = (
-    "normal", "year_9999", "year_1970", "nanoseconds", "leap_second", "plus_14", "year_1_plus_14",
-)  # fmt: skip
-
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
@@ -56,9 +49,8 @@ class Behaviour:
     max_frame_bytes: int = 1 << 20  # larger frames end the connection with 1009; read when the bridge starts
     starting_for: float = 0.0  # seconds after a start in which /health says "starting" and no link is taken
     dedupes: bool = True  # False runs each copy of a message that arrives twice
-    says_dedupes: bool = (
-        True  # whether session_joined says `dedupes`; a bridge that does not dedupe never does
-    )
+    # whether session_joined says `dedupes`; a bridge that does not dedupe never does
+    says_dedupes: bool = True
     record: bool = True  # False keeps no `frames` and `received`: for long throughput runs
 
     # ---- upgrade and handshake
@@ -68,9 +60,8 @@ class Behaviour:
     accept_then_close: int | None = None  # a close code; 1006 is a reset, 1005 a close frame without a code
     close_at: Literal["accept", "auth", "join"] = "accept"  # when: at once, or instead of that step's answer
     auth_error: str | None = None  # the code of a connection_error, whatever the token
-    auth_refusal: Literal["closed", "open"] = (
-        "closed"  # what becomes of the connection after a connection_error
-    )
+    # what becomes of the connection after a connection_error
+    auth_refusal: Literal["closed", "open"] = "closed"
     # Types that it does not know, each with the code of its error, which has a fresh id and names the type: real bridges refuse so.
     refused: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
     ignored: frozenset[str] = frozenset()  # types that are read and never answered
@@ -87,13 +78,12 @@ class Behaviour:
     pong_twice: bool = False
 
     # ---- replay
-    replay: ReplayMode = attrs.field(default="correct", validator=attrs.validators.in_(_REPLAY_MODES))
+    replay: ReplayMode = attrs.field(default="correct", validator=attrs.validators.in_(get_args(ReplayMode)))
     replay_entries: Literal["objects", "strings"] = "objects"
     # "timestamp": sorted by it, newest first where it is equal, as ORDER BY may; "type": sorted by timestamp and type
     replay_order: Literal["live", "timestamp", "type"] = "live"
-    foreign_entries: int = (
-        0  # entries of others that each answer holds besides, spread over it; never sent live
-    )
+    # entries of others that each answer holds besides, spread over it; never sent live
+    foreign_entries: int = 0
     replay_ids: bool = True  # whether an answer carries the id of its request
     push_buffer: bool = True  # the seed's server pushes the whole buffer when a session is re-attached
     answer_twice: bool = False
@@ -107,7 +97,9 @@ class Behaviour:
     # ---- messages
     flat: bool = False  # whether fields stand beside `type` and `id` and not in a payload
     timestamps: Literal["ms", "s", "none"] = "ms"  # their resolution
-    timestamp_mode: StampMode = attrs.field(default="normal", validator=attrs.validators.in_(_STAMP_MODES))
+    timestamp_mode: StampMode = attrs.field(
+        default="normal", validator=attrs.validators.in_(get_args(StampMode))
+    )
     duplicate_ids: Literal["none", "repeat", "conflict"] = "none"  # sent twice; or one id, other payload
     poison: str | None = None  # a frame that contains this text ends the connection ...
     poison_code: int = 1011  # ... with this close code

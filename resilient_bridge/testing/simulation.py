@@ -25,9 +25,8 @@ T = TypeVar("T")
 Server = TypeVar("Server")
 
 _SETTLE: Final = 1.0  # virtual seconds in which cancelled tasks and closed links may end
-_COLLECT_EVERY: Final = (
-    64  # runs between two full collections: errors in cyclic garbage come to light late, but do
-)
+# runs between two full collections: errors in cyclic garbage come to light late, but do
+_COLLECT_EVERY: Final = 64
 
 
 @overload

@@ -32,9 +32,8 @@ EPOCH: Final = 1_767_225_600.0
 """What simulated wall clocks show at virtual time 0: 2026-01-01T00:00:00Z, in seconds since 1970."""
 
 _SWEEP: Final = 128  # cancelled timers kept in the heap before a sweep is worth its cost
-_CHECK: Final = (
-    100_000  # steps between two collections of garbage, and those left to clean up after an overrun
-)
+# steps between two collections of garbage, and those left to clean up after an overrun
+_CHECK: Final = 100_000
 _MERCY: Final = 3_600.0  # virtual seconds left to clean up after an overrun
 
 

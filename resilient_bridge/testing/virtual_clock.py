@@ -19,9 +19,8 @@ from weakref import ref
 from ..errors import config_error
 
 
-_ROUNDS: Final = (
-    1_000  # turns of a loop in which something is always ready: a test that polls with `sleep(0)`
-)
+# turns of a loop in which something is always ready: a test that polls with `sleep(0)`
+_ROUNDS: Final = 1_000
 _BLIND_ROUNDS: Final = 100  # turns of a loop that cannot say whether anything is ready
 
 

@@ -129,9 +129,8 @@ class Inside(AbstractContextManager[T], Generic[T]):
         try:
             CURRENT.reset(of_call)
             WORLD.reset(of_world)
-        except (
-            ValueError
-        ):  # left in another context than entered, as fixtures are: that context ends with the test
+        except ValueError:
+            # left in another context than entered, as fixtures are: that context ends with the test
             CURRENT.set(call)
             WORLD.set(around)
 

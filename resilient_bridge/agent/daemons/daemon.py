@@ -134,9 +134,8 @@ class Daemon:
             return DaemonHealth.READY
         before = self._failures
         async with self._start_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            if (
-                self._failures != before and self._failure is not None
-            ):  # another task's start failed meanwhile
+            # another task's start failed meanwhile
+            if self._failures != before and self._failure is not None:
                 raise error_for(self._failure)
             try:
                 await self._start()

@@ -32,17 +32,15 @@ if TYPE_CHECKING:
 
     from ...world import World
 
-    Limit: TypeAlias = Callable[
-        [int], tuple[float, ...]
-    ]  # of the number of an attempt: the ends of its steps
+    # of the number of an attempt: the ends of its steps
+    Limit: TypeAlias = Callable[[int], tuple[float, ...]]
 
 
 GRACE: Final = 1.0
 """Seconds a cancelled tool has to clean up before it is abandoned."""
 
-_abandoned: set[asyncio.Future[Any]] = (
-    set()
-)  # the loop holds tasks weakly: an unreferenced one may be collected halfway
+# the loop holds tasks weakly: an unreferenced one may be collected halfway
+_abandoned: set[asyncio.Future[Any]] = set()
 
 
 class _TaskEnd(NamedTuple):

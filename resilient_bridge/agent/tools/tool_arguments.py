@@ -29,10 +29,8 @@ ANEW: ContextVar[tuple[CallFrame, Callable[[], Read]] | None] = ContextVar(
 """The call frame around the attempts, and the function that makes the arguments of each."""
 
 _DEEPEST: Final = 100  # levels; callers that serialise them have less stack left
-_LONGEST_TEXT: Final = (
-    4_000_000  # characters: a model writes a thousandth of that, and parsing blocks the loop
-)
-
+# characters: a model writes a thousandth of that, and parsing blocks the loop
+_LONGEST_TEXT: Final = 4_000_000
 _MOST: Final = 20  # violations in a message
 _DECODER: Final = decoder(
     constant="{} is no number of JSON", infinite="{} is no number of JSON", twice="a key that is there twice"

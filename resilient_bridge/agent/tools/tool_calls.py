@@ -103,15 +103,13 @@ def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise _cut_short(
-                error
-            ) from error  # in a place of its own: this frame must not hold the error that holds it
+            # made in a place of its own: this frame must not hold the error that holds it
+            raise _cut_short(error) from error
         except SystemExit as error:  # as argparse does it: the end of the tool, and not of the agent
             raise _exited(error) from error
         finally:
-            with suppress(
-                ValueError
-            ):  # an abandoned coroutine, closed by the garbage collector: its context is gone
+            # an abandoned coroutine, closed by the garbage collector: its context is gone
+            with suppress(ValueError):
                 ANEW.reset(token)
 
     return call

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_ANY_COMMIT: Final = re.compile(
-    r"[0-9a-f]{4,64}"
-)  # another program may have written the beginning of its name
+# another program may have written the beginning of its name
+_ANY_COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
 
 
 def is_inside(name: str) -> bool:

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 
 OUTCOMES: Final = 1_024
-OUTCOMES_TTL: Final = (
-    24 * 3600.0
-)  # seconds; longer than V9's 5 minutes for keys: a receipt may be asked for the next day
+# seconds; longer than V9's 5 minutes for keys: a receipt may be asked for the next day
+OUTCOMES_TTL: Final = 24 * 3600.0
 _ANSWERS: Final = 2_048
 _SPARE_MARKS: Final = 64
 _MOST_ERASED: Final = 1_024

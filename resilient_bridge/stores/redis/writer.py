@@ -232,9 +232,8 @@ class Writer:
         after = [(position, position.add_new(commands, now, is_exact=self.is_exact)) for position in used]
         if commands.args:
             self.known.add_head(commands)
-        if (
-            is_last or self._loop.time() >= self._due
-        ):  # with the lease, the messages of sessions in use live on
+        # with the lease, the messages of sessions in use live on
+        if is_last or self._loop.time() >= self._due:
             for position in used:
                 for key in self._keys.lists(position.watermark.session_id):
                     commands.add("PEXPIRE", key, TAIL_TTL)
@@ -246,9 +245,8 @@ class Writer:
             self.error = error
             is_unheard = True  # the caller may not be the client
             for position in self.known.positions:
-                position.watermark.is_stored = (
-                    False  # so that a client that only listens asks, and learns of it
-                )
+                # so that a client that only listens asks, and learns of it
+                position.watermark.is_stored = False
         self._has_failed_to_restore = self._is_lost
         # What is pending has waited for nearly as long.
         self.pending.refuse(error, self.known, was_sent=False)

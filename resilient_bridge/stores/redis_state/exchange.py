@@ -171,13 +171,11 @@ class Exchange:
             return
         with self.delivering:
             if is_trial:
-                with suppress(
-                    KeyboardInterrupt, SystemExit
-                ):  # by a listener: from this thread it ends no program
+                # by a listener: from this thread it ends no program
+                with suppress(KeyboardInterrupt, SystemExit):
                     emit(events.StoreRecovered(store=self.name))
-            elif not (
-                self.is_up or self.is_closed
-            ):  # a call gave up, so every question has been answered with None
+            elif not (self.is_up or self.is_closed):
+                # a call gave up, so every question has been answered with None
                 with self.lock:
                     for line, reply in zip(lines, replies, strict=True):
                         line.too_late(reply)

@@ -165,9 +165,8 @@ def _mend(path: Path, faults: FileFaults) -> Mended:
     rows, lost = salvage(path, faults)
     made = _beside(path, _SALVAGED)
     _make(made, rows)
-    aside = set_aside(
-        path
-    )  # first: from here on until the end there is no `path`, by which `_clear_up` knows
+    # first: from here on until the end there is no `path`, by which `_clear_up` knows
+    aside = set_aside(path)
     for side in _SIDES:
         with suppress(FileNotFoundError):
             _beside(path, side).rename(_beside(aside, side))
