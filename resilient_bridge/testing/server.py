@@ -7,24 +7,59 @@ run repeats exactly.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import ssl as ssl_module
 import time
 from collections.abc import Callable, Mapping
-from types import EllipsisType, TracebackType
-from typing import Any, Literal, Self
+from types import EllipsisType
+from typing import Any, Literal
 
 import attrs
+from websockets.asyncio.server import ServerConnection
+from websockets.http11 import Request
 
-from .server_door import Door
 from .server_faults import Behaviour
-from .server_listener import Listener
+from .server_link import Link, Tasks
+from .server_listener import EmbeddedBridge, Refusal
 from .server_session import BridgeMemory, Session
 from .server_wire import Message, new_id
 
 
-class BridgeServer:
+class _Door:
+    """The memory of a bridge, as its listener sees it. The behaviour is read at the moment of the question: a test may change it."""
+
+    def __init__(self, memory: BridgeMemory) -> None:
+        self._memory = memory
+
+    @property
+    def starting_for(self) -> float:
+        return self._memory.behaviour.starting_for
+
+    @property
+    def max_frame_bytes(self) -> int:
+        return self._memory.behaviour.max_frame_bytes
+
+    def seconds(self) -> float:
+        return self._memory.stamps.seconds()
+
+    def health(self) -> dict[str, Any]:
+        return {"sessions": len(self._memory.sessions)}
+
+    def refusal(self, _request: Request) -> Refusal | None:
+        behaviour = self._memory.behaviour
+        if behaviour.reject_upgrade is None:
+            return None
+        body: dict[str, Any] = {"error": "Rejected", "message": "upgrade rejected"}
+        if behaviour.reject_code is not None:  # an error body as the seed prints it (R9)
+            hints = ["Check session ID spelling", "Session may have expired"]
+            body = {**body, "code": behaviour.reject_code, "suggestions": hints}
+        return Refusal(behaviour.reject_upgrade, body, behaviour.retry_after)
+
+    def accept(self, connection: ServerConnection, tasks: Tasks) -> Link:
+        return Link(connection, self._memory, tasks)
+
+
+class BridgeServer(EmbeddedBridge):
     """An embedded bridge on loopback: `async with BridgeServer() as server: ... server.url ...`.
 
     It keeps sessions 5 minutes after a drop, replays up to 100 KB and 30 minutes with an inclusive, stable
@@ -42,32 +77,15 @@ class BridgeServer:
         rng: random.Random | None = None,
         **behaviour: Any,
     ) -> None:
-        self._host = host
         self._scheme_end = "s" if ssl is not None else ""
         self._memory = BridgeMemory(Behaviour(**behaviour), wall, rng or random.Random())
         self._memory.token = token
-        self._listener = Listener(Door(self._memory), host, port, ssl)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+        super().__init__(_Door(self._memory), host, port, ssl)
 
     # ---- life
-    async def start(self) -> None:
-        """Listen; with port 0 the system picks one, which later starts keep. Raises OSError if it is taken."""
-        await self._listener.start()
-
     async def aclose(self) -> None:
         """Close every connection with 1001 and stop; no task, timer or connection is left."""
-        await self._listener.stop(1001, "going away")
+        await super().aclose()
         for session in self._memory.sessions.values():
             session.disarm()
 
@@ -76,12 +94,7 @@ class BridgeServer:
 
         With `lose_sessions` the process forgets sessions and keys and has a new server_id.
         """
-        await self._listener.stop(1012, "service restart")
-        if lose_sessions:
-            self._memory.forget()
-        if down > 0:
-            await asyncio.sleep(down)
-        await self._listener.start()
+        await self._restart(self._memory.forget if lose_sessions else None, down)
 
     # ---- what a test does to it
     async def push(
@@ -197,24 +210,12 @@ class BridgeServer:
     @property
     def url(self) -> str:
         """Where clients connect; known once the bridge was started."""
-        return f"ws{self._scheme_end}://{self._address()}/ws"
+        return f"ws{self._scheme_end}://{self._netloc()}/ws"
 
     @property
     def health_url(self) -> str:
         """GET gives 200 when ready, 503 while starting or stopping; a stopped bridge refuses."""
-        return f"http{self._scheme_end}://{self._address()}/health"
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port, known once the bridge was started: `FaultProxy(*server.address)`."""
-        if self._listener.port == 0:
-            msg = "a started bridge expected, got one that never was"
-            raise RuntimeError(msg)
-        return self._host, self._listener.port
-
-    def _address(self) -> str:
-        host, port = self.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return f"http{self._scheme_end}://{self._netloc()}/health"
 
     @property
     def server_id(self) -> str:
@@ -244,11 +245,6 @@ class BridgeServer:
     def pushed_to(self, session: str) -> list[Message]:
         """The pushed messages of one session, in order."""
         return self._memory.pushed_to(session)
-
-    @property
-    def connections(self) -> int:
-        """How many WebSocket connections are open now."""
-        return len(self._listener.links)
 
     @property
     def connect_times(self) -> list[float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from .server_replay import replay_frame
 from .server_session import BridgeMemory, Outlet, Session
@@ -29,16 +29,10 @@ _NOT_FOUND: Final = [
 ]
 
 
-class Line(Outlet, Protocol):
-    """An outlet that can also wait before it sends."""
-
-    def later(self, delay: float, text: str | Callable[[], str], /) -> None: ...
-
-
 class Dialogue:
     """One client's side of the protocol."""
 
-    def __init__(self, line: Line, memory: BridgeMemory) -> None:
+    def __init__(self, line: Outlet, memory: BridgeMemory) -> None:
         self._line = line
         self._memory = memory
         self._session: Session | None = None

@@ -10,8 +10,9 @@ import asyncio
 import email.utils
 import inspect
 import ssl as ssl_module
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
 
 import attrs
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -61,7 +62,6 @@ class Bridge(Protocol):
 
     def refusal(self, request: Request, /) -> Refusal | None:
         """Why this upgrade is refused, None if it is not."""
-        ...
 
     def accept(self, connection: ServerConnection, tasks: Tasks, /) -> AcceptedConnection:
         """A connection was made: what is said on it."""
@@ -224,6 +224,58 @@ class Listener:
         # the library prints the machine's time: the bridge has a clock of its own
         del response.headers["Date"]
         response.headers["Date"] = email.utils.formatdate(self._bridge.seconds(), usegmt=True)
+
+
+class EmbeddedBridge:
+    """What the embedded bridges have in common: a listener at one address, and its life."""
+
+    def __init__(
+        self, bridge: Bridge, host: str, port: int, ssl: ssl_module.SSLContext | None = None
+    ) -> None:
+        self._host = host
+        self._listener = Listener(bridge, host, port, ssl)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def start(self) -> None:
+        """Listen; with port 0 the system picks one, which later starts keep. Raises OSError if it is taken."""
+        await self._listener.start()
+
+    async def aclose(self) -> None:
+        """Close every connection with 1001 and stop; no task, timer or connection is left. A log stays."""
+        await self._listener.stop(1001, "going away")
+
+    async def _restart(self, forget: Callable[[], None] | None, down: float) -> None:
+        await self._listener.stop(1012, "service restart")
+        if forget is not None:
+            forget()
+        if down > 0:
+            await asyncio.sleep(down)
+        await self._listener.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, known once the bridge was started: `FaultProxy(*server.address)`."""
+        if self._listener.port == 0:
+            msg = "a started bridge expected, got one that never was"
+            raise RuntimeError(msg)
+        return self._host, self._listener.port
+
+    def _netloc(self) -> str:
+        host, port = self.address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def connections(self) -> int:
+        """How many WebSocket connections are open now."""
+        return len(self._listener.links)
 
 
 def _json(connection: ServerConnection, status: int, body: Mapping[str, Any]) -> Response:

@@ -8,15 +8,13 @@ from the given random source: under a simulated loop a run repeats exactly.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 from ..errors import config_error
-from .server_listener import Listener
+from .server_listener import EmbeddedBridge
 from .server_log import Log, Position
 from .server_log_forms import Forms, has_position
 from .server_log_link import LogDoor
@@ -32,7 +30,7 @@ _NO_QUESTION: Final[tuple[str, Mapping[str, Any]]] = ("", {})
 """Of a bridge without positions: no field, and no frame that asks."""
 
 
-class LogBridge:
+class LogBridge(EmbeddedBridge):
     """An embedded bridge of numbered events: `async with LogBridge(field="seq", ask="last_seq") as server: ... server.url ...`.
 
     It speaks what `rb.dialects.sequence` ("number"), `last_event_id` ("id", a fresh UUID for each event) and `since` ("time", ISO in
@@ -108,32 +106,11 @@ class LogBridge:
             stamps=stamps,
             rng=self._rng,
         )
-        self._host = host
         self._door = LogDoor(forms, self._log, stamps, token)
-        self._listener = Listener(self._door, host, port, None)
+        super().__init__(self._door, host, port)
         self._pushed: list[Any] = []
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
     # ---- life
-    async def start(self) -> None:
-        """Listen; with port 0 the system picks one, which later starts keep. Raises OSError if it is taken."""
-        await self._listener.start()
-
-    async def aclose(self) -> None:
-        """Close every connection with 1001 and stop; no task and no connection remains. The log stays."""
-        await self._listener.stop(1001, "going away")
-
     async def restart(
         self, *, lose_log: bool = False, lose_sessions: bool = False, down: float = 0.0
     ) -> None:
@@ -142,12 +119,7 @@ class LogBridge:
         With `lose_log` the process has forgotten its events: numbers begin at 1 again, and the log has another name. `lose_sessions` is
         what `Faults` calls the same. What is pushed meanwhile enters the log.
         """
-        await self._listener.stop(1012, "service restart")
-        if lose_log or lose_sessions:
-            self._log.forget()
-        if down > 0:
-            await asyncio.sleep(down)
-        await self._listener.start()
+        await self._restart(self._log.forget if lose_log or lose_sessions else None, down)
 
     # ---- what a test does to it
     async def push(self, payload: Any, /, type: str | None = None) -> int | str:
@@ -218,16 +190,7 @@ class LogBridge:
     @property
     def url(self) -> str:
         """Where clients connect, at any path but /health; known once the bridge was started."""
-        host, port = self.address
-        return f"ws://[{host}]:{port}/" if ":" in host else f"ws://{host}:{port}/"
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port, known once the bridge was started: `FaultProxy(*server.address)`."""
-        if self._listener.port == 0:
-            msg = "a started bridge expected, got one that never was"
-            raise RuntimeError(msg)
-        return self._host, self._listener.port
+        return f"ws://{self._netloc()}/"
 
     @property
     def log_name(self) -> str:
@@ -243,11 +206,6 @@ class LogBridge:
     def pushed(self) -> list[Any]:
         """Every event as it was sent, in order, held or not (without positions what `push` was given): the ground truth."""
         return self._pushed
-
-    @property
-    def connections(self) -> int:
-        """How many WebSocket connections are open now."""
-        return len(self._listener.links)
 
 
 def _check(forms: Forms, *, asks: bool) -> None:

@@ -35,15 +35,12 @@ class LogDoor:
         self.received: list[Any] = []
 
     def seconds(self) -> float:
-        """The bridge's own wall clock."""
         return self.stamps.seconds()
 
     def health(self) -> Mapping[str, Any]:
-        """What /health says beside the status."""
         return {"events": len(self.log)}
 
     def refusal(self, request: Request) -> Refusal | None:
-        """401 without the token."""
         if self.token is None:
             return None
         brought = request.headers.get_all("Authorization")
@@ -54,7 +51,6 @@ class LogDoor:
         return Refusal(401, {"error": "unauthorized"})
 
     def accept(self, connection: ServerConnection, tasks: Tasks) -> LogLink:
-        """A connection with its conversation."""
         return LogLink(connection, self, tasks)
 
 
