@@ -40,28 +40,18 @@ def is_file(path: str) -> bool:
 
 def nearest_existing(path: str) -> str | None:
     """Return the path itself, or the nearest directory above it, that exists; None if a link to nothing stands in its way."""
-    nearest = _SEP
-    for step in _existing_steps(path):
-        if status_of(step) is None:
-            return None
-        nearest = step
-    return nearest
-
-
-def _existing_steps(path: str) -> Iterator[str]:
-    """Yield the directories above an absolute path and the path itself, from the root down, as far as they exist.
-
-    Nothing exists below a missing directory, so the search stops there. A link to nothing exists.
-    """
-    end = 0
+    nearest, end = _SEP, 0
     for _ in range(_MOST_STEPS):
         end = path.find(_SEP, end + 1)
         step = path if end < 0 else path[: max(end, 1)]
         if status_of(step, is_link_followed=False) is None:
-            return
-        yield step
+            break  # nothing exists below a missing directory
+        if status_of(step) is None:
+            return None
+        nearest = step
         if end < 0:
-            return
+            break
+    return nearest
 
 
 def up_to_project_root(directory: Path, *, most: int = 8) -> Iterator[Path]:

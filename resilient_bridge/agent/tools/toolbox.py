@@ -86,11 +86,7 @@ class Toolbox:
         entries as your provider wants them, for instance as `{"type": "function", "function": entry}`.
         """
         return [
-            {
-                "name": name,
-                "description": entry.description,
-                "parameters": entry.parameters.schema(),
-            }
+            {"name": name, "description": entry.description, "parameters": entry.parameters.schema()}
             for name, entry in self._entries.items()
         ]
 
@@ -131,19 +127,16 @@ class Toolbox:
         fails; one that is `idempotent` may be repeated although it may have run. None: as the toolbox says for its name. `policy`
         replaces that of the toolbox. ConfigError for a name that is taken, and for a generator function.
         """
+        options: dict[str, Any] = {
+            "timeout": timeout,
+            "required": required,
+            "idempotent": idempotent,
+            "policy": policy,
+        }
         if function is None:
-            return functools.partial(
-                self.tool, name=name, timeout=timeout, required=required, idempotent=idempotent, policy=policy
-            )
-        return self._add(
-            function,
-            Parameters(function, "Toolbox.tool(function)"),
-            _name_of(function, name),
-            timeout=timeout,
-            required=required,
-            idempotent=idempotent,
-            policy=policy,
-        )
+            return functools.partial(self.tool, name=name, **options)
+        parameters = Parameters(function, "Toolbox.tool(function)")
+        return self._add(function, parameters, _name_of(function, name), **options)
 
     @overload
     def command(
@@ -183,18 +176,15 @@ class Toolbox:
         When the command ends, however it does, every process of its session is ended: SIGTERM, a second later SIGKILL. `cwd` and `env`
         are those of `subprocess.Popen`; `max_output` bytes of each stream are kept, from both ends. The other options are those of `tool`.
         """
+        options: dict[str, Any] = {
+            "timeout": timeout,
+            "required": required,
+            "idempotent": idempotent,
+            "policy": policy,
+        }
         if function is None:
-            return functools.partial(
-                self.command,
-                name=name,
-                timeout=timeout,
-                required=required,
-                idempotent=idempotent,
-                policy=policy,
-                cwd=cwd,
-                env=env,
-                max_output=max_output,
-            )
+            more: dict[str, Any] = {"cwd": cwd, "env": env, "max_output": max_output}
+            return functools.partial(self.command, name=name, **options, **more)
         name = _name_of(function, name)
         path = f"Toolbox.command({name})"
         if form_of(function) != "sync":
@@ -211,17 +201,8 @@ class Toolbox:
             return await run_command(words, cwd=cwd, env=env, max_output=max_output)
 
         _answers(run, CommandResult, function)
-        return self._add(
-            run,
-            Parameters(function, path),
-            name,
-            timeout=timeout,
-            required=required,
-            idempotent=idempotent,
-            policy=policy,
-            grace=END_SECONDS,
-            directory=cwd,
-        )
+        parameters = Parameters(function, path)
+        return self._add(run, parameters, name, grace=END_SECONDS, directory=cwd, **options)
 
     def _add(
         self,

@@ -22,8 +22,8 @@ from .workflow_fields import (
     check_names,
     commits,
     count,
+    each,
     flag,
-    items,
     mapping,
     moment,
     optional,
@@ -282,27 +282,17 @@ class WorkflowState:
             workflow=text(body["workflow"], "workflow"),
             started_at=moment(body["started_at"], "started_at"),
             status=_status(body["status"]),
-            checkpoints=tuple(
-                _checkpoint(one, f"checkpoints[{index}]")
-                for index, one in enumerate(items(body["checkpoints"], "checkpoints"))
-            ),
-            skipped=tuple(
-                _skipped(one, f"skipped[{index}]")
-                for index, one in enumerate(items(body["skipped"], "skipped"))
-            ),
+            checkpoints=each(body["checkpoints"], _checkpoint, "checkpoints"),
+            skipped=each(body["skipped"], _skipped, "skipped"),
             current_phase=optional(body["current_phase"], text, "current_phase"),
             starts=count(body["begun"], "begun"),
             in_doubt=texts(body["in_doubt"], "in_doubt"),
             saved=body["saved"],
             failure=optional(body["failure"], _failure, "failure"),
-            errors=tuple(
-                mapping(one, f"errors[{index}]") for index, one in enumerate(items(body["errors"], "errors"))
-            ),
+            errors=each(body["errors"], mapping, "errors"),
             warnings=texts(body["warnings"], "warnings"),
             last_backup=optional(body["last_backup"], moment, "last_backup"),
-            calls=tuple(
-                read_call(one, f"calls[{index}]") for index, one in enumerate(items(body["calls"], "calls"))
-            ),
+            calls=each(body["calls"], read_call, "calls"),
             is_adopted=flag(body["is_adopted"], "is_adopted"),
         )
         state._check(texts(body["phases_completed"], "phases_completed"))

@@ -20,7 +20,7 @@ from ...stores.state_files.document import (
     write_flat,
 )
 from ...stores.state_files.state_file import StateFile
-from .workflow_fields import items, mapping, moment, optional, text, texts, wrong
+from .workflow_fields import each, items, mapping, moment, optional, text, texts, wrong
 
 
 VERSION: Final = 2
@@ -68,13 +68,8 @@ def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
     saved_at = optional(body.get("last_backup"), moment, "last_backup")
     current = optional(body.get("current_phase"), text, "current_phase")
     completed = texts(body["phases_completed"], "phases_completed")
-    made = {
-        text(one.get("phase"), f"checkpoints[{index}].phase"): one
-        for index, one in enumerate(
-            mapping(one, f"checkpoints[{index}]")
-            for index, one in enumerate(items(body.get("checkpoints") or [], "checkpoints"))
-        )
-    }
+    listed = each(body.get("checkpoints") or [], mapping, "checkpoints")
+    made = {text(one.get("phase"), f"checkpoints[{index}].phase"): one for index, one in enumerate(listed)}
     if unknown := sorted(made.keys() - set(completed)):
         raise ValueError(f"checkpoints: wanted phases of phases_completed, got {', '.join(unknown)[:100]}")
     ended = body.get("last_backup") or started

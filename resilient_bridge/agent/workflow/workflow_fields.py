@@ -73,6 +73,11 @@ def items(value: Any, path: str) -> list[Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
+def each(value: Any, read: Callable[[Any, str], T], path: str) -> tuple[T, ...]:
+    """Read an array, each item of it with `read`."""
+    return tuple(read(one, f"{path}[{index}]") for index, one in enumerate(items(value, path)))
+
+
 def text(value: Any, path: str) -> str:
     """Read a text that is not empty."""
     if type(value) is not str or not value:
@@ -82,7 +87,7 @@ def text(value: Any, path: str) -> str:
 
 def texts(value: Any, path: str) -> tuple[str, ...]:
     """Read an array of texts."""
-    return tuple(text(one, f"{path}[{index}]") for index, one in enumerate(items(value, path)))
+    return each(value, text, path)
 
 
 def count(value: Any, path: str) -> int:
@@ -124,8 +129,11 @@ def check_names(names: Iterable[str], path: str) -> None:
 
 def commits(value: Any, path: str) -> tuple[str, ...]:
     """Read an array of names of commits."""
-    found = texts(value, path)
-    for index, one in enumerate(found):
-        if not _ANY_COMMIT.fullmatch(one):  # it becomes an argument of git
-            raise wrong(f"{path}[{index}]", "the hexadecimal name of a commit", one)
+    return each(value, _commit, path)
+
+
+def _commit(value: Any, path: str) -> str:
+    found = text(value, path)
+    if not _ANY_COMMIT.fullmatch(found):  # it becomes an argument of git
+        raise wrong(path, "the hexadecimal name of a commit", found)
     return found
