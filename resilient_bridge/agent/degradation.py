@@ -179,7 +179,6 @@ class Degradation(Generic[M]):
         return at
 
     def _due(self) -> int:
-        """Return the number of steps up that are due."""
         if not self._at or self._restore_after is None:
             return 0
         return min(self._at, max(0, int((_now() - self._quiet_since) / self._restore_after)))
@@ -314,7 +313,6 @@ def _never(_failure: Failure) -> bool:
 
 
 def _now() -> float:
-    """Return the time of the current world."""
     return current_world().monotonic()
 
 

@@ -42,17 +42,14 @@ class Exporter(ABC, Generic[C]):
         self._listening.__enter__()
 
     def __repr__(self) -> str:
-        """Return whether it is counting."""
         return f"<{type(self).__name__} {'open' if self._is_open else 'closed'}>"
 
     def __enter__(self) -> Self:
-        """Return itself: it is counting already."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:

@@ -59,7 +59,6 @@ class HealthApp:
     """The application that `health_app` returns. Set `is_stopping` when the process begins to end."""
 
     def __init__(self) -> None:
-        """Start as not stopping."""
         self.is_stopping = False
 
     def status(self) -> dict[str, Any]:

@@ -75,7 +75,6 @@ class OTelExporter(Exporter[dict[str, str]]):
     """
 
     def __init__(self, meter: Any, tracer: Any, labels: tuple[str, ...], most: int) -> None:
-        """Start."""
         super().__init__(labels, most)
         self._tracer = tracer
         self._meter = meter
@@ -190,7 +189,6 @@ class _CallSpan:
         return context.attach(trace.set_span_in_context(self._span)), _SPAN.set(self._span)
 
     def leave(self, token: Any) -> None:
-        """Restore the previous span."""
         from opentelemetry import context
 
         attached, ours = token
@@ -198,7 +196,6 @@ class _CallSpan:
         _SPAN.reset(ours)
 
     def close(self) -> None:
-        """End it."""
         self._span.end()
 
 

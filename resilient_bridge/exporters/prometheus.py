@@ -54,7 +54,6 @@ class PrometheusExporter(Exporter[Any]):
     """Counts until it is closed, which takes the metrics out of the registry; `install` makes it."""
 
     def __init__(self, registry: CollectorRegistry, labels: tuple[str, ...], most: int) -> None:
-        """Register the metrics and start listening."""
         super().__init__(labels, most)
         self._registry = registry
         self._metrics: dict[Instrument, Any] = {}

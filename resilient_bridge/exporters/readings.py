@@ -39,7 +39,6 @@ class NamedCircuits:
         self._is_full = False
 
     def readings(self) -> Iterator[Reading]:
-        """Yield the states of all circuits."""
         named = self._named if self._for_good else set[str]()
         others: Counter[str] = Counter()
         for key, now in known_circuits():

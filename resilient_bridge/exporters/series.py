@@ -48,7 +48,6 @@ class Series(Generic[C]):
         self._full: set[Instrument] = set()
 
     def child(self, found: Measurement) -> C:
-        """Return the child for the labels of a measurement."""
         instrument, _, labels, error = found
         names = instrument.labels
         if error is not None and self._error_labels:

@@ -54,7 +54,6 @@ class Window:
 
     @property
     def span(self) -> float:
-        """Its duration."""
         return self.end - self.begin
 
     def stamp(self, at: float | None) -> str:

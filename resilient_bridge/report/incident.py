@@ -97,7 +97,6 @@ class Incident:
 
     @property
     def span(self) -> float:
-        """Seconds from the first line to the last."""
         return (self.end or 0.0) - (self.begin or 0.0)
 
     def source(self, name: str) -> Source:

@@ -35,7 +35,6 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[[Incident, Window], str]]]] = 
 
 
 def page(incident: Incident, *, version: str = "") -> str:
-    """Return the whole document."""
     begin, end = incident.begin or 0.0, incident.end or 0.0
     window = Window(begin, end if end > begin else begin + 1)
     made = (

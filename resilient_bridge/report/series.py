@@ -35,7 +35,6 @@ class Bins:
         self.values = [0.0] * BINS
 
     def add(self, at: float, value: float) -> None:
-        """Add a value at a time, in any order."""
         self.values[self._index(at)] = self._merge(self.values[self._index(at)], value)
 
     def spread(self, start: float, end: float, value: float = 1.0) -> None:
@@ -69,7 +68,6 @@ class Bins:
         return parts
 
     def highest(self, begin: float, end: float, count: int) -> list[float]:
-        """Return the highest value in each of `count` equal parts of a time."""
         parts, width = [0.0] * count, (end - begin) / count
         for edge, value in self._points():
             first = max(0, min(count - 1, int((edge - begin) / width)))
@@ -202,7 +200,6 @@ class Largest(Generic[T]):
             heapq.heapreplace(self._heap, entry)
 
     def __iter__(self) -> Iterator[T]:
-        """The largest first."""
         return (item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
 
 
@@ -230,7 +227,6 @@ class Tally(dict[str, int]):
         self.folded = 0
 
     def count(self, name: str) -> None:
-        """Count one."""
         if name not in self and len(self) >= self._most:
             self.folded += 1
             name = OTHERS
@@ -238,7 +234,6 @@ class Tally(dict[str, int]):
 
     @property
     def total(self) -> int:
-        """The number of all."""
         return sum(self.values())
 
     def ranked(self) -> list[tuple[str, int]]:
@@ -255,7 +250,6 @@ class Named(dict[str, T]):
         self.folded = 0
 
     def of(self, name: str) -> T:
-        """Return the value of that name."""
         if name not in self and len(self) >= self._most:
             self.folded += 1
             name = OTHERS

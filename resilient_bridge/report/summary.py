@@ -77,7 +77,6 @@ def _doubts(incident: Incident) -> str:
 
 
 def damaged(incident: Incident) -> int:
-    """Return how many lines could not be read."""
     return sum(source.damaged.seen for source in incident.sources)
 
 

@@ -82,7 +82,6 @@ class AnswerRow(NamedTuple):
 
 
 def entry_row(entry: Entry, wall: float) -> EntryRow:
-    """Return an accepted send as a row."""
     # A whole number would be read back as another value than the checksum covers.
     expires = None if entry.expires is None else float(entry.expires.wall)
     return EntryRow(
@@ -112,7 +111,6 @@ def _moment(wall: float, now: Now) -> Now:
 
 
 def outcome_row(entry: Entry, wall: float) -> OutcomeRow:
-    """Return a settled send as a row."""
     return OutcomeRow(
         entry.seq, entry.id, entry.key, entry.type, str(entry.state), entry.confirmation, entry.reason, wall
     )
@@ -155,7 +153,6 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
 
 
 def mark_rows(watermark: Watermark, after: int, now: Now) -> list[MarkRow]:
-    """Return the messages taken since the one with number `after`."""
     return [_mark_row(n, mark, now) for n, mark in watermark.marks(after)]
 
 

@@ -139,7 +139,6 @@ class _Masked:
         self._work = _WORK
 
     def value(self, value: object, depth: int) -> Any:
-        """Return the value as plain data."""
         self._values_allowed -= 1
         match value:
             case Failure():
@@ -165,7 +164,6 @@ class _Masked:
                 return redact_value(value)
 
     def mapping(self, value: Mapping[Any, object], depth: int) -> dict[str, Any]:
-        """Return the mapping as a dictionary."""
         names_secret = any(_is_secret(value.get(name)) for name in _NAMES)
         plain: dict[str, Any] = {}
         for number, (key, item) in enumerate(islice(value.items(), _WIDEST + 1)):
@@ -192,7 +190,6 @@ class _Masked:
 
 
 def _is_secret(name: object) -> bool:
-    """Return whether a value with this name is a secret."""
     return isinstance(name, str | bytes) and is_sensitive(_text(name))
 
 

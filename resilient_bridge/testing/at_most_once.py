@@ -70,7 +70,6 @@ class _Seen:
     error: Exception | None
 
     def contradictions(self, what: str, allowed: int) -> list[str]:
-        """Return what must not be."""
         wrong = [
             f"{what}: {effect} was done {count} times, wanted at most {allowed}"
             for effect, count in self.effects.items()

@@ -38,11 +38,9 @@ class SimulatedSocket:
         self._options: dict[tuple[int, int], int | bytes] = {}
 
     def __repr__(self) -> str:
-        """Show the two addresses."""
         return f"<SimulatedSocket {self._name} {self._peer or 'listening'}>"
 
     def getsockname(self) -> Address:
-        """Return the address of this end."""
         return self._name
 
     def getpeername(self) -> Address:
@@ -56,7 +54,6 @@ class SimulatedSocket:
         self._options[level, option] = value
 
     def getsockopt(self, level: int, option: int, _size: int = 0) -> int | bytes:
-        """Return an option that was set, else 0."""
         return self._options.get((level, option), 0)
 
     def fileno(self) -> int:
@@ -93,7 +90,6 @@ class SimulatedTransport(_FlowControlMixin):
         self._is_eof_written = False
 
     def __repr__(self) -> str:
-        """Show the addresses and whether it is open."""
         return f"<SimulatedTransport {self._socket!r} {'closing' if self._is_closing else 'open'}>"
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
@@ -105,15 +101,12 @@ class SimulatedTransport(_FlowControlMixin):
     # -- the asyncio.Transport interface ------------------------------------------------------------------------
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection to another protocol."""
         self._protocol = cast("asyncio.Protocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol in charge."""
         return cast("asyncio.BaseProtocol", self._protocol)
 
     def is_closing(self) -> bool:
-        """Tell whether the transport is closing or closed."""
         return self._is_closing
 
     def is_reading(self) -> bool:
@@ -130,7 +123,6 @@ class SimulatedTransport(_FlowControlMixin):
         self._incoming.arm()
 
     def get_write_buffer_size(self) -> int:
-        """Return the bytes that the network has not taken yet."""
         return len(self._buffer)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -188,7 +180,6 @@ class SimulatedTransport(_FlowControlMixin):
             self._fatal(error, "Fatal error: protocol.data_received() call failed.")
 
     def on_sign(self, sign: Sign) -> None:
-        """Meet the end of the stream, or a reset."""
         if sign is Sign.RESET:
             self.fail(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
         elif self.is_reading():
@@ -201,7 +192,6 @@ class SimulatedTransport(_FlowControlMixin):
                 self.close()
 
     def fail(self, error: Exception) -> None:
-        """Lose the connection for this reason."""
         self._buffer.clear()
         self._finish(error)
 
@@ -291,19 +281,15 @@ class Listener(asyncio.AbstractServer):
             self._waiters.clear()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop."""
         return self._loop
 
     def is_serving(self) -> bool:
-        """Tell whether connections are accepted."""
         return self._is_serving
 
     async def start_serving(self) -> None:
-        """Accept connections from now on."""
         self._is_serving = not self._is_closed
 
     async def serve_forever(self) -> None:
-        """Accept connections until cancelled, then close."""
         await self.start_serving()
         try:
             await self._loop.create_future()
@@ -319,12 +305,10 @@ class Listener(asyncio.AbstractServer):
             self._wake()
 
     def close_clients(self) -> None:
-        """Close every open connection."""
         for transport in tuple(self._clients):
             transport.close()
 
     def abort_clients(self) -> None:
-        """Abort every open connection."""
         for transport in tuple(self._clients):
             transport.abort()
 

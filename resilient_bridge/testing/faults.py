@@ -206,7 +206,6 @@ class FaultRun:
         loop.network.on_link.append(self._watch)
 
     def _watch(self, link: Link) -> None:
-        """Set the marks of the faults that wait for this link."""
         for fault in self._waiting:
             if fault.link == link.number:
                 (direction,) = link.directions(fault.side)

@@ -75,7 +75,6 @@ class FaultyServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every connection and thread."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -100,7 +99,6 @@ class FaultyServer:
         return self.fault is HTTPFault.REFUSED and self.requests == self.index - 1
 
     def refuse(self) -> None:
-        """Listen no more, for a moment."""
         with self._lock:
             if self._timer is None:
                 self._close(is_all=False)

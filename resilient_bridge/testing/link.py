@@ -247,7 +247,6 @@ class Direction:
         return self._ends_in_reset() and max(self._queue[-1][0], self.frozen_until) <= self._loop.time()
 
     def holds_data(self) -> bool:
-        """Tell whether bytes have arrived that nobody has read."""
         return self._is_due() and isinstance(self._queue[0][1], bytes)
 
 
@@ -262,21 +261,17 @@ class Link:
         self._loop = loop
 
     def __repr__(self) -> str:
-        """Show number, bytes delivered each way, and whether an end is still open."""
         return f"<Link {self.number} up={self.up.bytes} down={self.down.bytes} {'open' if self.is_open else 'closed'}>"
 
     def join(self, client: End, server: End) -> None:
-        """Connect the two ends."""
         self.up.sender = self.down.receiver = client
         self.down.sender = self.up.receiver = server
 
     @property
     def is_open(self) -> bool:
-        """Whether one end or both still hold their socket."""
         return not (self.up.sender.is_gone and self.down.sender.is_gone)
 
     def directions(self, way: Way | Literal["both"]) -> tuple[Direction, ...]:
-        """Return the directions that a word names."""
         return {"up": (self.up,), "down": (self.down,), "both": (self.up, self.down)}[way]
 
     def abort(self) -> None:

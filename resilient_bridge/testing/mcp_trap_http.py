@@ -41,14 +41,12 @@ class TrapOverHTTP:
         self.url = f"http://127.0.0.1:{self._port}/mcp"
 
     def __enter__(self) -> Self:
-        """Listen."""
         self._listen()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every connection, and give the port back."""
         with self._lock:
             self.closed.set()
             timer, server = self._timer, self._stop()
@@ -109,12 +107,10 @@ class _Handler(QuietHandler):
         self._reply(405, b"")
 
     def do_DELETE(self) -> None:  # noqa: N802 -- http.server's names
-        """Forget the session."""
         self.server.trap.sessions.discard(self.headers.get("Mcp-Session-Id", ""))
         self._reply(200, b"")
 
     def do_POST(self) -> None:  # noqa: N802 -- http.server's names
-        """Work on one message."""
         trap = self.server.trap
         message = as_object(json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
         session: dict[str, str] = {}

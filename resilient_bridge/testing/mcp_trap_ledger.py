@@ -45,7 +45,6 @@ def records(file: Path, event: str) -> list[dict[str, Any]]:
 
 
 def effects(file: Path) -> list[MCPEffect]:
-    """Return what was done, in order."""
     return [
         MCPEffect(line["tool"], line["marker"], line["call"], line["at"], line.get("key", ""))
         for line in records(file, "effect")

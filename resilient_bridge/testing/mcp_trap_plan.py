@@ -54,7 +54,6 @@ class Plan:
         return drawn.choice(kinds) if drawn.random() < self.rate else MCPStrike.ANSWER
 
     def check(self, kinds: tuple[MCPStrike, ...]) -> None:
-        """Raise ValueError if a step is not possible there."""
         if wrong := {step.value for step in self.steps} - {kind.value for kind in (*kinds, MCPStrike.ANSWER)}:
             raise ValueError(f"plan: not possible on this transport: {', '.join(sorted(wrong))}")
 

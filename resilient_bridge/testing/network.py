@@ -172,7 +172,6 @@ class Network:
 
     @property
     def door(self) -> Door:
-        """What a new connection meets now."""
         return self._door if self._loop.time() < self._door_until else "open"
 
     def shut(self, how: Door, seconds: float) -> None:

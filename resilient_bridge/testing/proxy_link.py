@@ -153,7 +153,6 @@ class Link:
         self.apply(faults)
 
     async def run(self, target: tuple[str, int]) -> None:
-        """Carry bytes until a fault or the peers end it."""
         try:
             if not self._end.done():
                 await self._dial(target)
@@ -175,7 +174,6 @@ class Link:
                 end.close()
 
     def apply(self, faults: Iterable[Fault]) -> None:
-        """Let faults begin now, or so many bytes from now."""
         for fault in faults:
             for name, pipe in self._pipes.items():
                 if fault.direction in {name, "both"}:
@@ -184,7 +182,6 @@ class Link:
                         self._start(self._inject(pipe, garbage))
 
     def heal(self) -> None:
-        """Forget the faults and let through what was held."""
         for pipe in self._pipes.values():
             pipe.heal()
 

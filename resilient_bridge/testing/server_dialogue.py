@@ -40,14 +40,12 @@ class Dialogue:
         self.phase: Phase = "connected"
 
     def lost(self) -> None:
-        """The connection is gone."""
         self._memory.audience.pop(self._line, None)
         if self._session is not None:
             self._memory.detach(self._session, self._line)
             self._session = None
 
     def read(self, frame: str | bytes) -> None:
-        """Take one frame."""
         memory = self._memory
         behaviour = memory.behaviour
         try:

@@ -34,13 +34,11 @@ class Tasks:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run it until it ends or the bridge does."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def stop(self) -> None:
-        """Cancel what is left and wait for it."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -49,7 +47,6 @@ class Tasks:
 
 
 def reset(connection: ServerConnection) -> None:
-    """End a connection with a TCP reset."""
     sock = connection.transport.get_extra_info("socket")
     if sock is not None:
         with suppress(OSError, AttributeError):  # closed meanwhile, or not a real socket
@@ -79,7 +76,6 @@ class AcceptedConnection:
         """Speak first, if the bridge does."""
 
     def read(self, frame: str | bytes) -> None:
-        """Take one frame."""
         raise NotImplementedError
 
     def lost(self) -> None:
@@ -87,7 +83,6 @@ class AcceptedConnection:
 
     # ---- reading
     async def run(self) -> None:
-        """Read until the connection ends."""
         connection, read = self.connection, self.read
         try:
             self.opened()
@@ -123,7 +118,6 @@ class AcceptedConnection:
         self.send_raw(text)
 
     def send_raw(self, frame: str | bytes) -> None:
-        """Write any text, or bytes as a binary frame."""
         if not self._light.is_set():
             self._held.append(frame)
             return
@@ -234,11 +228,9 @@ class Link(AcceptedConnection):
         self._dialogue = Dialogue(self, memory)
 
     def read(self, frame: str | bytes) -> None:
-        """Take one frame."""
         self._dialogue.read(frame)
 
     def lost(self) -> None:
-        """The connection is gone."""
         self._dialogue.lost()
 
     async def run(self) -> None:

@@ -88,7 +88,6 @@ class Listener:
         self.attempt_times: list[float] = []
 
     async def start(self) -> None:
-        """Listen on the port, or on one the system picks if it is 0; later starts keep it."""
         if self._server is not None:
             msg = f"a stopped bridge expected, got one that is {self.state}"
             raise RuntimeError(msg)
@@ -142,7 +141,6 @@ class Listener:
         self.state = "stopped"
 
     async def close_links(self, code: int, reason: str) -> None:
-        """Close all at once and wait for their ends."""
         loop = asyncio.get_running_loop()
         closing = [loop.create_task(link.close(code, reason)) for link in self.links]
         if closing:

@@ -63,12 +63,10 @@ class Log:
 
     @property
     def texts(self) -> list[str]:
-        """All that is held."""
         return [entry.text for entry in self._entries]
 
     # ---- writing
     def next_position(self) -> int | str:
-        """The position of an event that is pushed now."""
         if self._position == "id":
             return new_id(self._rng)
         if self._position == "number":
@@ -77,14 +75,12 @@ class Log:
         return self._stamps.show(self._stamps.now(), _TO_THE_MILLISECOND) or ""
 
     def append(self, position: int | str, text: str) -> None:
-        """An event enters; the oldest go."""
         at = self._read(position) or 0
         self._entries.append(Entry(position, at, text))
         self._newest = at if self._newest is None else max(at, self._newest)
         self._shrink()
 
     def trim(self, keep: int) -> None:
-        """Drop all but the newest."""
         while len(self._entries) > keep:
             at = self._entries.popleft().at
             self._dropped = at if self._dropped is None else max(at, self._dropped)

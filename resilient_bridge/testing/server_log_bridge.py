@@ -220,7 +220,6 @@ def _check(forms: Forms, *, asks: bool) -> None:
 
 
 def _check_plain(of_a_log: Mapping[str, object]) -> None:
-    """Refuse what only a bridge with positions has."""
     for name, value in of_a_log.items():
         if value is not None:
             raise config_error(f"LogBridge.{name}", "nothing with position=None", value)

@@ -51,7 +51,6 @@ class Forms:
         return frame
 
     def notice(self, kind: str) -> dict[str, Any]:
-        """A frame that has a type and nothing else."""
         frame: dict[str, Any] = {}
         put(frame, self.type, kind)
         return frame
@@ -80,7 +79,6 @@ class Forms:
         return found[0] if _fits(self.ask, frame, found) and found else ABSENT
 
     def is_ping(self, frame: object) -> bool:
-        """Whether the frame has every field of a ping."""
         return self.ping is not None and _fits(self.ping, frame, [])
 
 

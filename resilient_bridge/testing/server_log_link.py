@@ -71,7 +71,6 @@ class LogLink(AcceptedConnection):
         self._answer(forms.asked_in_url(request.path) if request is not None else ABSENT)
 
     def read(self, frame: str | bytes) -> None:
-        """Take one frame: a question, a ping, or anything else, which has no answer."""
         forms, value = self._door.forms, decoded(frame)
         self._door.received.append(value)
         self._answer(forms.asked_in(value))

@@ -43,7 +43,6 @@ class ReplayBuffer:
         self.trim(entry.at, limit=limit, age=age)
 
     def trim(self, now: float, *, limit: int, age: float) -> None:
-        """Drop what is too old, too much or too many."""
         entries = self._entries
         while entries and (
             self._size > limit

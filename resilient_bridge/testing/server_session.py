@@ -40,12 +40,10 @@ class Session:
     timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """SESS_CLOSED from now on."""
         self.disarm()
         self.is_closed = True
 
     def disarm(self) -> None:
-        """Stop waiting for the end of the grace time."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -101,7 +99,6 @@ class BridgeMemory:
         return message
 
     def pushed_to(self, session: str) -> list[Message]:
-        """What was pushed to that session, in order."""
         return [message for message, owner in zip(self.pushed, self._owners, strict=True) if owner == session]
 
     def _addressee(self, to: str | None) -> str:
@@ -128,7 +125,6 @@ class BridgeMemory:
 
     # ---- replay
     def keep(self, session: Session, text: str) -> None:
-        """Put a sent message into the session's replay buffer."""
         behaviour = self.behaviour
         if behaviour.replay == "verbatim_seed":
             self._seed(session).append(text, limit=behaviour.replay_bytes)
@@ -164,7 +160,6 @@ class BridgeMemory:
 
     # ---- sessions
     def now(self) -> float:
-        """The loop's clock: what grace, age and the dedupe window are measured with."""
         return asyncio.get_running_loop().time()
 
     def open(self, name: str | None) -> Session:

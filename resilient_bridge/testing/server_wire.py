@@ -126,7 +126,6 @@ class Stamps:
         return int((self._wall() + self.offset) * 1000)
 
     def seconds(self) -> float:
-        """The same clock in seconds, for HTTP dates."""
         return self._wall() + self.offset
 
     def show(self, milliseconds: int, behaviour: Behaviour) -> str | None:
@@ -163,7 +162,6 @@ _VARIANT: Final = "89ab"
 
 
 def new_id(rng: random.Random) -> str:
-    """A version 4 UUID from that random source."""
     digits = f"{rng.getrandbits(128):032x}"
     variant = _VARIANT[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -96,7 +96,6 @@ class Simulation:
         self._problems: list[str] = []
 
     def __repr__(self) -> str:
-        """Print the line that repeats the run."""
         return f"Simulation(seed={self.seed}, faults={self.faults!r})"
 
     @property
@@ -106,7 +105,6 @@ class Simulation:
 
     @property
     def steps(self) -> int:
-        """How many callbacks the loop ran."""
         return 0 if self.loop is None else self.loop.steps
 
     def run(self, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:

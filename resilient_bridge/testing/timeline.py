@@ -253,7 +253,6 @@ class Timeline(asyncio.BaseEventLoop):
         self._next_check = min(self.steps + _CHECK, self.max_steps + 1)
 
     def describe(self) -> str:
-        """Say which run this is and where its tasks wait, for error messages."""
         tasks = sorted(asyncio.all_tasks(self), key=hash)
         return f" ({self.label}); waiting: {', '.join(map(waiting_at, tasks[:20])) or 'nobody'}"
 
@@ -337,7 +336,6 @@ class Timeline(asyncio.BaseEventLoop):
         return SimulatedTask(coro, number, loop=self, name=name, context=context, **options)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Close the loop and forget every timer and packet."""
         super().close()
         self._timers.clear()
         self._arrivals.clear()

@@ -128,7 +128,6 @@ class Command:
         return self.status
 
     async def _until_final(self) -> None:
-        """Poll until the status is not pending."""
         world, number, wait = current_world(), 0, None
         while True:
             least = 0.0
@@ -332,5 +331,4 @@ def _wait_after(error: Exception) -> float | None:
 
 
 def _escalated(name: str, step: int, failure: Failure) -> None:
-    """Emit that another, longer wait begins."""
     emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=failure))

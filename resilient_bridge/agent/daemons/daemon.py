@@ -243,7 +243,6 @@ class Daemon:
     # ---- the cache --------------------------------------------------------------------------------------------
 
     async def _reach(self, key: Hashable) -> None:
-        """Return when the daemon is ready, or raise."""
         failure = self._failure
         if failure is None or key not in self._cached:
             await self.ensure()

@@ -94,7 +94,6 @@ class DaemonProcess:
                 (take_away if at_once else ask_to_end)(self.pid)
 
     async def ended(self) -> None:
-        """Return when the process has ended and is reaped."""
         loop = asyncio.get_running_loop()
         end = loop.create_future()
         with self._lock:

@@ -45,7 +45,6 @@ class Target(NamedTuple):
     path: str
 
     def __str__(self) -> str:
-        """Return host and port, as a URL has them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -65,7 +64,6 @@ class HealthProbe:
             raise config_error("Daemon.health", _WANTED, cast("object", health))
 
     async def look(self) -> DaemonHealth:
-        """Check once."""
         try:
             found = await self._ask()
         except TimeoutError:

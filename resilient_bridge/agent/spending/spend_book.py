@@ -80,7 +80,6 @@ class Book:
         return result
 
     def write(self, act: Callable[[SpendAccount], T]) -> T:
-        """Change the account, and save it."""
         self.open()
         result = self.change(act)
         self.save()

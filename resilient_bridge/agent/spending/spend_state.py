@@ -111,7 +111,6 @@ class SpendAccount:
 
     @property
     def status(self) -> SpendStatus:
-        """The status of the account."""
         used = EXACT.add(self.spent, self.reserved)
         return SpendStatus(
             state=self._state(),
@@ -130,7 +129,6 @@ class SpendAccount:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call runs or waits."""
         return not self._running and not self._queue
 
     def take_changes(self) -> Changes:
@@ -182,7 +180,6 @@ class SpendAccount:
         self._settle()
 
     def cancel(self) -> None:
-        """Refuse the waiting charges, and all later ones."""
         if self.is_cancelled:
             return
         self.is_cancelled = True
@@ -193,7 +190,6 @@ class SpendAccount:
         self._note(events.SpendCancelled)
 
     def saved(self) -> dict[str, Any]:
-        """Return the account as JSON data."""
         approved = EXACT.subtract(self.limit, self._own_limit)
         money = {"spent": self.spent, "reserved": self.reserved, "approved": approved}
         answers = {"cancelled": self.is_cancelled, "known": self.is_known}

@@ -154,7 +154,6 @@ def _restoring(
 
 
 def _is_creatable(absolute: str, nearest: str) -> bool:
-    """Return whether a path can be created below the nearest existing directory."""
     path = Path(absolute)
     encoded = [os.fsencode(part) for part in path.parts]
     is_named = max(map(len, encoded)) <= _LONGEST_NAME and sum(map(len, encoded)) <= _LONGEST_PATH

@@ -51,7 +51,6 @@ class SearchAllowance:
 
     @property
     def is_over(self) -> bool:
-        """Whether the search has to end."""
         is_due = self.seen < self._entries and self.seen % _CLOCK_EVERY == _CLOCK_EVERY - 1
         if is_due and self._clock() >= self._until:
             self._entries = 0
@@ -59,7 +58,6 @@ class SearchAllowance:
 
     @property
     def remaining(self) -> int:
-        """The number of entries that may still be read."""
         return max(0, self._entries - self.seen)
 
     def entries(self, directory: str) -> Iterator[os.DirEntry[str]]:

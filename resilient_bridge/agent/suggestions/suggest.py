@@ -93,7 +93,6 @@ class Suggester:
         return registration
 
     def __repr__(self) -> str:
-        """Return its name."""
         return "suggest"
 
 

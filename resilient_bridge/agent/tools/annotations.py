@@ -87,7 +87,6 @@ class Demand:
 
     @property
     def words(self) -> str:
-        """The wanted types in words."""
         return " or ".join(sort.words for sort in self._sorts) or "a value"
 
     def read(self, name: str, value: Any) -> tuple[Any, Violations]:
@@ -176,7 +175,6 @@ def _violation_of(name: str, error: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def violation(field: object, constraint: str, received: str) -> Mapping[str, str]:
-    """One entry of `details["violations"]`."""
     return {"field": str(field)[:80], "constraint": constraint, "received": received}
 
 

@@ -131,16 +131,13 @@ class _RunningCommand(asyncio.SubprocessProtocol):
         self._gone: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The process was started."""
         self.transport = cast("asyncio.SubprocessTransport", transport)
         self._tree = ProcessTree(self.transport, self._exited)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """The process wrote to a pipe."""
         self.output[fd].feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
-        """The process closed a pipe."""
         self._open.discard(fd)
         self._look()
 
@@ -151,7 +148,6 @@ class _RunningCommand(asyncio.SubprocessProtocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- None, always
-        """The process ended and all pipes are closed."""
         _set(self._gone)
 
     def _look(self) -> None:

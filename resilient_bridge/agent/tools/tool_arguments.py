@@ -64,7 +64,6 @@ class Parameters:
         self._around = _names_around(function, self._signature)
 
     def read(self, arguments: Mapping[str, Any] | str) -> Read:
-        """Return a copy of the arguments of a call, and their violations."""
         if isinstance(arguments, str):
             read = _from_text(arguments)
             if isinstance(read, tuple):
@@ -83,7 +82,6 @@ class Parameters:
         return again
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments as one object."""
         demands = self._demanded()
         properties, shared = schemas_of({name: demands[name] for name in self.names})
         required: list[str] = []

@@ -128,7 +128,6 @@ def _exited(error: SystemExit) -> BridgeError:
 
 
 def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
-    """Return the outcome of a call of a tool that does not exist."""
     names = sorted(there_are)
     near = close_names(name[:100], names)
     listed = ", ".join(names[:_MOST_NAMES]) + (
@@ -172,7 +171,6 @@ def _of_tool(failure: Failure, tool: Tool) -> Failure:
 
 
 def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
-    """Return the outcome of a call that was refused."""
     failure = _of_tool(failure, tool)
     _tell(tool, failure)
     return Outcome(None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required)

@@ -87,7 +87,6 @@ def names_in(path: str, names: object) -> frozenset[str]:
 
 
 def as_limit(path: str, seconds: Seconds) -> Timeout:
-    """Return a number of seconds, or a timedelta, as a limit."""
     return Timeout(read_seconds(path, seconds))
 
 

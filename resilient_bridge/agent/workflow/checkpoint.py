@@ -116,7 +116,6 @@ class WorkflowState:
         return tuple(one.phase for one in self.checkpoints)
 
     def is_done(self, phase: str) -> bool:
-        """Whether a phase is finished or skipped."""
         return phase in self.phases_completed or any(one.phase == phase for one in self.skipped)
 
     def checkpoint_of(self, phase: str) -> PhaseCheckpoint | None:
@@ -126,7 +125,6 @@ class WorkflowState:
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def began(self, phase: str) -> WorkflowState:
-        """The phase begins, or begins again."""
         again = self.current_phase == phase
         return attrs.evolve(
             self,
@@ -153,7 +151,6 @@ class WorkflowState:
         )
 
     def marked_skipped(self, phase: str, at: datetime, reason: str) -> WorkflowState:
-        """The phase is skipped, and the workflow continues."""
         skipped = SkippedPhase(phase=phase, at=at, reason=reason)
         return attrs.evolve(
             self,
@@ -174,7 +171,6 @@ class WorkflowState:
         return attrs.evolve(self.unnoted(call), calls=(*self.unnoted(call).calls, call))
 
     def unnoted(self, call: CallRecord) -> WorkflowState:
-        """The call did not run."""
         return attrs.evolve(self, calls=tuple(one for one in self.calls if not one.is_same(call)))
 
     def open_calls(self, phase: str) -> tuple[CallRecord, ...]:
@@ -216,20 +212,16 @@ class WorkflowState:
         return (*self.in_doubt, str(self.current_phase)) if is_abandoned else self.in_doubt
 
     def undone(self, phase: str) -> WorkflowState:
-        """A finished phase counts as not finished."""
         return attrs.evolve(self, checkpoints=tuple(one for one in self.checkpoints if one.phase != phase))
 
     def ended(self, status: WorkflowStatus) -> WorkflowState:
-        """The workflow has ended."""
         calls = () if status is WorkflowStatus.ABORTED else self.calls
         return attrs.evolve(self, status=status, current_phase=None, starts=0, saved=None, calls=calls)
 
     def failed(self, error: Mapping[str, Any]) -> WorkflowState:
-        """Add the record of a failure."""
         return attrs.evolve(self, errors=(*self.errors, dict(error))[-_ERRORS:])
 
     def warned(self, *texts: str) -> WorkflowState:
-        """Add warnings for the report."""
         new = [one for one in texts if one not in self.warnings]
         if not new or len(self.warnings) > _WARNINGS:
             return self

@@ -34,7 +34,6 @@ _OURS: Final = str(Path(__file__).parents[2])
 
 
 def as_error_record(phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
-    """Return the record of an error that a phase raised."""
     return _record(phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__)))
 
 

@@ -116,7 +116,6 @@ def _checkpoint(name: str, body: Mapping[str, Any], ended: str) -> dict[str, Any
 
 
 def _is_ours(checksum: object) -> bool:
-    """Return whether a checksum has the form of ours."""
     return isinstance(checksum, str) and checksum.startswith(("sha256:", "tree-sha256:"))
 
 

@@ -51,7 +51,6 @@ class CallRecord:
         )
 
     def to_value(self) -> dict[str, Any]:
-        """Return the record as JSON data."""
         return attrs.asdict(self)
 
 

@@ -252,7 +252,6 @@ def _masked(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
 
 
 def recovered(who: str, attempts: int) -> str:
-    """Return the warning for a phase or a tool that succeeded after retries."""
     return f"{who} recovered after {attempts - 1} {'retry' if attempts == 2 else 'retries'}"
 
 

@@ -90,7 +90,6 @@ class PhaseCalls:
 
 
 def result_of(call: CallRecord) -> Any:
-    """Return the result of a call that has ended."""
     result = call.result or {}
     return CommandResult(*result["command"]) if "command" in result else result.get("json")
 

@@ -135,7 +135,6 @@ class Run:
     # ---- one phase ----------------------------------------------------------------------------------------------
 
     async def _one(self, spec: PhaseSpec) -> None:
-        """Start a phase, run it, verify it and save the result."""
         refusal = self._refusal(spec)
         if refusal is not None:
             # A warning too: the failure is gone once `resume` has let the phase run again.

@@ -59,5 +59,4 @@ async def check(spec: PhaseSpec) -> None:
 
 
 def invalid(message: str, *, kind: Kind | None = None, suggestions: tuple[str, ...] = ()) -> Failure:
-    """Return the failure for an artifact, a commit or a check that does not hold."""
     return Failure.of("SYS_ARTIFACT_INVALID", message, kind=kind, suggestions=suggestions)

@@ -67,7 +67,6 @@ def mapping(value: Any, path: str, keys: frozenset[str] = frozenset()) -> dict[s
 
 
 def items(value: Any, path: str) -> list[Any]:
-    """Read an array."""
     if type(value) is not list:
         raise wrong(path, "an array", value)
     return value  # pyright: ignore[reportUnknownVariableType]
@@ -79,26 +78,22 @@ def each(value: Any, read: Callable[[Any, str], T], path: str) -> tuple[T, ...]:
 
 
 def text(value: Any, path: str) -> str:
-    """Read a text that is not empty."""
     if type(value) is not str or not value:
         raise wrong(path, "text", value)
     return value
 
 
 def texts(value: Any, path: str) -> tuple[str, ...]:
-    """Read an array of texts."""
     return each(value, text, path)
 
 
 def count(value: Any, path: str) -> int:
-    """Read a whole number from 0."""
     if type(value) is not int or value < 0:
         raise wrong(path, "a whole number from 0", value)
     return value
 
 
 def flag(value: Any, path: str) -> bool:
-    """Read true or false."""
     if type(value) is not bool:
         raise wrong(path, "true or false", value)
     return value

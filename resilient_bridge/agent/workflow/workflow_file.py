@@ -46,7 +46,6 @@ class WorkflowStateFile:
 
     @property
     def path(self) -> Path:
-        """The path of the file."""
         return self._file.path
 
     def take(self) -> None:
@@ -62,7 +61,6 @@ class WorkflowStateFile:
             raise StoreError(failure) from None
 
     def release(self) -> None:
-        """Let other processes write."""
         self._owner.release()
 
     async def load(self) -> tuple[WorkflowState | None, Loaded]:

@@ -50,7 +50,6 @@ def _quoted(text: str, safe: str) -> str:
 
 
 def field_of(name: str) -> bytes:
-    """The hash field for the name of a session or of a record."""
     return name.encode("utf-8", "surrogatepass")
 
 
@@ -120,7 +119,6 @@ _FIELDS: Final[dict[type[Any], tuple[Any, ...]]] = {
 
 
 def row_text(row: Iterable[Any]) -> str:
-    """A row as JSON."""
     return json.dumps(list(row), separators=(",", ":"))
 
 

@@ -107,7 +107,6 @@ def _rewrite(
 
 
 def forget_session(commands: RedisCommands, name: str) -> None:
-    """Add the commands that delete a session's position."""
     commands.add("HDEL", commands.names.sessions, field_of(name))
     for key in commands.names.lists(name):
         commands.add("DEL", key)
@@ -146,11 +145,9 @@ class Known:
 
     @property
     def last_name(self) -> str | None:
-        """The server's name of the session used last."""
         return self.last if self.current is None else self.current.watermark.session_id
 
     def position(self, session_id: str) -> StoredPosition | None:
-        """The position of the session that the server knows by this name."""
         return next((each for each in self.positions if each.watermark.session_id == session_id), None)
 
     def numbered(self, records: Mapping[str, str | None]) -> dict[str, NumberedRecord | None]:
@@ -164,7 +161,6 @@ class Known:
         return found
 
     def add_head(self, commands: RedisCommands) -> None:
-        """Add the command that writes the head."""
         commands.add("HSET", commands.names.head, "seq", self.last_seq, "last", json.dumps(self.last_name))
 
     def add_all(self, commands: RedisCommands, now: Now) -> None:
@@ -215,7 +211,6 @@ class Change:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a caller waits for it."""
         return self.accepts or bool(self.others)
 
     def _accepting(self) -> list[asyncio.Future[None]]:

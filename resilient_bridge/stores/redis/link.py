@@ -108,7 +108,6 @@ class RedisLink:
     # ---- errors -----------------------------------------------------------------------------------------------
 
     def failed(self, error: Exception) -> StoreError:
-        """The StoreError for an error of the package, without user and password."""
         if isinstance(error, (TimeoutError, self._errors.TimeoutError)):
             message = f"no answer within {self._timeout:g} s"
         else:
@@ -128,7 +127,6 @@ class RedisLink:
 
 
 def is_full(error: StoreError) -> bool:
-    """Whether Redis refused because its memory is used up."""
     return _MEMORY in error.failure.message
 
 

@@ -176,7 +176,6 @@ class StoredState:
         self.known.last_seq = max(self.known.last_seq, seq)
 
     def read_sends(self, answer: Any) -> None:
-        """Read what was accepted and not settled."""
         rows = self.known.rows
 
         def read(field: bytes, text: bytes) -> None:
@@ -217,7 +216,6 @@ class StoredState:
         self._read_each(self._keys.outcomes, answer, "outcomes", read)
 
     def read_records(self, answer: Any) -> None:
-        """Read the session records, and put them in their order."""
         found: list[tuple[NumberedRecord, str]] = []
 
         def read(field: bytes, text: bytes) -> None:

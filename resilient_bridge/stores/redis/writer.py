@@ -75,7 +75,6 @@ class Writer:
     # ---- ownership --------------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
-        """Become the owner. Raises StoreError."""
         lease, timeout, wait = self._terms
         until = self._loop.time() + (wait or 0.0)
         args = self._token, int(lease * 1000), FORMAT
@@ -99,7 +98,6 @@ class Writer:
             await self._link.script(RELEASE, (self._keys.owner,), lambda _: (self._token,), deadline=deadline)
 
     def start(self) -> None:
-        """Start the task that writes."""
         self._due = self._loop.time() + self._terms.lease / 3
         self._task = self._loop.create_task(self._run(), name="resilient_bridge redis store")
 

@@ -26,14 +26,12 @@ class RedisBudget(Line):
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what was reported and asked."""
         self._calls = 0
         self._returned = 0
         self._questions: list[PendingQuestion[bool]] = []
         self._asked: list[PendingQuestion[bool]] = []
 
     def configure(self, rules: BudgetRules, /) -> None:
-        """Use other numbers from now on."""
         self._rules = rules
 
     def deposit(self) -> None:
@@ -46,7 +44,6 @@ class RedisBudget(Line):
                     exchange.send(self, POLL)
 
     def ask(self) -> PendingQuestion[bool]:
-        """Ask for one more retry."""
         exchange = self._exchange
         question = PendingQuestion[bool](exchange.timeout, exchange.late, self._unwanted)
         with exchange.lock:
@@ -58,7 +55,6 @@ class RedisBudget(Line):
         return question
 
     def give_back(self) -> None:
-        """Return a retry that was not made."""
         with self._exchange.lock:
             self._returned += 1
             self._exchange.send(self, LINGER)
@@ -68,7 +64,6 @@ class RedisBudget(Line):
             self.give_back()
 
     def command(self) -> Command:
-        """Return what is to be sent, and note that it is under way."""
         self._asked, self._questions = self._questions, []
         rules = self._rules
         numbers = (rules.ratio, rules.floor, self._calls, len(self._asked), self._returned, _BUDGET_TTL)
@@ -76,7 +71,6 @@ class RedisBudget(Line):
         return BUDGET, f"budget:{self.key}", [repr(number) for number in numbers]
 
     def lost(self) -> list[PendingQuestion[bool]]:
-        """Forget what was reported, and return the unanswered questions."""
         questions = [*self._asked, *self._questions]
         self.begin_anew()
         return questions

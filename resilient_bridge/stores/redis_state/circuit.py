@@ -50,7 +50,6 @@ class RedisCircuit(Line):
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget what was reported and asked."""
         self.unanswered = 0
         self.is_watched = False
         self._rows: list[Row] = []
@@ -60,11 +59,9 @@ class RedisCircuit(Line):
         self._putting: State | None = None
 
     def configure(self, rules: CircuitRules, /) -> None:
-        """Use other numbers from now on."""
         self._rules = rules
 
     def tell(self, era: int, probe: int, ending: Ending, code: str, /) -> None:
-        """Report how a call ended."""
         exchange, sort = self._exchange, _SORTS[ending]
         with exchange.lock:
             if not exchange.is_up:
@@ -86,7 +83,6 @@ class RedisCircuit(Line):
         return self._question(None)
 
     def put(self, state: Literal["closed", "isolated", "disabled"], /) -> PendingQuestion[CircuitAnswer]:
-        """Set the state by hand."""
         return self._question(state)
 
     def _question(self, put: State | None) -> PendingQuestion[CircuitAnswer]:
@@ -110,7 +106,6 @@ class RedisCircuit(Line):
     # ---- for the exchange, with its lock held -------------------------------------------------------------------
 
     def command(self) -> Command:
-        """Return what is to be sent, and note that it is under way."""
         rows, self._rows = [*self._unwanted, *self._rows], []
         self._asked, self._questions = self._questions, []
         self._putting, self._put = self._put, None
@@ -151,7 +146,6 @@ class RedisCircuit(Line):
 
 
 def _numbers(rules: CircuitRules, openings: int) -> list[str]:
-    """Return the rules as arguments of the script."""
     window = rules.window
     in_a_row = rules.in_a_row
     if in_a_row is not None:

@@ -54,11 +54,9 @@ class Line:
 
     @property
     def is_up(self) -> bool:
-        """Whether Redis answers."""
         return self._exchange.is_up
 
     def use(self) -> None:
-        """Note that it is in use."""
         self.used_at = REAL.monotonic()
 
     def command(self) -> Command:
@@ -273,7 +271,6 @@ class Exchange:
             question.answer(None)
 
     def stop(self) -> None:
-        """Send what is waiting, and end the thread and its connection."""
         with self.lock:
             self.is_up, self.is_closed = False, True
             thread = self._thread

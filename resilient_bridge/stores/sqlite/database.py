@@ -35,12 +35,10 @@ _PLAIN: Final = frozenset({str, int, float, type(None)})
 
 
 def crc_of(row: Sequence[object]) -> int:
-    """The check sum of a row's fields."""
     return zlib.crc32(repr(tuple(row)).encode())  # repr leaves no lone surrogate
 
 
 def insert(table: str, *, or_what: str = "ABORT") -> str:
-    """The SQL that inserts a row and its CRC."""
     places = ", ".join("?" * (len(LAYOUTS[newest()].tables[table]) + 1))
     return f"INSERT OR {or_what} INTO {table} VALUES ({places})"  # noqa: S608 -- names of ours
 
@@ -101,7 +99,6 @@ def name_of(error: Exception) -> str:
 
 
 def is_damage(name: str) -> bool:
-    """Is that what SQLite calls a damaged file?"""
     return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
@@ -216,7 +213,6 @@ class Database:
         self.hold_log()
 
     def log_size(self) -> int:
-        """The bytes of the log."""
         try:
             return log_of(self.path).stat().st_size
         except OSError:

@@ -25,11 +25,9 @@ class FileFaults(NamedTuple):
     version: int = 0
 
     def __bool__(self) -> bool:
-        """Is anything wrong?"""
         return bool(self.whole or self.rows or self.log)
 
     def __str__(self) -> str:
-        """In words."""
         log = [self.log] if self.log else []
         return ", ".join([*log, *self.whole, *(f"{count} rows of {table}" for table, count in self.rows)])
 

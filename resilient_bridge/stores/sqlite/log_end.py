@@ -31,12 +31,10 @@ _VOID: Final = bytes(_FIELDS.size)
 
 
 def log_of(path: Path) -> Path:
-    """Where the log of a database is."""
     return path.with_name(path.name + "-wal")
 
 
 def note_of(path: Path) -> Path:
-    """Where the note about that log is."""
     return path.with_name(path.name + NOTE)
 
 
@@ -101,7 +99,6 @@ class LogEnd:
         return read_at(self._log, _START, 0), os.lseek(self._log, 0, os.SEEK_END)
 
     def add(self) -> None:
-        """Note the transaction that was just made."""
         try:
             is_plain = self.is_followed and not self._may_restart
             data = read_at(self._log, _PIECE, self._size) if is_plain else b""

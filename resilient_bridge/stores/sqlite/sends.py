@@ -47,7 +47,6 @@ class Sends:
 
     @property
     def has_settled(self) -> bool:
-        """Is there an outcome to be written?"""
         return bool(self._settled)
 
     def put(self, entry: Entry, wall: float) -> Op:

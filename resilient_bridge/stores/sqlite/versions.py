@@ -66,7 +66,6 @@ LAYOUTS: Final[dict[int, Layout]] = {
 
 
 def newest() -> int:
-    """The version that is written."""
     return max(LAYOUTS)
 
 

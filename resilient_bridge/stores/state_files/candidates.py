@@ -47,7 +47,6 @@ class Candidate:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong with it."""
         return self.is_over or (self.is_usable and not self.dropped)
 
     @property

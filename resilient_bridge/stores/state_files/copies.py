@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
-    """Return the path of a file's backup."""
     return backups_of(path, form)[0]
 
 

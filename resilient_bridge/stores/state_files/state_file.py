@@ -234,7 +234,6 @@ def _joined(*texts: str) -> str:
 
 
 def _with_copies(ones: list[Candidate]) -> list[Path]:
-    """Keep copies of all of them, or of none."""
     copies: list[Path] = []
     try:
         for one in ones:
