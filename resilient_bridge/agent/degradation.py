@@ -146,7 +146,7 @@ class Degradation(Generic[M]):
 
     def _gave_way(self, error: Exception, mode_index: int) -> bool:
         """Step below a mode that failed; False if `on` names other failures."""
-        failure = self._matching(error)
+        failure = self._matching(error)  # not in the frame that the error holds
         if failure is not None:
             self._step_down(failure, mode_index)
         return failure is not None
@@ -155,7 +155,7 @@ class Degradation(Generic[M]):
         failure = changed(failure, cause=None)  # the history must not keep the frames of an error
         parts: list[events.Degraded | events.Restored] = []
         with self._lock:
-            self._quiet_since = _now()
+            self._quiet_since = current_world().monotonic()
             was, last = self._at, len(self.modes) - 1
             below = (was if mode_index is None else mode_index) + 1
             self._at = now = max(was, min(below, last))
@@ -181,7 +181,8 @@ class Degradation(Generic[M]):
     def _due(self) -> int:
         if not self._at or self._restore_after is None:
             return 0
-        return min(self._at, max(0, int((_now() - self._quiet_since) / self._restore_after)))
+        quiet = current_world().monotonic() - self._quiet_since
+        return min(self._at, max(0, int(quiet / self._restore_after)))
 
     def _down(self, was: int, mode: str | None, failure: Failure) -> events.Degraded:
         step = events.Degraded(feature=self.name, previous=str(self.modes[was]), mode=mode, failure=failure)
@@ -310,10 +311,6 @@ def _explain(error: Exception, note: str) -> None:
 
 def _never(_failure: Failure) -> bool:
     return False
-
-
-def _now() -> float:
-    return current_world().monotonic()
 
 
 def _tell(reported: list[Any]) -> None:

@@ -57,17 +57,13 @@ class _Unreadable:
     reason: str
 
 
-def _shown_id(text: str) -> str:
-    return repr(redact(text, limit=_SHOWN))
-
-
 @attrs.frozen
 class HookEvent:
     """One event of an agent's hooks. `timestamp` is in UTC; `payload` is JSON, and is not shown by `repr`: it may hold secrets."""
 
     event: HookName
     timestamp: datetime
-    session_id: str = attrs.field(repr=_shown_id)
+    session_id: str = attrs.field(repr=lambda text: repr(redact(text, limit=_SHOWN)))
     payload: Mapping[str, Any] = attrs.field(repr=False, hash=False)
 
     @classmethod

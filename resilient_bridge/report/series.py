@@ -165,21 +165,17 @@ def _halved(spans: list[Span]) -> list[Span]:
     for span in spans:
         last = merged[-1] if merged else None
         if last is not None and span.end - last.start <= limit:
-            state = last.state if last.state == span.state else MIXED
-            merged[-1] = Span(last.start, span.end, state, last.folded + span.folded + 1)
+            merged[-1] = _joined(last, span)
         else:
             merged.append(span)
     if len(merged) == len(spans):  # all of one length: pair them
-        merged = [
-            Span(
-                one.start,
-                two.end,
-                one.state if one.state == two.state else MIXED,
-                one.folded + two.folded + 1,
-            )
-            for one, two in zip(spans[::2], spans[1::2], strict=False)
-        ] + spans[len(spans) // 2 * 2 :]
+        merged = [*map(_joined, spans[::2], spans[1::2]), *spans[len(spans) // 2 * 2 :]]
     return merged
+
+
+def _joined(one: Span, two: Span) -> Span:
+    state = one.state if one.state == two.state else MIXED
+    return Span(one.start, two.end, state, one.folded + two.folded + 1)
 
 
 class Largest(Generic[T]):

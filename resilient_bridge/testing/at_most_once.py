@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 
 from ..calls.outcome import Outcome
-from ..errors import BridgeError, Executed, Failure
+from ..errors import BridgeError, Executed
 from .faulty_http import SOUND, FaultyServer, HTTPFault
 
 
@@ -83,11 +83,8 @@ class _Seen:
     def _tells_not_run(self) -> bool:
         # A bare error of an HTTP library tells nothing: it speaks of the last request only.
         report = self.error if isinstance(self.error, BridgeError) else self.result
-        return isinstance(report, (BridgeError, Outcome)) and _says_no(report.failure)
-
-
-def _says_no(failure: Failure | None) -> bool:
-    return failure is not None and failure.executed is Executed.NO
+        failure = report.failure if isinstance(report, (BridgeError, Outcome)) else None
+        return failure is not None and failure.executed is Executed.NO
 
 
 def _run(call: Callable[[str], Any], fault: HTTPFault | None, index: int, body: bytes) -> _Seen:

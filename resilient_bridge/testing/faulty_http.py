@@ -61,7 +61,7 @@ class FaultyServer:
         self._dead.bind(("127.0.0.1", 0))
         self.dead_url = f"http://127.0.0.1:{self._dead.getsockname()[1]}/"
         self.url = f"http://127.0.0.1:{self._port}"
-        self._server: _Server | None = None
+        self._server: LoopbackHTTPServer[FaultyServer] | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
@@ -105,7 +105,7 @@ class FaultyServer:
                 self._listen_later()
 
     def _listen(self) -> None:
-        self._server = _Server(self, self._port)
+        self._server = LoopbackHTTPServer(self, self._port, _Handler)
         self._server.start()
 
     def _listen_later(self) -> None:
@@ -121,14 +121,8 @@ class FaultyServer:
             server.end()
 
 
-class _Server(LoopbackHTTPServer):
-    def __init__(self, owner: FaultyServer, port: int) -> None:
-        self.owner = owner
-        super().__init__(port, _Handler)
-
-
 class _Handler(QuietHandler):
-    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    server: LoopbackHTTPServer[FaultyServer]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def parse_request(self) -> bool:
         """Read the body too, and answer: one way for every method."""

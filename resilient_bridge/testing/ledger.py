@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 import attrs
@@ -143,13 +143,13 @@ class Ledger:
             if not self._records or n > self._records[-1]:
                 self._records.append(n)
                 self._markers_before.append(self._markers)
-            elif not (flagged or (self._is_replayed(message) and self._markers > self._markers_before[-1])):
-                self._reordered.append(n)
-
-    @staticmethod
-    def _is_replayed(message: _Message) -> bool:
-        # What a replay brings in another order comes behind a marker, and the marker says so: UNKNOWN (order).
-        return bool(getattr(message, "replayed", False))
+            else:
+                # What a replay brings in another order comes behind a marker, and the marker says so: UNKNOWN (order).
+                is_announced = (
+                    getattr(message, "replayed", False) and self._markers > self._markers_before[-1]
+                )
+                if not (flagged or is_announced):
+                    self._reordered.append(n)
 
     def marked(self) -> None:
         """The consumer was told of a gap (verdict GAP or UNKNOWN) at this place of its stream."""
@@ -262,7 +262,7 @@ class Ledger:
             "sent": len(self._receipts),
             "confirmed": states["confirmed"],
             "unknown": states["unknown"] + states["written"],
-            "not_delivered": _sum(states, _NOT_DELIVERED),
+            "not_delivered": sum(states[name] for name in _NOT_DELIVERED),
             "dead": states["dead"],
             "pushed": len(self._pushed),
             "received": self._deliveries,
@@ -275,7 +275,3 @@ class Ledger:
             "verdicts": {name: self._verdicts[name] for name in _VERDICTS},
             "broken": judged.findings(),
         }
-
-
-def _sum(counts: Mapping[str, int], names: Iterable[str]) -> int:
-    return sum(counts.get(name, 0) for name in names)

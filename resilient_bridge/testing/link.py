@@ -61,6 +61,11 @@ class Weather:
     rate: float = 0.0
     window: int = 65_536
 
+    def draw(self, rng: random.Random) -> float:
+        """Draw how long a packet takes now, in seconds."""
+        low, high = self.latency
+        return self.lag + low + (high - low) * rng.random()
+
 
 class Direction:
     """One way of a link: what both kernels and the wire hold between a writer and its reader.
@@ -91,8 +96,7 @@ class Direction:
 
     def latency(self) -> float:
         """Draw how long a packet takes now, in seconds."""
-        low, high = self.weather.latency
-        return self.weather.lag + low + (high - low) * self._rng.random()
+        return self.weather.draw(self._rng)
 
     def send(self, data: bytes) -> None:
         """Put a write on its way; after a cut it is never heard of again, or comes back as a reset."""

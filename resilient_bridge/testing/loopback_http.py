@@ -10,8 +10,10 @@ import struct
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+
+Owner = TypeVar("Owner")
 
 _POLL_SECONDS: Final = 0.02
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST
@@ -32,14 +34,15 @@ def hold_port(port: int = 0) -> socket.socket:
     return held
 
 
-class LoopbackHTTPServer(ThreadingHTTPServer):
-    """Listens from when it is made; serves from `start` to `stop`, in threads of its own; `end` ends the connections that are still open."""
+class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
+    """The server of an `owner`, whom its handlers ask. It listens from when it is made, and serves from `start` to `stop`, in threads of its own."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, owner: Owner, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.owner = owner
         self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), handler)
 

@@ -102,12 +102,12 @@ class MCPTrap:
         """AssertionError if anything was done again, or if no tool was called at all."""
         if not self.strikes():
             raise AssertionError("wanted calls of the trap's tools, got none: nothing was tried")
-        if wrong := self.repeats():
-            raise AssertionError("\n".join(_described(effect, self.ran(effect.marker)) for effect in wrong))
-
-
-def _described(effect: MCPEffect, count: int) -> str:
-    return f"call {effect.call}: {effect.tool} {effect.marker!r} was done again ({count} times in all)"
+        wrong = [
+            f"call {effect.call}: {effect.tool} {effect.marker!r} was done again ({self.ran(effect.marker)} times in all)"
+            for effect in self.repeats()
+        ]
+        if wrong:
+            raise AssertionError("\n".join(wrong))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

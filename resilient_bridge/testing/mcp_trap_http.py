@@ -36,7 +36,7 @@ class TrapOverHTTP:
         self._lock = threading.Lock()
         self._held = hold_port(port)
         self._port: int = self._held.getsockname()[1]
-        self._server: _Listener | None = None
+        self._server: LoopbackHTTPServer[TrapOverHTTP] | None = None
         self._timer: threading.Timer | None = None
         self.url = f"http://127.0.0.1:{self._port}/mcp"
 
@@ -79,20 +79,14 @@ class TrapOverHTTP:
             if self.closed.is_set():
                 return
             ledger.append(self._file, "start", pid=os.getpid())
-            self._server = _Listener(self, self._port)
+            self._server = LoopbackHTTPServer(self, self._port, _Handler)
             self._server.start()
 
-    def _stop(self) -> _Listener | None:
+    def _stop(self) -> LoopbackHTTPServer[TrapOverHTTP] | None:
         server, self._server = self._server, None
         if server is not None:
             server.stop()
         return server
-
-
-class _Listener(LoopbackHTTPServer):
-    def __init__(self, trap: TrapOverHTTP, port: int) -> None:
-        self.trap = trap
-        super().__init__(port, _Handler)
 
 
 class _Handler(QuietHandler):
@@ -100,18 +94,18 @@ class _Handler(QuietHandler):
 
     disable_nagle_algorithm = True
     wbufsize = -1
-    server: _Listener  # pyright: ignore[reportIncompatibleVariableOverride]
+    server: LoopbackHTTPServer[TrapOverHTTP]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_GET(self) -> None:  # noqa: N802 -- http.server's names
         """There is no stream of what belongs to no request."""
         self._reply(405, b"")
 
     def do_DELETE(self) -> None:  # noqa: N802 -- http.server's names
-        self.server.trap.sessions.discard(self.headers.get("Mcp-Session-Id", ""))
+        self.server.owner.sessions.discard(self.headers.get("Mcp-Session-Id", ""))
         self._reply(200, b"")
 
     def do_POST(self) -> None:  # noqa: N802 -- http.server's names
-        trap = self.server.trap
+        trap = self.server.owner
         message = as_object(json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
         session: dict[str, str] = {}
         if message.get("method") == "initialize":
@@ -134,13 +128,13 @@ class _Handler(QuietHandler):
         """Send the answer as far as the strike lets it."""
         if strike in _DEADLY:
             self.close_connection = True
-            with self.server.trap.death():
+            with self.server.owner.death():
                 self._send(body, strike, message, session)
         else:
             self._send(body, strike, message, session)
 
     def _send(self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]) -> None:
-        trap = self.server.trap
+        trap = self.server.owner
         if strike in {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.RESET}:
             self.reset()
         elif strike is MCPStrike.HANG:

@@ -94,13 +94,11 @@ class TrapServer:
             if not strike.has_effect:
                 return {}, strike
             if name == "list_orders":
-                return _content("\n".join(self._orders())), strike
+                orders = (one.marker for one in ledger.effects(self._file) if one.tool == "order")
+                return _content("\n".join(orders)), strike
             key = {"key": arguments["key"]} if name == "put" else {}
             ledger.append(self._file, "effect", **about, **key)
             return _content(f"{name} {marker}: done"), strike
-
-    def _orders(self) -> list[str]:
-        return [effect.marker for effect in ledger.effects(self._file) if effect.tool == "order"]
 
 
 def _content(text: str, *, is_error: bool = False) -> Message:

@@ -63,7 +63,7 @@ class Network:
         if ":" in host or host.replace(".", "").isdigit():
             return (host,)
         self.lookups.append((self._loop.time(), host))
-        await asyncio.sleep(self._latency())
+        await asyncio.sleep(self.weather.draw(self._rng))
         answer = self.names.get(host, ("127.0.0.1",))
         if answer == "hang":
             await asyncio.sleep(math.inf)
@@ -90,10 +90,6 @@ class Network:
     def _forget(self, host: str, port: int) -> None:
         del self._listeners[host, port]
 
-    def _latency(self) -> float:
-        low, high = self.weather.latency
-        return self.weather.lag + low + (high - low) * self._rng.random()
-
     # -- connecting ---------------------------------------------------------------------------------------------
 
     async def connect(
@@ -103,7 +99,7 @@ class Network:
         address: Address,
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
         """Open a link to an address; OSError as the real thing: refused, unreachable, timed out after 127 s."""
-        await asyncio.sleep(self._latency())
+        await asyncio.sleep(self.weather.draw(self._rng))
         await self._knock(str(address[0]))
         listener = next(
             (

@@ -201,9 +201,12 @@ class Listener:
         if now < self._dark_until:
             await self._swallow(connection, self._dark_until - now)
         refusal = self._bridge.refusal(request)
-        if refusal is not None:
-            return self._reject(connection, refusal)
-        return None if is_up else _json(connection, _UNAVAILABLE, {"status": word})
+        if refusal is None:
+            return None if is_up else _json(connection, _UNAVAILABLE, {"status": word})
+        response = _json(connection, refusal.status, refusal.body)
+        if refusal.retry_after is not None:
+            response.headers["Retry-After"] = refusal.retry_after
+        return response
 
     async def _swallow(self, connection: ServerConnection, seconds: float) -> None:
         if self._is_dark_silent:
@@ -211,12 +214,6 @@ class Listener:
         else:
             reset(connection)
             await connection.wait_closed()
-
-    def _reject(self, connection: ServerConnection, refusal: Refusal) -> Response:
-        response = _json(connection, refusal.status, refusal.body)
-        if refusal.retry_after is not None:
-            response.headers["Retry-After"] = refusal.retry_after
-        return response
 
     def _process_response(self, _connection: ServerConnection, _request: Request, response: Response) -> None:
         # the library prints the machine's time: the bridge has a clock of its own

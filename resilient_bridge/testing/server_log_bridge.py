@@ -78,8 +78,10 @@ class LogBridge(EmbeddedBridge):
             raise config_error("LogBridge.position", '"number", "id", "time" or None', position)
         if keep < 0:
             raise config_error("LogBridge.keep", "a number of at least 0", keep)
-        if position is None:
-            _check_plain({"field": field, "ask": ask, "inclusive": inclusive, "reset": reset, "end": end})
+        of_a_log = {"field": field, "ask": ask, "inclusive": inclusive, "reset": reset, "end": end}
+        for name, value in of_a_log.items():
+            if position is None and value is not None:
+                raise config_error(f"LogBridge.{name}", "nothing with position=None", value)
         field_, ask_ = _NO_QUESTION if position is None else _NAMES[position]
         forms = Forms(
             field=field_ if field is None else field,
@@ -217,9 +219,3 @@ def _check(forms: Forms, *, asks: bool) -> None:
         raise config_error("LogBridge.epoch", "a hello beside it", forms.epoch)
     if (forms.ping is None) != (forms.pong is None):
         raise config_error("LogBridge", "ping and pong, or neither", "one of them")
-
-
-def _check_plain(of_a_log: Mapping[str, object]) -> None:
-    for name, value in of_a_log.items():
-        if value is not None:
-            raise config_error(f"LogBridge.{name}", "nothing with position=None", value)

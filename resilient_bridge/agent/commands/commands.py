@@ -104,7 +104,8 @@ class Command:
                     break
                 if number == len(steps):
                     raise self._abandoned(steps, error) from error
-                _escalated(f"command {self.name}", number + 1, error.failure)
+                name, step = f"command {self.name}", number + 1
+                emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=error.failure))
         return self._outcome()
 
     def tell(self, answer: Answer) -> CommandStatus:
@@ -326,9 +327,5 @@ def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
 
 def _wait_after(error: Exception) -> float | None:
     """Return the shortest wait after a failed poll; None if another poll cannot help."""
-    failure = classify(error)
+    failure = classify(error)  # not in the frame that the error holds
     return (failure.retry_after or 0.0) if failure.retryable else None
-
-
-def _escalated(name: str, step: int, failure: Failure) -> None:
-    emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=failure))

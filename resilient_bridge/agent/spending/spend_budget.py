@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ...errors import Failure
-
 
 _LIMITED = 429
 
@@ -309,9 +307,8 @@ def _may_have_run(error: BaseException | None) -> bool:
     if not isinstance(error, Exception):
         return True  # it succeeded, or was cancelled
     failure = failure_or_none(error)
-    return failure is None or not (failure.executed is Executed.NO or _is_limited(failure))
-
-
-def _is_limited(failure: Failure) -> bool:
-    """Return whether the answer was a 429: no proof that nothing ran, but providers charge nothing for it."""
-    return failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
+    if failure is None:
+        return True
+    # A 429 is no proof that nothing ran, but providers charge nothing for it.
+    is_limited = failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
+    return not (failure.executed is Executed.NO or is_limited)

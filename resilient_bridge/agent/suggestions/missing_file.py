@@ -65,7 +65,7 @@ def _existing(path: str, absolute: str, context: SuggestionContext, *, is_reache
 
 def _absent(missing: MissingPath, absolute: str, context: SuggestionContext) -> Iterator[Fix]:
     path = missing.path
-    is_wanted = is_directory if _is_directory_meant(path) else _is_anything
+    is_wanted: Callable[[str], bool] = is_directory if _is_directory_meant(path) else lambda _: True
     existing = list(filter(is_file, dict.fromkeys(_backup_candidates(absolute, context))))
     nearest = nearest_existing(absolute)
     yield from _in_parent(path, context, is_wanted)
@@ -84,10 +84,6 @@ def _absent(missing: MissingPath, absolute: str, context: SuggestionContext) -> 
 
 def _is_directory_meant(path: str) -> bool:
     return _SLASHES.search(path) is not None
-
-
-def _is_anything(_: str) -> bool:
-    return True
 
 
 def _has_content(path: str) -> bool:

@@ -57,15 +57,11 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
 def _is_one_of(choices: tuple[Any, ...], value: Any) -> bool:
     return any(value == one and type(value) is type(one) for one in choices)
 
 
-_NULL: Final = _Plain("null", _is_none, {"type": "null"})
+_NULL: Final = _Plain("null", partial(_is_a, type(None)), {"type": "null"})
 _PLAIN: Final[Mapping[Any, _Plain]] = {
     str: _Plain("a string", partial(_is_a, str), {"type": "string"}),
     int: _Plain("an integer", partial(_is_a, int), {"type": "integer"}),

@@ -92,7 +92,7 @@ class Parameters:
             elif default is None or isinstance(default, str | int | float):
                 properties[name] = {**properties[name], "default": default}
         found: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
-        found["additionalProperties"] = self._takes_all()
+        found["additionalProperties"] = self._rest() is not None
         return {**found, "$defs": shared} if shared else found
 
     def _judged(self, arguments: Mapping[str, Any], values: Mapping[str, Any]) -> Read:
@@ -143,9 +143,6 @@ class Parameters:
         """Return the name of the `**kwargs` parameter, None without one."""
         parameters = self._signature.parameters.values()
         return next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
-
-    def _takes_all(self) -> bool:
-        return self._rest() is not None
 
     def _no_such(self, name: str) -> str:
         near = close_names(name[:100], self.names, most=1)

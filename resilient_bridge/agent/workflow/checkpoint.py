@@ -17,7 +17,7 @@ import attrs
 from ...errors import Failure, StoreError
 from ...protocol.session_text import failure_fields, read_failure
 from ...stores.state_files.document import instant
-from .journal import CallRecord, read_call, without
+from .journal import CallRecord, read_call
 from .workflow_fields import (
     check_names,
     commits,
@@ -179,7 +179,8 @@ class WorkflowState:
 
     def forgot_repeatable(self, phase: str) -> WorkflowState:
         """Forget the calls of a phase that may be repeated: after a failure their results may be the cause."""
-        return attrs.evolve(self, calls=without(self.calls, phase, may_repeat=True))
+        calls = tuple(one for one in self.calls if one.phase != phase or not one.may_repeat)
+        return attrs.evolve(self, calls=calls)
 
     def looked_at(self, phase: str) -> WorkflowState:
         """Forget the calls in doubt of the phase: its user has looked, and lets them run."""

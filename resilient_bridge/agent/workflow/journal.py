@@ -122,11 +122,6 @@ def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
     )
 
 
-def without(calls: Iterable[CallRecord], phase: str, *, may_repeat: bool) -> tuple[CallRecord, ...]:
-    """Return the calls without those of a phase that may be repeated, or without those that may not."""
-    return tuple(one for one in calls if one.phase != phase or one.may_repeat is not may_repeat)
-
-
 # ---- the file ---------------------------------------------------------------------------------------------------------
 
 

@@ -210,7 +210,9 @@ class Phase:
         failure = await self._failure_of(tool, asked, outcome)
         if failure is None:
             return outcome.value if outcome.failure is None else None
-        raise self._failed(error_for(_final(failure)), tool, asked) from failure.cause
+        if failure.kind is Kind.TRANSIENT:  # its retries are used up
+            failure = attrs.evolve(failure, kind=Kind.PERMANENT, retryable=False)
+        raise self._failed(error_for(failure), tool, asked) from failure.cause
 
     async def _recorded(self, tool: Tool, arguments: Mapping[str, Any] | str) -> CallRecord:
         """Return the record of the call: with a result the call is not made, without one it may be made now."""
@@ -253,13 +255,6 @@ def _masked(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
 
 def recovered(who: str, attempts: int) -> str:
     return f"{who} recovered after {attempts - 1} {'retry' if attempts == 2 else 'retries'}"
-
-
-def _final(failure: Failure) -> Failure:
-    """Return the failure as permanent: its retries are used up."""
-    if failure.kind is not Kind.TRANSIENT:
-        return failure
-    return attrs.evolve(failure, kind=Kind.PERMANENT, retryable=False)
 
 
 def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object]]:

@@ -324,10 +324,12 @@ class Run:
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
         state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(spec.name)
         open_calls = state.open_calls(spec.name)
+        # the phase's own code may run again; after its own failure only if it is declared idempotent
+        may_run_again = spec.idempotent is True or (spec.idempotent is None and not is_own)
         if (
             failure.kind in _RECOVERABLE
             and spec.name not in self._recovered
-            and _may_be_done_again(spec, is_own=is_own)
+            and may_run_again
             and not (open_calls or phase.is_in_doubt)
         ):
             self._recovered.add(spec.name)
@@ -368,8 +370,3 @@ class Run:
                 failure=failure,
             )
         )
-
-
-def _may_be_done_again(spec: PhaseSpec, *, is_own: bool) -> bool:
-    """Return whether the phase's own code may run again; after its own failure only if it is declared idempotent."""
-    return spec.idempotent is True or (spec.idempotent is None and not is_own)

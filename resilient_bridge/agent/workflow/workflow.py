@@ -122,28 +122,16 @@ class Workflow:
         a crash or a cancellation inside of it halts the workflow. In every case a tool call that began, has no recorded end and may not
         be repeated halts the workflow (SYS_OUTCOME_UNKNOWN); the failure names the tool.
         """
-        add = partial(
-            self._add,
-            name=name,
-            artifacts=artifacts,
-            checks=checks,
-            required=required,
-            idempotent=idempotent,
-            policy=policy,
-        )
-        return add if function is None else add(function)
-
-    def _add(
-        self,
-        function: F,
-        *,
-        name: str | None,
-        artifacts: Sequence[str | os.PathLike[str]],
-        checks: Sequence[Callable[[], object]],
-        required: bool,
-        idempotent: bool | None,
-        policy: Policy | BridgePolicy | None,
-    ) -> F:
+        if function is None:
+            return partial(
+                self.phase,
+                name=name,
+                artifacts=artifacts,
+                checks=checks,
+                required=required,
+                idempotent=idempotent,
+                policy=policy,
+            )
         run = runnable(function)
         called = read_name("Workflow.phase.name", getattr(function, "__name__", "") if name is None else name)
         if called in self.phases:

@@ -120,6 +120,10 @@ def _loss_text(losses: dict[str, str], rows: Rows, faults: FileFaults) -> str:
     return ", ".join(parts)
 
 
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")  # no row with such a text has its CRC
+
+
 def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict[str, str]]:
     """The rows that are right, and by table what is not."""
     rows: Rows = {table: [] for table in layout.tables}
@@ -131,10 +135,6 @@ def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict
         elif bad:
             losses[table] = f"{bad} rows"
     return rows, losses
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")  # no row with such a text has its CRC
 
 
 def _table(

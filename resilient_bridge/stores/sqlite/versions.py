@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
 
 
-def _unchanged(rows: Rows) -> Rows:
-    return rows
-
-
 class Layout(NamedTuple):
     """One version: table -> its columns, and table -> its key where that is not `seq`.
 
@@ -30,7 +26,7 @@ class Layout(NamedTuple):
 
     tables: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, str]
-    lift: Callable[[Rows], Rows] = _unchanged
+    lift: Callable[[Rows], Rows] = lambda rows: rows
 
     @property
     def schema(self) -> tuple[str, ...]:
