@@ -1,1 +1,1 @@
-"""The store in a SQLite file: one transaction for each change, a check of the file before it is opened, and copies of what was damaged."""
+"""The store in a SQLite file: checked before it is opened, written in transactions."""

@@ -1,9 +1,10 @@
-"""When transactions happen: at once on the loop where that is quick, together in a thread where it is not, in order either way.
+"""When transactions are made: at once on the loop, or together in a thread, always in order.
 
-With the promise "process" a commit is a write to the log, 10 us; a hop to a thread costs several times that, so it is done where it
-is asked for. With "machine" it waits for the disk, so it is done in a thread, and whatever was asked for meanwhile goes into the
-next one: a hundred senders share one flush of the disk. Copying the log into the database takes milliseconds, so that is always done
-in the thread, and seldom. Rule: at most one transaction at a time, and nothing overtakes.
+With the promise "process" a commit is a write to the log (10 us), and a thread would cost more, so
+it is made on the loop. With "machine" it waits for the disk, so it is made in a thread; what is
+submitted meanwhile goes into the next transaction, so many senders share one flush of the disk.
+Copying the log into the database takes milliseconds: it is rare, and done in the thread. Rule:
+transactions never overlap, and none overtakes another.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that writers wait until the
 
 
 class Gathered(NamedTuple):
-    """Work that was put off until something is written anyway, and what to do when it is done, or could not be."""
+    """Postponed work that is written with the next transaction, and what to call after it."""
 
     ops: list[Op]
     done: Callable[[], None]
@@ -38,7 +39,10 @@ NOTHING: Final = Gathered([], lambda: None, lambda: None)
 
 
 class Commits:
-    """The transactions of one open database. `gather` gives what was put off; `on_failure` hears of what nobody waits for."""
+    """The transactions of one open database.
+
+    `gather` returns the postponed work; `on_failure` gets the errors of which no caller learns.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class Commits:
             raise config_error("BridgeClient.store", "the process that opened it", "a fork of it")
 
     def submit(self, *ops: Op) -> asyncio.Future[None] | None:
-        """Have it done, together with everything put off. Raises StoreError, or the awaitable does; then nothing of it was done."""
+        """Write these and the postponed work. StoreError, maybe when awaited: nothing written."""
         if self._inline and not self._is_busy:
             gathered = self._gather()
             if gathered is NOTHING:
@@ -90,7 +94,7 @@ class Commits:
         return future
 
     def flush(self) -> None:
-        """Have done what was put off; a failure is told to `on_failure`, and it is put off further."""
+        """Write the postponed work; after a failure it stays postponed."""
         if self._is_busy:
             self._is_due = True
             return
@@ -105,7 +109,7 @@ class Commits:
             self._start()
 
     async def quiet(self) -> None:
-        """Return when everything is done, also what was put off. Raises StoreError for what could not be."""
+        """Return when everything is written, the postponed work included. Raises StoreError."""
         while self._is_busy or self._copying is not None:
             self._idle = self._loop.create_future()
             await self._idle
@@ -119,7 +123,7 @@ class Commits:
             gathered.done()
 
     async def close(self) -> None:
-        """Do what is left, then close the database and the thread. Raises StoreError for what could not be kept."""
+        """Write the rest, then close the database and the thread. Raises StoreError."""
         try:
             await self.quiet()
         finally:
@@ -140,7 +144,7 @@ class Commits:
         return self._loop.run_in_executor(self._thread, work, *value)
 
     def _start(self) -> None:
-        """Send off what waits, in one transaction."""
+        """Write what waits, in one transaction."""
         waiting = [(ops, future) for ops, future in self._waiting if not future.cancelled()]
         self._waiting = []
         self._is_due = False
@@ -192,7 +196,7 @@ class Commits:
     # ---- the log ----------------------------------------------------------------------------------------------
 
     def _copy(self) -> None:
-        """Once the log is long, copy it and begin it anew; where that would stall a writer on the loop, most of it is copied before."""
+        """Copy a long log and begin a new one; with writers on the loop most is copied before."""
         if self._since_look < _LOOK_EVERY or self._copying is not None:
             return
         self._since_look = 0

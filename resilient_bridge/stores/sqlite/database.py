@@ -1,8 +1,9 @@
-"""One database file of ours: its rows, its transactions, and what becomes of its log. What its tables are is in `versions`.
+"""One database file: its rows, its transactions and its log. Its tables are in `versions`.
 
-Every row has a CRC over its fields, because SQLite has none: a flipped bit in a page is a wrong row to it. Of the log it drops what
-is behind a bad page without a word: `log_end` notes how far the log goes, `integrity` judges the file. Rule: a file with any doubt
-in it is not used as it is; `salvage` makes a new one of what is certain.
+Every row has a CRC over its fields, because SQLite does not notice a flipped bit in one. SQLite
+silently drops what follows a bad page of the log: `log_end` records how far the log goes, and
+`integrity` checks the file. Rule: a file with any doubt in it is not used as it is; `salvage` makes
+a new one of what is certain.
 """
 
 from __future__ import annotations
@@ -50,21 +51,21 @@ def select(table: str, layout: Layout, where: str = "") -> str:
 
 
 def summed(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row with its CRC. What is kept is plain: the CRC is of what SQLite will give back."""
+    """Return a row with its CRC, in plain values: the CRC is of what SQLite will return."""
     if not _PLAIN.issuperset(map(type, row)):
         row = [_plain(value) for value in row]
     return *row, crc_of(row)
 
 
 def _plain(value: object) -> object:
-    """A member of an enumeration, or any other subclass, as what it is to SQLite."""
+    """Return a member of an enumeration, or another subclass, as the value that SQLite stores."""
     if isinstance(value, str):
         return str.__str__(value)
     return int(value) if isinstance(value, int) else value
 
 
 def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqlite3.Connection:
-    """Open a database, and make it one of ours if it is new, of this version or the newest. Raises sqlite3.Error."""
+    """Open a database; a new one gets the tables of a version. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
     try:
         execute = connection.execute
@@ -103,7 +104,7 @@ def is_damage(name: str) -> bool:
 
 
 def store_error(error: Exception, what: str) -> StoreError:
-    """What SQLite or the system said, as ours. What is damaged is found and mended when the store is opened again."""
+    """Return the StoreError for an error of SQLite or the system."""
     name = name_of(error) or type(error).__name__
     code = "SYS_STATE_DAMAGED" if is_damage(name) else "SYS_STORE_UNAVAILABLE"
     ours = StoreError(Failure.of(code, f"{what}: {error} ({name})", cause=error))
@@ -184,9 +185,10 @@ class Database:
             self._held = None
 
     def hold_log(self) -> None:
-        """Begin a read of what there is now, and do not end it.
+        """Begin a read of the present content, and do not end it.
 
-        Until the next, SQLite copies nothing that comes later and does not begin the log anew; and a commit needs fewer locks.
+        Until the next one, SQLite copies nothing newer and begins no new log, and commits need
+        fewer locks.
         """
         self._let_log_go()
         with suppress(sqlite3.Error):
@@ -194,12 +196,12 @@ class Database:
             self._held = self.connection.execute("SELECT 1 FROM sqlite_master")
 
     def copy_log(self) -> None:
-        """Copy what can be copied from the log into the database, beside whoever writes."""
+        """Copy what can be copied from the log into the database, while others may write."""
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as beside:
             beside.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def begin_log_anew(self) -> None:
-        """Copy the rest of the log and empty it, unless somebody else still reads it; nobody may write meanwhile."""
+        """Copy the rest of the log and empty it, unless it is read. No write may run."""
         self._let_log_go()
         execute = self.connection.execute
         with suppress(sqlite3.Error):  # full, or read-only: the log goes on growing, and who writes is told

@@ -1,7 +1,7 @@
-"""What is wrong with a database file, before a row of it is used: its header, its tables, its structure, the check sum of each row.
+"""The check of a database file before it is used: header, tables, structure, CRC of each row.
 
-A file is held against the tables of its own version. Rule: what is not known to be right is wrong, and what an attempt to read failed
-with is told from what is in the file.
+A file is checked against the tables of its own version. Rule: what is not known to be right is
+wrong, and a failure to read is distinguished from damage in the file.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .versions import LAYOUTS, newest
 
 
 class FileFaults(NamedTuple):
-    """What is wrong with a file: with all of it, in words, and how many rows of which tables; false if nothing is.
+    """The faults of a file: of the whole file in words, and the number of bad rows by table.
 
-    `log`: what of its log is gone. `version`: the one as which it was judged.
+    `log`: what is missing in its log. `version`: the one it was checked as. False without a fault.
     """
 
     whole: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def version_of(schema: tuple[str, ...]) -> int | None:
 
 
 def faults_of(connection: sqlite3.Connection) -> FileFaults:
-    """What is wrong with an open database, as one of its version; if nothing, every row of it can be trusted. Raises sqlite3.Error."""
+    """Return the faults of a database; without any, trust all rows. Raises sqlite3.Error."""
     whole: list[str] = []
     found_version = connection.execute("PRAGMA user_version").fetchone()[0]
     # A type that reads TEXU makes numbers of later texts, and no row that is there tells.
@@ -76,7 +76,7 @@ def faults_of(connection: sqlite3.Connection) -> FileFaults:
 
 
 def is_about_content(error: sqlite3.Error) -> bool:
-    """Does it say what is in the file, and not what became of an attempt to read it?"""
+    """Return whether an error is about the content of the file, not about a failed read."""
     # ERROR: "no such table", "no such column": what a bit in the first page can do
     name = name_of(error)
     return name in {"", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_SCHEMA"} or is_damage(name)

@@ -1,9 +1,11 @@
-"""How far the log of a database goes: noted beside it after each transaction, and held against it before it is used again.
+"""How far the log of a database goes: recorded after each transaction, checked before the next use.
 
-SQLite uses a log up to the first page that is damaged, and takes the rest for leavings: a log that lost its end is sound to it, and
-only older. So the log has a check sum of ours, over all its bytes up to the last transaction. The note is a mapped file, which
-outlives this process; a clean close removes it with the log. Rule: a transaction is noted before anybody is told of it, so what was
-never noted was promised to nobody. Nothing here knows what a log is made of, only that no two begin with the same bytes.
+SQLite reads a log up to the first damaged page and ignores the rest, so it takes a log that lost
+its end for an older one. Therefore a note beside the log has a check sum of all its bytes up to the
+last transaction. The note is a mapped file, which survives the process; a clean close removes it
+together with the log. Rule: a transaction is noted before its caller learns of it, so nothing that
+was promised is missing in the note. The form of a log is not known here, only that no two logs
+begin with the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 NOTE: Final = "-end"
-_START: Final = 32  # bytes, by which one log is told from another
+_START: Final = 32  # bytes that identify a log
 _PIECE: Final = 8_192  # bytes; a transaction has seldom more
 _FIELDS: Final = Struct("<32sQI?")  # how the log begins, its size, its check sum, and: may it begin anew?
 _VOID: Final = bytes(_FIELDS.size)
@@ -39,9 +41,10 @@ def note_of(path: Path) -> Path:
 
 
 def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
-    """Is anything gone from the log of this database, or changed in it? False if there is no note. Raises StoreError, ConfigError.
+    """Return whether the log was shortened or changed; False without a note.
 
-    `is_same_boot`: whoever used it last did so since the machine was started. If not, the note may be older than the log.
+    `is_same_boot`: the last owner used it since the machine was started. If not, the note may be
+    older than the log. Raises StoreError, ConfigError.
     """
     log = read_private(log_of(path), "store") or b""
     note = (read_private(note_of(path), "store") or b"")[: _FIELDS.size]
@@ -59,14 +62,14 @@ def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
 
 
 class LogEnd:
-    """The log of an open database, followed by whoever writes to it.
+    """The log of an open database, and the note about it, updated after each write.
 
-    A log that was there before, and is not exactly as noted, is not followed until it begins anew: nobody knows where its last transaction
-    ends, and nothing is noted.
+    An earlier log that differs from its note is not followed until SQLite begins a new one: the end
+    of its last transaction is unknown, and nothing is noted.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, StoreError, ConfigError; then nothing is open."""
+        """Open both. Raises OSError, StoreError, ConfigError; then nothing is open."""
         self._path = path
         self._log = -1
         self._note: mmap | bytearray = bytearray(_VOID)
@@ -113,7 +116,7 @@ class LogEnd:
             self._note[:] = _VOID
 
     def _look_again(self) -> bool:
-        """Has the log begun anew? Go on to its end, and return whether it is followed."""
+        """Read to the end of the log, which may be a new one; return whether it is followed."""
         start, end = self._found()
         if start != self._start:
             self._start, self._size, self._total, self.is_followed = start, 0, 0, bool(end)
@@ -126,13 +129,13 @@ class LogEnd:
         return self.is_followed
 
     def may_restart(self) -> None:
-        """All of the log is in the database: from here on it may begin anew."""
+        """Note that all of the log is in the database: SQLite may begin a new one."""
         self._may_restart = True
         if self.is_followed:
             _FIELDS.pack_into(self._note, 0, self._start, self._size, self._total, True)
 
     def take_back(self, *, is_machine: bool) -> None:
-        """Cut what a failed transaction has left: it may be whole there, and nobody may find it after a crash."""
+        """Cut off a failed transaction: it may be complete, and a crash would bring it back."""
         with suppress(OSError):
             # If the failed one has begun the log anew, all that was in it is in the database.
             os.ftruncate(self._log, self._size if read_at(self._log, _START, 0) == self._start else 0)
@@ -142,13 +145,13 @@ class LogEnd:
         self.is_followed = False
 
     def close_log(self) -> None:
-        """Let go of the log, so that SQLite can remove it: on Windows it cannot while somebody has it open."""
+        """Close the log, so that SQLite can remove it: Windows refuses that while it is open."""
         if self._log >= 0:
             close_quietly(self._log)
             self._log = -1
 
     def close(self) -> None:
-        """Let go of the note; without a log there is nothing to be noted."""
+        """Close the note, and remove it if there is no log."""
         if isinstance(self._note, mmap):
             self._note.close()
         with suppress(OSError):

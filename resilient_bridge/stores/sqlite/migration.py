@@ -1,7 +1,7 @@
-"""A sound database of an earlier version of ours becomes one of today's: in one transaction, before anything else uses it.
+"""The migration of a sound database of an earlier version to the newest one, in one transaction.
 
-Rule: whatever interrupts it leaves the old version whole, or the new one. The rows are those that the check sums vouched for, and get
-new ones.
+Rule: whatever interrupts it, the file is of the old version or of the new one. The rows have passed
+their check sums, and get new ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def migrate(path: Path, version: int) -> None:
-    """Make it one of the newest version. Raises sqlite3.Error, and what a `lift` raises: that is a defect of ours, and not of the file."""
+    """Migrate the file. Raises sqlite3.Error, and what a `lift` raises: a defect of ours."""
     with closing(connect(path, is_machine=True)) as connection:
         execute = connection.execute
         execute("PRAGMA temp_store=MEMORY")  # messages have no business in /tmp

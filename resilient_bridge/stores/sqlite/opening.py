@@ -1,7 +1,8 @@
-"""From a path to a database that can be trusted: private, sound, of today's version; or mended, with what was lost said.
+"""From a path to a database that can be trusted: sound, migrated or repaired.
 
-Rule: never a silent empty start. A damaged file is set aside beside the new one, which holds what was certain in it; the new one is
-complete before the old one moves, so that a crash or a full disk in between leaves one of the two. What is looked at is not written to.
+Rule: no opening silently starts empty. A damaged file is set aside beside a new one, which has the
+certain rows of it. The new file is complete before the old one is moved, so one of them exists
+after a crash or with a full disk. A file is not written to while it is checked.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SALVAGED: Final = ".salvaged"
 
 
 class Mended(NamedTuple):
-    """What was wrong with a file, where it is now, and what is gone."""
+    """The faults of a repaired file, its present path, and what was lost."""
 
     set_aside: Path
     faults: str
@@ -46,7 +47,10 @@ class Mended(NamedTuple):
 
 
 async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, Database, Mended | None]:
-    """Become the owner within `wait` seconds, and open, in a thread. Cancelled meanwhile, it is waited for and undone: nothing stays open."""
+    """Become the owner within `wait` seconds, and open the file in a thread.
+
+    When cancelled, it waits for the thread and closes the file again.
+    """
     loop, owner = asyncio.get_running_loop(), Owner(path)
     until = loop.time() + wait
     while True:
@@ -86,9 +90,10 @@ async def _uncancelled(
 def open_database(
     path: Path, *, is_machine: bool, is_same_boot: bool = False
 ) -> tuple[Database, Mended | None]:
-    """Open or make the database at `path`, whose owner we are. Raises StoreError, ConfigError; then nothing has changed.
+    """Open or create the database at `path`, as its owner.
 
-    `is_same_boot`: whoever used it last did so since the machine was started; see `is_end_lost`.
+    `is_same_boot`: the last owner used it since the machine was started; see `is_end_lost`. Raises
+    StoreError, ConfigError; then nothing has changed.
     """
     prepare_directory(path, "store")
     try:
@@ -118,9 +123,10 @@ def _beside(path: Path, end: str) -> Path:
 
 
 def _is_missing(path: Path) -> bool:
-    """Is there nothing at all? A log without its database is what is left of one.
+    """Return whether neither the database nor its log exists: a log without its database is damage.
 
-    Such a log, or one beside an empty file, gets a page of zeros as its database: SQLite deletes the log of a file without bytes.
+    Such a log, or one beside an empty file, gets a page of zeros as its database: SQLite deletes
+    the log of a file without bytes.
     """
     log = log_of(path)
     has_log = log.exists() and log.stat().st_size > 0
@@ -137,7 +143,7 @@ def _is_missing(path: Path) -> bool:
 
 
 def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
-    """What is wrong with the file and its log, by a look that changes neither."""
+    """Return the faults of the file and its log; changes neither."""
     if is_end_lost(path, is_same_boot=is_same_boot):
         return FileFaults(log="the end of its log")
     with path.open("rb") as file:
@@ -188,7 +194,7 @@ def _make(path: Path, rows: Rows) -> None:
 
 
 def _clear_up(path: Path) -> None:
-    """After a crash in the middle of mending, the damaged file is put back where it was, and all of it is done again."""
+    """After a crash during a repair, put the damaged file back: the repair is done again."""
     made = _beside(path, _SALVAGED)
     if made.exists() and not path.exists():
         aside = _last_set_aside(path)

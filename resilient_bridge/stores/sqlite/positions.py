@@ -1,6 +1,7 @@
-"""How far each session of a database has been read: what is new since the last transaction, as the rows of the next.
+"""How far each session has been read: what is new since the last transaction, as rows of the next.
 
-Rule: a position is written whole or not at all, and the messages it rests on with it; what is written is what the consumer took.
+Rule: a position is written completely or not at all, together with the messages it depends on; what
+is written is what the consumer took.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ class _KnownPosition(NamedTuple):
 
 
 class Positions:
-    """The positions in use. `is_exact`: nothing more is handed out until that has been taken back, here and in the file, which
-    says it while `says_exact`; `has_lost`: a session not known may have been.
+    """The positions in use.
+
+    `is_exact`: no message is handed out before that is withdrawn, here and in the file, which
+    states it while `says_exact`. `has_lost`: positions are missing, so a new session may be an old
+    one.
     """
 
     def __init__(self, database: Database, now: Now, current: Callable[[], Now]) -> None:
@@ -92,7 +96,7 @@ class Positions:
         return watermark
 
     def drop(self, session_id: str) -> None:
-        """The server has forgotten it: with the next transaction it is gone here, too."""
+        """Delete a session that the server has forgotten, with the next transaction."""
         for watermark, used in self._in_use:
             if watermark.session_id == session_id:
                 self._in_use.remove((watermark, used))
@@ -103,7 +107,7 @@ class Positions:
         self._late += [(sql, (session_id,)) for sql in _FORGET]
 
     def ops(self) -> tuple[list[Op], Callable[[], None]]:
-        """What has to be written, and what to call once it is."""
+        """Return what has to be written, and what to call after that."""
         late = list(self._late)
         ops = list(late)
         written: dict[int, _KnownPosition] = {}

@@ -1,8 +1,8 @@
-"""A damaged database: what SQLite still reads of it, and what of that is certain, for a new one; the damaged one is not changed.
+"""What can be read of a damaged database, and what of that is certain; the file is not changed.
 
-Each row is judged by its own CRC, so a row that is found can be trusted; pages that SQLite cannot read cost the rows in them. Rule:
-what is not found stays in the file that is set aside, and what follows from the loss is assumed against us: a message that may have
-been handed out was, and a position that may be too old is.
+Each row is judged by its own CRC, so a row that is found can be trusted; pages that SQLite cannot
+read cost their rows. Rule: what is not found stays in the file that is set aside, and the worst is
+assumed about it: a message that may have been handed out was, a position that may be too old is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALONE: Final = "&immutable=1"  # without its log, and without a lock
 
 
 class _Look(NamedTuple):
-    """What SQLite says of a file: the SQL that made what is in it, its tables, the number of its program, and its version."""
+    """The schema of a file, its tables, and its two numbers in the header: program and version."""
 
     schema: tuple[str, ...]
     tables: frozenset[str]
@@ -41,10 +41,10 @@ class _Look(NamedTuple):
 
 
 def refuse_others(path: Path) -> None:
-    """Raise StoreError for a sound database of another program, or one that a later version of ours has left; nothing is changed.
+    """Raise StoreError for a sound database of another program or a later version; changes nothing.
 
-    Their owners would miss them, so they are not even renamed. A bit that was turned over in the number of a version makes no later one:
-    the tables are those of a version that is known.
+    Their owners would miss such files, so they are not even renamed. A flipped bit in the version's
+    number makes no later version: the tables are those of a known one.
     """
     with path.open("rb") as file:
         header = file.read(100)
@@ -84,7 +84,7 @@ def _look(path: Path, how: str) -> _Look | None:
 
 
 def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
-    """Read what is certain in a damaged file, without a change to it. Returns the rows as of today's version, and what is lost, in words.
+    """Return the certain rows of a damaged file in today's layout, and what is lost, in words.
 
     Raises what a `lift` raises.
     """
@@ -98,7 +98,7 @@ def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
 
 
 def _read(path: Path, how: str) -> tuple[int, Rows, dict[str, str]]:
-    """As of whichever version most rows are: one whose sum is right is one of its version."""
+    """Read the file as the version in which most rows have a right CRC."""
     look = _look(path, how)
     known = look and version_of(look.schema)
     with closing(_opened(path, how)) as connection:
@@ -125,7 +125,7 @@ def _text(value: bytes) -> str:
 
 
 def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict[str, str]]:
-    """The rows that are right, and by table what is not."""
+    """Return the right rows, and by table what is wrong."""
     rows: Rows = {table: [] for table in layout.tables}
     losses: dict[str, str] = {}
     for table in layout.tables:
@@ -140,7 +140,7 @@ def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict
 def _table(
     connection: sqlite3.Connection, table: str, layout: Layout
 ) -> tuple[list[tuple[Any, ...]], int, bool]:
-    """Every row that can be found, forwards and then backwards, around what cannot be read."""
+    """Return the rows of a table, read forwards and then backwards around what cannot be read."""
     found: dict[tuple[Any, ...], bool] = {}
     columns, key = ", ".join(layout.tables[table]), layout.keys.get(table, "seq").split(", ")
     is_whole = False
@@ -160,7 +160,7 @@ def _table(
 
 
 def _consistent(rows: Rows, *, knows_marks: bool) -> Rows:
-    """What may be concluded from what is left: messages that may have gone out did, positions that may be old are."""
+    """Assume the worst of what is missing: sends may have gone out, positions may be old."""
     if not knows_marks and rows["outbox"]:
         # Without a time, what a mark covers is too old to be repeated.
         rows["marks"] = [(max(row[0] for row in rows["outbox"]), None)]

@@ -1,4 +1,4 @@
-"""The sends of a database: what earlier processes left, what was accepted since, what became of it, as the rows of the next transaction.
+"""The sends of a database and their outcomes, as rows of the next transaction.
 
 Rule: a send is in `outbox` until its outcome is in `outcomes`; both change in one transaction.
 """
@@ -29,7 +29,7 @@ _OUTCOME: Final = insert("outcomes", or_what="REPLACE")
 
 
 class Sends:
-    """`last_seq` is the highest number in the file, `outcomes` what earlier processes knew, the oldest first."""
+    """`last_seq`: the highest number in the file; `outcomes`: of earlier processes, in order."""
 
     def __init__(self, database: Database, now: Now) -> None:
         self._settled: list[Entry] = []
@@ -50,20 +50,20 @@ class Sends:
         return bool(self._settled)
 
     def put(self, entry: Entry, wall: float) -> Op:
-        """What accepts a send. Should it be refused, it has to be settled: a commit that failed may still have reached the disk."""
+        """Return the row of an accepted send. If its commit fails, settle it: it may be on disk."""
         self.last_seq = max(self.last_seq, entry.seq)
         self._unsettled[entry.seq] = None
         return _PUT, summed(entry_row(entry, wall))
 
     def settle(self, entry: Entry) -> bool:
-        """The outcome is known; False for what is no send of this file."""
+        """Note the outcome of a send; False for one that is not in this file."""
         if entry.is_request or self._unsettled.pop(entry.seq, 0) == 0:
             return False
         self._settled.append(entry)
         return True
 
     def ops(self, wall: float) -> tuple[list[Op], Callable[[], None]]:
-        """What has to be written, and what to call once it is."""
+        """Return what has to be written, and what to call after that."""
         settled = list(self._settled)
         ops: list[Op] = []
         if settled:
@@ -87,7 +87,7 @@ class Sends:
 def _handed(
     outbox: list[EntryRow], marks: list[tuple[int, float | None]]
 ) -> list[tuple[EntryRow, float | None]]:
-    """Each send, and when it was handed out first: the time of the lowest mark that covers it."""
+    """Return each send with the time of the lowest mark that covers it: when it was handed out."""
     found: list[tuple[EntryRow, float | None]] = []
     at = 0
     for row in outbox:
@@ -99,7 +99,7 @@ def _handed(
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """The same numbers, as spans without a hole."""
+    """Return the numbers as spans without a gap."""
     spans: list[tuple[int, int]] = []
     first = last = numbers[0]
     for number in numbers[1:]:

@@ -1,8 +1,9 @@
-"""The durable store of one machine: one SQLite file, one owner, what was accepted in it before it moves.
+"""The durable store of one machine: one SQLite file with one owner.
 
-A send is a row before `send()` returns; one mark per batch says what may have been handed out before a byte of it moves; what
-became of it, and how far the consumer is, follow together with the next write, at the latest after a turn of the loop or 100 ms.
-Rule: whatever a crash leaves is either what was told, or an honest doubt.
+A send is a row before `send()` returns; one mark per batch records, before its first byte is sent,
+which sends may have been handed out. Outcomes and read positions follow with the next write, after
+a turn of the loop or 100 ms at the latest. Rule: after a crash the file has what was reported to
+the caller, or states a doubt.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ _RECORD: Final = insert("records", or_what="REPLACE")
 
 
 class SQLiteStore:
-    """What a client accepts is in the file `path` before `send()` returns; a new process with the same path goes on from there.
+    """What a client accepts is in the file `path` before `send()` returns.
 
-    `durability`: "process" survives the death of the process (`kill -9`), not of the machine, and costs 10 us a send; "machine" waits
-    for the disk, so that it survives a power cut, and lets concurrent senders share the wait. One client at a time owns the
-    file: a second gets StoreError (SYS_STORE_IN_USE) at once, or after `wait` seconds. The directory is made 0700, the file 0600.
-    A damaged file is set aside beside it, what is certain in it is used, and the event `StateSetAside` says what was lost.
+    A new process with the same path continues from there. `durability`: "process" survives the
+    death of the process (`kill -9`), not of the machine, and costs 10 us a send; "machine" waits
+    for the disk, so that it survives a power cut, and concurrent senders share the wait. One client
+    at a time owns the file: a second gets StoreError (SYS_STORE_IN_USE) at once, or after `wait`
+    seconds. The directory is created 0700, the file 0600. A damaged file is set aside beside it,
+    its certain content is used, and the event `StateSetAside` names what was lost.
     """
 
     is_durable = True
@@ -83,7 +86,11 @@ class SQLiteStore:
     # ---- life -------------------------------------------------------------------------------------------------
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
-        """Become the owner, and load. Raises StoreError: in use, not readable, of another program or a later version; ConfigError for an unsafe path."""
+        """Become the owner, and load.
+
+        Raises StoreError: in use, not readable, of another program or a later version; ConfigError
+        for an unsafe path.
+        """
         async with self._opening:
             if outbox and self._has_client:
                 raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
@@ -126,7 +133,7 @@ class SQLiteStore:
         self._positions = Positions(database, now, self._current)
 
     def _current(self) -> Now:
-        """Both clocks as of now, from the one reading that we were given: for ages only."""
+        """Both clocks now, from their only reading: for ages only."""
         passed = self._loop.time() - self._now.mono
         return type(self._now)(self._now.mono + passed, self._now.wall + passed)
 
@@ -144,7 +151,7 @@ class SQLiteStore:
         )
 
     async def close(self, *, outbox: bool = True) -> None:
-        """Keep what is left, exactly, and let go of the file. Raises StoreError for what could not be kept; the file is closed all the same."""
+        """Save the rest and release the file. StoreError: not all was saved, yet it is closed."""
         if self._users:
             self._commits.check_process()
         async with self._opening:
@@ -217,11 +224,11 @@ class SQLiteStore:
     # ---- positions --------------------------------------------------------------------------------------------
 
     def session(self, session_id: str) -> Watermark:
-        """The position of this session, a fresh one if there is none; before the store is open, only the fresh one."""
+        """The position of this session, a new one if none is stored or the store is closed."""
         return self._positions.session(session_id) if self._users else Watermark(session_id)
 
     def drop_session(self, session_id: str) -> None:
-        """The server has forgotten this session."""
+        """Delete the position of a session that the server has forgotten."""
         if not self._users:
             return
         self._has_moved = True
@@ -232,7 +239,11 @@ class SQLiteStore:
         return self._positions.last() if self._users else None
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
-        """The position may have moved, or so many messages are about to be taken: of 64 the place of the first is kept before the last is."""
+        """Save the read position soon, and at least once per 64 messages.
+
+        `taken` messages are about to be handed out. If a save is due before that, return what to
+        wait for, or raise StoreError if it cannot be made.
+        """
         if not self._users:
             return None
         self._has_moved = True
@@ -258,14 +269,14 @@ class SQLiteStore:
         return written
 
     def _doubt(self) -> None:
-        """From here on the consumer may have more than the file says; what cannot be written now is, before he has."""
+        """Withdraw that the position is exact, before the consumer gets more messages."""
         self._positions.is_exact = False
         self._has_moved = True
         with suppress(StoreError):
             self._commit_now()
 
     def keep(self, watermark: Watermark) -> Awaitable[None] | None:
-        """Keep this position now."""
+        """Save this position now."""
         del watermark  # it is among those that are kept with every transaction
         self._check_open()
         self._has_moved = True
@@ -274,11 +285,11 @@ class SQLiteStore:
     # ---- sends ------------------------------------------------------------------------------------------------
 
     def entries(self) -> Iterable[Entry]:
-        """What earlier processes accepted and did not settle; those handed out are WRITTEN, with the time of that."""
+        """The unsettled sends of earlier processes. Those handed out are WRITTEN, with the time."""
         return tuple(self._sends.entries) if self._users else ()
 
     def outcomes(self) -> Iterable[Entry]:
-        """What became of the last sends of earlier processes."""
+        """The last outcomes of earlier processes."""
         return tuple(self._sends.outcomes) if self._users else ()
 
     def last_seq(self) -> int:
@@ -286,17 +297,17 @@ class SQLiteStore:
         return self._sends.last_seq if self._users else 0
 
     def put(self, entry: Entry) -> Awaitable[None] | None:
-        """Accept a send. Raises StoreError: it was not accepted; settle it, and no process will send it."""
+        """Accept a send. StoreError: it was not accepted; once settled, no process will send it."""
         self._check_open()
         return self._commits.submit(self._sends.put(entry, self._wall()))
 
     def mark(self, through: int, wall: float) -> Awaitable[None] | None:
-        """Entries up to this number may move."""
+        """Note that the sends up to this number are about to be handed out."""
         self._check_open()
         return self._commits.submit((_MARK, summed((through, float(wall)))))
 
     def settle(self, entry: Entry) -> None:
-        """The outcome of this send is known; kept within a turn of the loop."""
+        """Store the outcome of a send within a turn of the loop."""
         if not self._users or not self._sends.settle(entry):
             return
         if not self._is_soon:
@@ -315,14 +326,14 @@ class SQLiteStore:
         return MappingProxyType(self._records if self._users else {})
 
     def keep_record(self, session_id: str, record: str) -> Awaitable[None] | None:
-        """Keep a session record."""
+        """Store a session record."""
         self._check_open()
         self._records_used += 1
         written = self._commits.submit((_RECORD, summed((session_id, self._records_used, record))))
         return _then(written, partial(self._note_record, session_id, record))
 
     def drop_record(self, session_id: str) -> Awaitable[None] | None:
-        """Forget a session record."""
+        """Delete a session record."""
         self._check_open()
         written = self._commits.submit(("DELETE FROM records WHERE session = ?", (session_id,)))
         return _then(written, partial(self._note_record, session_id, None))
@@ -334,7 +345,7 @@ class SQLiteStore:
 
 
 def _then(written: Awaitable[None] | None, do: Callable[[], object]) -> Awaitable[None] | None:
-    """Do it once that is kept, and not if it is not."""
+    """Call `do` once that is written, and not if it fails."""
     if written is None:
         do()
         return None

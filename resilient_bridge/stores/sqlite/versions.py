@@ -1,7 +1,7 @@
-"""The tables of ours, in every version there ever was, and how the rows of one version become those of the next.
+"""The tables of every version, and how the rows of one version become those of the next.
 
-Rule: a version that was released is never changed, and no two have the same tables: what a file is of, its tables say as well as its
-header.
+Rule: a released version is never changed, and no two have the same tables, so the tables of a file
+state its version as well as its header does.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Rows: TypeAlias = "dict[str, list[tuple[Any, ...]]]"
 
 
 class Layout(NamedTuple):
-    """One version: table -> its columns, and table -> its key where that is not `seq`.
+    """One version: the columns by table, and the keys of tables whose key is not `seq`.
 
-    `lift` makes the rows of the version before into those of this one. It has to be a function of the rows alone, and to do with any part
-    of them: of a damaged file some are missing.
+    `lift` turns the rows of the version before into those of this one. It must depend on the rows
+    alone, and accept any part of them: of a damaged file some are missing.
     """
 
     tables: Mapping[str, tuple[str, ...]]
@@ -66,7 +66,7 @@ def newest() -> int:
 
 
 def lifted(rows: Rows, version: int) -> Rows:
-    """The rows of a file of this version as those of the newest, one version after the other. Raises what a `lift` raises."""
+    """Return the rows of a version as those of the newest. Raises what a `lift` raises."""
     for later in range(version + 1, newest() + 1):
         rows = LAYOUTS[later].lift(rows)
     return rows
