@@ -23,40 +23,20 @@ from .wording import duration, listed, moment
 
 _HASH: Final = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 _POLICY: Final = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"
-_SECTIONS: Final[Mapping[str, tuple[str, Callable[[Incident, Window], str]]]] = {
-    "timeline": ("Connections", links),
-    "outages": ("Outages and gaps", outages),
-    "server": ("MCP server", server),
-    "queues": ("Queues", queues),
-    "circuits": ("Circuits, budgets, alerts", circuits),
-    "calls": ("Calls", calls),
-    "failures": ("Failures", codes),
-}
 
 
 def page(incident: Incident, *, version: str = "") -> str:
     begin, end = incident.begin or 0.0, incident.end or 0.0
     window = Window(begin, end if end > begin else begin + 1)
-    made = (
-        {ident: make(incident, window) for ident, (_, make) in _SECTIONS.items()}
-        if incident.end is not None
-        else {}
-    )
-    made |= {
-        "messages": _messages(incident, window),
-        "others": _others(incident, window),
-        "log": _log(incident),
-    }
-    names = {
-        **{ident: name for ident, (name, _) in _SECTIONS.items()},
-        "messages": "Messages",
-        "others": "Also happened",
-        "log": "The log",
+    made = {
+        ident: make(incident, window)
+        for ident, (_, make) in _SECTIONS.items()
+        if incident.end is not None or ident in _ALWAYS
     }
     links_to = "".join(
-        f'<li><a href="#{ident}">{esc(names[ident])}</a></li>' for ident, text in made.items() if text
+        f'<li><a href="#{ident}">{esc(_SECTIONS[ident][0])}</a></li>' for ident, text in made.items() if text
     )
-    absent = [names[ident].lower() for ident, text in made.items() if not text]
+    absent = [_SECTIONS[ident][0].lower() for ident, text in made.items() if not text]
     trouble, sentence = headline(incident)
     title = f"Incident report: {', '.join(source.name for source in incident.sources[:3])}"
     nothing = f"<p>The log has nothing about: {esc(', '.join(absent))}.</p>" if absent else ""
@@ -131,7 +111,7 @@ def _others(incident: Incident, window: Window) -> str:
     return section("others", "Also happened", table("t-others", caption, "at (UTC), what, about", rows))
 
 
-def _log(incident: Incident) -> str:
+def _log(incident: Incident, _window: Window) -> str:
     files = [(one.name, one.lines, one.damaged.seen) for one in incident.sources]
     wrong = [
         (f"{one.name}, line {number}", reason) for one in incident.sources for number, reason in one.damaged
@@ -155,3 +135,18 @@ def _log(incident: Incident) -> str:
         table("t-events", "Events by name", "event, #times", incident.events.ranked()),
         lead=" ".join(remark for remark, is_true in remarks.items() if is_true),
     )
+
+
+_SECTIONS: Final[Mapping[str, tuple[str, Callable[[Incident, Window], str]]]] = {
+    "timeline": ("Connections", links),
+    "outages": ("Outages and gaps", outages),
+    "server": ("MCP server", server),
+    "queues": ("Queues", queues),
+    "circuits": ("Circuits, budgets, alerts", circuits),
+    "calls": ("Calls", calls),
+    "failures": ("Failures", codes),
+    "messages": ("Messages", _messages),
+    "others": ("Also happened", _others),
+    "log": ("The log", _log),
+}
+_ALWAYS: Final = ("messages", "others", "log")  # also of a log without any event

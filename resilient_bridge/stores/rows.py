@@ -152,6 +152,14 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
     )
 
 
+def state_of(watermark: Watermark, *, is_exact: bool) -> tuple[Any, ...]:
+    """Return what changes with a position: an equal one means that there is nothing new to write."""
+    return (
+        watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
+        watermark.joined, watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,
+    )  # fmt: skip
+
+
 def mark_rows(watermark: Watermark, after: int, now: Now) -> list[MarkRow]:
     return [_mark_row(n, mark, now) for n, mark in watermark.marks(after)]
 

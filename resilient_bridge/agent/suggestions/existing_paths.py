@@ -14,6 +14,7 @@ from typing import Final
 
 
 _MOST_STEPS: Final = 200  # directories of one path that are looked at
+_MOST_PARENTS: Final = 7  # directories above one in which the root of its project is looked for
 _SEP: Final = os.sep
 _ROOT_NAMES: Final = (".git", ".hg", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
 
@@ -54,13 +55,13 @@ def nearest_existing(path: str) -> str | None:
     return nearest
 
 
-def up_to_project_root(directory: Path, *, most: int = 8) -> Iterator[Path]:
+def up_to_project_root(directory: Path) -> Iterator[Path]:
     """Yield a directory and those above it, up to the root of its project.
 
     The root is the first directory with a `.git`, `pyproject.toml` or the like, or the home of the user; where neither is above, it is the
     directory's parent.
     """
-    line = [directory, *islice(directory.parents, most - 1)]
+    line = [directory, *islice(directory.parents, _MOST_PARENTS)]
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- Path.home raises where there is none
     roots = (index for index, here in enumerate(line) if here == home or _is_root(here))
     yield from line[: next(roots, 1) + 1]

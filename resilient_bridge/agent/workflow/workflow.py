@@ -58,7 +58,7 @@ class Workflow:
         self._file = WorkflowStateFile(path)
         self._name = read_name("Workflow.name", self._file.path.stem if name is None else name)
         self._has_name = name is not None
-        self._root = _root_of(root, "Workflow.root")
+        self._root = _root_of(root)
         self._tools = tools
         self._policy = calls_of(ccsetup if policy is None else policy, "Workflow.policy")
         self._phases: list[PhaseSpec] = []
@@ -321,11 +321,11 @@ class Workflow:
         return ConfigError(Failure.of("SYS_CONFIG_INVALID", text, suggestions=("run it",)))
 
 
-def _root_of(root: object, field: str) -> Path:
+def _root_of(root: object) -> Path:
     if root is None:
         return Path.cwd()
     if not isinstance(root, str | os.PathLike):
-        raise config_error(field, "a path to a directory", root)
+        raise config_error("Workflow.root", "a path to a directory", root)
     return Path(cast("str | os.PathLike[str]", root)).absolute()
 
 

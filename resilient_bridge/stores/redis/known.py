@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import StoreError
-from ..rows import answer_rows, mark_rows, position_of
+from ..rows import answer_rows, mark_rows, position_of, state_of
 from .keys import TAIL_TTL, NumberedOutcome, NumberedRecord, field_of, row_text
 
 
@@ -63,10 +63,7 @@ class StoredPosition:
         """Add the commands that bring Redis up to date. Return what it has after them, None if nothing is new."""
         watermark, before = self.watermark, self.written
         name = watermark.session_id
-        state = (
-            name, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join, watermark.joined,
-            watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,
-        )  # fmt: skip
+        state = state_of(watermark, is_exact=is_exact)
         if before is None:
             before = WrittenPosition(name)
         elif before.state == state:

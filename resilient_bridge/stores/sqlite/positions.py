@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...protocol import Now, Watermark
-from ..rows import AnswerRow, MarkRow, answer_rows, doubt_of, mark_rows, position_of, watermark_of
+from ..rows import AnswerRow, MarkRow, answer_rows, doubt_of, mark_rows, position_of, state_of, watermark_of
 from .database import insert, summed
 
 
@@ -112,10 +112,7 @@ class Positions:
         ops = list(late)
         written: dict[int, _KnownPosition] = {}
         for watermark, used in self._in_use:
-            state = (
-                watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
-                watermark.joined, watermark.replaces, watermark.epoch, watermark.bookmark_changes, self.is_exact,
-            )  # fmt: skip
+            state = state_of(watermark, is_exact=self.is_exact)
             before = self._written[id(watermark)]
             if state != before.state:
                 ops += self._one(watermark, used, before)

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from .document import Form
 
 
-def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
-    return backups_of(path, form)[0]
-
-
-def backups_of(path: Path, form: Form) -> tuple[Path, ...]:
+def backups_of(path: Path, form: Form = ENVELOPE) -> tuple[Path, ...]:
     """Return the path of its backup, and those that earlier releases used."""
     return tuple(path.with_name(f"{path.name}{ending}") for ending in form.backups)
 
