@@ -153,7 +153,7 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
 
 
 def state_of(watermark: Watermark, *, is_exact: bool) -> tuple[Any, ...]:
-    """Return what changes with a position: an equal one means that there is nothing new to write."""
+    """Return what changes with a position: if it is equal, there is nothing new to write."""
     return (
         watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
         watermark.joined, watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,

@@ -144,7 +144,7 @@ class Ledger:
                 self._records.append(n)
                 self._markers_before.append(self._markers)
             else:
-                # What a replay brings in another order comes behind a marker, and the marker says so: UNKNOWN (order).
+                # A replay in another order comes behind a marker that announces it: UNKNOWN (order).
                 is_announced = (
                     getattr(message, "replayed", False) and self._markers > self._markers_before[-1]
                 )

@@ -35,7 +35,10 @@ def hold_port(port: int = 0) -> socket.socket:
 
 
 class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
-    """The server of an `owner`, whom its handlers ask. It listens from when it is made, and serves from `start` to `stop`, in threads of its own."""
+    """The server of an `owner`, whom its handlers ask.
+
+    It listens once it is made, and serves from `start` to `stop`, in threads of its own.
+    """
 
     daemon_threads = True
     block_on_close = False

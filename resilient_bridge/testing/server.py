@@ -26,7 +26,7 @@ from .server_wire import Message, new_id
 
 
 class _Door:
-    """The memory of a bridge, as its listener sees it. The behaviour is read at the moment of the question: a test may change it."""
+    """The memory of a bridge, as its listener sees it: read anew at each question."""
 
     def __init__(self, memory: BridgeMemory) -> None:
         self._memory = memory

@@ -240,11 +240,14 @@ class EmbeddedBridge:
         await self.aclose()
 
     async def start(self) -> None:
-        """Listen; with port 0 the system picks one, which later starts keep. Raises OSError if it is taken."""
+        """Listen; with port 0 the system picks one, which later starts keep.
+
+        Raises OSError if the port is taken.
+        """
         await self._listener.start()
 
     async def aclose(self) -> None:
-        """Close every connection with 1001 and stop; no task, timer or connection is left. A log stays."""
+        """Close every connection with 1001 and stop; no task or connection is left. A log stays."""
         await self._listener.stop(1001, "going away")
 
     async def _restart(self, forget: Callable[[], None] | None, down: float) -> None:
