@@ -35,11 +35,12 @@ _SECONDS: Final = 5.0  # for a connection, and for the status of an answer
 async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
     """Open sessions and examine what becomes of them."""
     try:
-        headers = resolved(headers_of(arguments.header))
+        named = headers_of(arguments.header)
+        headers = resolved(named)
     except LostError as error:
         page.row("starts", f"no: {error.loss.reason}", "it does not start", starts=False)
         return NOT_STARTED
-    async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=headers)) as talk:
+    async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=named)) as talk:
         if not await start(talk, page, "starts"):
             return NOT_STARTED
         describe_tools(await tools_of(talk), page, is_command=False)
@@ -47,7 +48,7 @@ async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, 
         if arguments.probe_tool:
             await probe_tool(talk, arguments.probe_tool, probe, page)
     await _look_at_sessions(url, headers, page)
-    async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=headers)) as modern:
+    async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=named)) as modern:
         await look_for_modern(modern, page)
     return FOUND_OUT
 

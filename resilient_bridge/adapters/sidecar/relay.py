@@ -281,11 +281,6 @@ class Relay:
         found = self._state.known.tool(tool)
         return None if found is None else found.get("inputSchema")
 
-    def restart(self, now: float, reason: str) -> None:
-        """End the session with the server, so that another one is made."""
-        if self._state.current is not None:
-            self._sessions.end(self._state.current, Loss(reason=reason), now)
-
     def close(self, now: float) -> None:
         """End the sidecar: waiting calls are answered, and every connection is closed."""
         for client in self._state.clients.values():

@@ -81,21 +81,11 @@ class RunningRelay:
         """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
         return self._relay.schema_of(tool)
 
-    def restart(self, reason: str) -> None:
-        """Replace the connection to the server."""
-        self._relay.restart(self._loop.time(), reason)
-        self._work()
-
     def set_reading(self, *, is_reading: bool) -> None:
         """Pause or resume reading what the server sends, where the connection supports that."""
         self._is_reading = is_reading
         for upstream in self._upstreams.values():
-            self._let_read(upstream)
-
-    def _let_read(self, upstream: Upstream) -> None:
-        change = getattr(upstream, "resume" if self._is_reading else "pause", None)
-        if change is not None:
-            change()
+            upstream.set_reading(is_reading=is_reading)
 
     async def finish(self, seconds: float) -> None:
         """Wait until no request is pending, so many seconds at most."""
@@ -184,7 +174,7 @@ class RunningRelay:
             self.tell(self._relay.lost, session, loss)
         else:
             if not self._is_reading:  # asked before it was there
-                self._let_read(upstream)
+                upstream.set_reading(is_reading=False)
             self.tell(self._relay.opened, session)
 
     def _set_timer(self) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from .event_log import EventLog
 from .running import RunningRelay
-from .secrets_in_headers import resolved
 from .upstream_child import ChildUpstream
 from .upstream_eras import BothErasUpstream
 
@@ -15,7 +14,6 @@ from .upstream_eras import BothErasUpstream
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
-    from .message import Message
     from .options import Sidecar
     from .upstream import Receiver, Upstream
 
@@ -52,40 +50,17 @@ def upstream_of(sidecar: Sidecar, receiver: Receiver) -> Upstream:
         return BothErasUpstream(
             lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env), receiver
         )
-    return BothErasUpstream(lambda inner: _HTTPByName(sidecar, inner), receiver)
+    from .upstream_http import HTTPUpstream
 
-
-class _HTTPByName:
-    """A connection over HTTP whose secrets are read, and whose libraries are loaded, when it is opened."""
-
-    def __init__(self, sidecar: Sidecar, receiver: Receiver) -> None:
-        self._sidecar, self._receiver = sidecar, receiver
-        self._upstream: Any = None
-
-    async def open(self) -> None:
-        from .upstream_http import HTTPUpstream
-
-        headers = resolved(self._sidecar.headers)
-        self._upstream = HTTPUpstream(
-            self._sidecar.url or "",
-            headers=headers,
-            receiver=self._receiver,
-            allow_plaintext_credentials=self._sidecar.allow_plaintext_credentials,
-        )
-        await self._upstream.open()
-
-    def send(self, message: Message) -> None:
-        self._upstream.send(message)
-
-    def cancel(self, request: int) -> None:
-        self._upstream.cancel(request)
-
-    def know_tools(self, tools: Any) -> Any:
-        return self._upstream.know_tools(tools)
-
-    async def close(self) -> None:
-        if self._upstream is not None:
-            await self._upstream.close()
+    return BothErasUpstream(
+        lambda inner: HTTPUpstream(
+            sidecar.url or "",
+            headers=sidecar.headers,
+            receiver=inner,
+            allow_plaintext_credentials=sidecar.allow_plaintext_credentials,
+        ),
+        receiver,
+    )
 
 
 @asynccontextmanager

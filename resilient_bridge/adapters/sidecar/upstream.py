@@ -110,14 +110,17 @@ class Upstream(Protocol):
     def cancel(self, request: int) -> None:
         """Give up the answer stream of this request. Nothing is reported for it afterwards."""
 
-    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:  # noqa: ARG002 -- none has to be known
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002 -- none has to be known
         """Pass on the tools of the server, each page as the server listed it, before one of them is called.
 
         Over HTTP some arguments are also sent as headers, which the tools' schemas name
-        (2026-07-28). Returns the tools whose marks are not valid, name to reason: their arguments
-        are sent in the message alone. Raises nothing; nothing is sent by it.
+        (2026-07-28).
         """
-        return {}
+        return
+
+    def set_reading(self, *, is_reading: bool) -> None:  # noqa: ARG002 -- HTTP has no such switch
+        """Pause or resume reading what the server sends, where the connection supports that."""
+        return
 
     async def close(self) -> None:
         """Close the connection and everything that belongs to it, within a few seconds."""

@@ -13,12 +13,12 @@ import subprocess
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...errors import Executed, redact
 from ...transports.process import ChildProcess
 from .message import NotAMessage, parse
-from .upstream import Loss, LostError
+from .upstream import Loss, LostError, Upstream
 
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _WORDS: Final = 20  # lines that an error shows
 _LONGEST: Final = 500  # characters of a line in the log
 
 
-class ChildUpstream:
+class ChildUpstream(Upstream):
     """One child; it inherits our whole environment, with `env` over it.
 
     `max_line` bounds a line of its output, in bytes.
@@ -90,11 +90,6 @@ class ChildUpstream:
         """Do nothing: there is no stream to give up, and the answer is ignored."""
         self._handed.pop(request, None)
 
-    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-        """Return no invalid marks: arguments are only sent in the message here."""
-        del tools
-        return {}
-
     async def close(self) -> None:
         """Close its stdin, after 2 s SIGTERM to its group, after 2 s more SIGKILL."""
         child, self._child = self._child, None
@@ -106,15 +101,9 @@ class ChildUpstream:
         if self._child is not None:
             self._child.close_input()
 
-    def pause(self) -> None:
-        """Stop reading for now, because the receiver does not read."""
+    def set_reading(self, *, is_reading: bool) -> None:
         if self._child is not None:
-            self._child.set_reading(is_reading=False)
-
-    def resume(self) -> None:
-        """Read again."""
-        if self._child is not None:
-            self._child.set_reading(is_reading=True)
+            self._child.set_reading(is_reading=is_reading)
 
     @property
     def pid(self) -> int:

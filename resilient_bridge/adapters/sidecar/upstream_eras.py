@@ -15,7 +15,7 @@ from .eras import CAPABILITIES, CLIENT, MODERN, VERSION, LegacyClient, ModernCli
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from .message import Message
     from .upstream import Loss, Receiver, Upstream
@@ -66,14 +66,11 @@ class BothErasUpstream:
             self._do(self._front.from_client(note))
         self._inner.cancel(request)
 
-    def pause(self) -> None:
-        getattr(self._inner, "pause", _nothing)()
+    def set_reading(self, *, is_reading: bool) -> None:
+        self._inner.set_reading(is_reading=is_reading)
 
-    def resume(self) -> None:
-        getattr(self._inner, "resume", _nothing)()
-
-    def know_tools(self, tools: Any) -> Any:
-        return self._inner.know_tools(tools)
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._inner.know_tools(tools)
 
     def send(self, received: Message) -> None:
         if self._held is not None:
@@ -218,7 +215,3 @@ class BothErasUpstream:
 def _legacy_front(opening: Message, answer: Message) -> LegacyClient | None:
     versions = answer.result.get("supportedVersions")
     return LegacyClient(opening, answer) if isinstance(versions, list) and MODERN in versions else None
-
-
-def _nothing() -> None:
-    """Do nothing: there is nothing to pause."""

@@ -15,7 +15,8 @@ import attrs
 from ...client.cancelled import ended
 from ...errors import Executed
 from ...world import current_world
-from .upstream import Loss
+from .secrets_in_headers import resolved
+from .upstream import Loss, Upstream
 from .upstream_http_exchange import Exchange, Reading
 from .upstream_http_headers import POST, SESSION, marks_of, modern_headers, modern_version
 from .upstream_http_losses import answer_in_refusal, loss_of_error, loss_of_status
@@ -38,11 +39,11 @@ _ACCEPTED: Final = 10.0  # seconds that requests wait for a server to accept "in
 _GOODBYE: Final = 2.0  # seconds for the tasks to end, and again for DELETE
 
 
-class HTTPUpstream:
+class HTTPUpstream(Upstream):
     """One connection to an MCP server over streamable HTTP; see `Upstream` for its interface.
 
-    `headers` are sent with every request, and never to another origin. `max_message` is the most
-    bytes of an answer or an event. `connect_timeout`: seconds. An answer may take as long as it
+    `headers` are sent with every request, and never to another origin; `open` reads the secrets
+    that they name. `max_message` is the most bytes of an answer or an event. `connect_timeout`: seconds. An answer may take as long as it
     likes. A broken stream with event ids is resumed, as long as that succeeds within
     `resume_within` seconds. Credentials over http:// to another machine are refused by `open`
     unless `allow_plaintext_credentials`. Messages of 2026-07-28 are recognised by the version in
@@ -78,7 +79,7 @@ class HTTPUpstream:
         """
         self._wire = Wire(
             self._url,
-            self._headers,
+            resolved(self._headers),
             connect_timeout=self._connect_timeout,
             allow_plaintext_credentials=self._allow,
         )
@@ -86,18 +87,12 @@ class HTTPUpstream:
             self._wire, self._tell, self._note, limit=self._max_message, resume_within=self._resume_within
         )
 
-    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-        """Remember which arguments are also sent as headers.
-
-        Returns the tools whose marks are not valid: name to reason.
-        """
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Remember which arguments are also sent as headers."""
         try:
-            marks, broken = marks_of(tools)
+            self._marks |= marks_of(tools)
         except ImportError:
             self._note("tools name arguments for headers, which needs the extra resilient-bridge[mcp]")
-            return {}
-        self._marks.update(marks)
-        return broken
 
     # ---- sending ----------------------------------------------------------------------------------------------------
 

@@ -65,25 +65,21 @@ def encoded(value: str) -> str:
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
 
 
-def marks_of(tools: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the marks of the tools that have some, and why those of others are not valid: both by name.
+def marks_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the marks of the tools that have some, by name; marks that are not valid are left out.
 
     Raises ImportError if there are marks, and no `mcp` to read them with.
     """
     marks: dict[str, Any] = {}
-    broken: dict[str, str] = {}
     for tool in tools:
         name, schema = tool.get("name"), tool.get("inputSchema")
         if not isinstance(name, str) or not _is_marked(schema):
             continue
         from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
 
-        wrong = find_invalid_x_mcp_header(schema)
-        if wrong is None:
+        if find_invalid_x_mcp_header(schema) is None:
             marks[name] = x_mcp_header_map(schema)
-        else:
-            broken[name] = wrong
-    return marks, broken
+    return marks
 
 
 def _is_marked(schema: object, depth: int = 0) -> bool:

@@ -258,17 +258,6 @@ def test_a_client_of_the_other_era_that_falls_back_has_its_full_time():
     assert client.answer(2).result == {"capabilities": {}}
 
 
-def test_a_restart_by_hand():
-    """A restart by hand."""
-    harness, client = ready()
-    client.call(1, "order")
-    harness.step(lambda: harness.relay.restart(harness.now, "restarted by the user"))
-    harness.wait(1)
-    assert "restarted by the user" in result_text(client.answer(1))
-    client.call(2, "order")
-    assert harness.take().session == harness.sessions[1]
-
-
 def test_a_notification_of_a_client_waits_for_the_server_and_not_for_ever():
     """A notification of a client waits for the server and not for ever."""
     harness, client = ready(patience=10)

@@ -106,7 +106,7 @@ async def test_the_stream_of_notices_is_opened_again_until_the_session_is_gone()
 
 
 async def test_modern_requests_carry_what_the_body_says_as_headers():
-    """Method, name and marked arguments; no session, no stream of notices, no DELETE. Tools with marks that are not valid are named."""
+    """Method, name and marked arguments; no session, no stream of notices, no DELETE. Marks that are not valid are left out."""
     pytest.importorskip("mcp.shared.inbound")
     tools = [
         {"name": "order", "inputSchema": {"properties": {
@@ -116,12 +116,13 @@ async def test_modern_requests_carry_what_the_body_says_as_headers():
     ]  # fmt: skip
     server = Scripted()
     async with server.serving() as url, connected(url) as (upstream, heard):
-        assert set(upstream.know_tools(tools)) == {"bad"}
+        upstream.know_tools(tools)
         upstream.send(call(1, modern=True, where="Zürich", n=3))
         upstream.send(call(2, "grüezi", modern=True))
-        await heard.outcome(1)
-        await heard.outcome(2)
-        one, two = (headers for _, headers in sorted(server.posts, key=lambda post: post[0]["id"]))
+        upstream.send(call(3, "bad", modern=True, n=1.5))
+        for number in (1, 2, 3):
+            await heard.outcome(number)
+        one, two, bad = (headers for _, headers in sorted(server.posts, key=lambda post: post[0]["id"]))
         names = [
             "MCP-Protocol-Version",
             "Mcp-Method",
@@ -139,7 +140,8 @@ async def test_modern_requests_carry_what_the_body_says_as_headers():
             None,
         ]
         assert [two.get(name) for name in names[2:4]] == ["=?base64?Z3LDvGV6aQ==?=", None]
-    assert server.seen == {"POST": 2}
+        assert "Mcp-Param-N" not in bad
+    assert server.seen == {"POST": 3}
 
 
 async def test_close_is_bounded_whatever_is_open():
