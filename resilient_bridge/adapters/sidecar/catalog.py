@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from . import message
 from .lists import LISTS, MOST_PAGES
 from .notices import tell_changed
-from .own import ask
 from .permission import repeatable
 from .state import KnowTools
 
@@ -106,10 +105,8 @@ class _Reading:
             params["_meta"] = dict(self._state.envelope)
         until = now + (SETTLING if self._state.restarts else _ANSWER)
 
-        def then(answer: Message | None, loss: Loss | None, at: float) -> None:
-            self._got(cursor, answer, loss, at)
-
-        ask(self._state, session, message.request(0, self._method, params or None), then, until)
+        request = message.request(0, self._method, params or None)
+        self._state.ask(session, request, lambda answer, loss, at: self._got(cursor, answer, loss, at), until)
 
     def _got(self, cursor: str, answer: Message | None, loss: Loss | None, now: float) -> None:
         session = self._session

@@ -50,5 +50,8 @@ class Relayed(Protocol):
         """Return the state of the server: `status` ("ok", "degraded" or "down") and details as JSON data, without secrets."""
         ...
 
+    def schema_of(self, tool: str) -> Any:
+        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+
     async def close(self) -> None:
         """End the server's connection, in bounded time."""

@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from ...errors import config_error
 from ...errors.extras import how_to_install
 from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
@@ -34,25 +32,9 @@ if TYPE_CHECKING:
     from .front_http_sessions import Use
     from .message import Message
 
-    SchemaOf = Callable[[Relayed, str], object]
-
 
 _LISTEN: Final = "subscriptions/listen"
-
-
-@attrs.frozen
-class HttpAddress:
-    """The address of a front. `url` is for clients."""
-
-    host: str
-    port: int
-    path: str
-
-    @property
-    def url(self) -> str:
-        """The complete address."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{self.path}"
+_PATH: Final = "/mcp"
 
 
 @asynccontextmanager
@@ -62,20 +44,17 @@ async def serve_http(
     token: str | None,
     host: str = "127.0.0.1",
     port: int = 0,
-    path: str = "/mcp",
     shared: bool = False,
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
     limits: HttpLimits | None = None,
-    schema_of: SchemaOf | None = None,
-) -> AsyncGenerator[HttpAddress]:
-    """Serve MCP clients over HTTP inside of the block, which gets the address.
+) -> AsyncGenerator[str]:
+    """Serve MCP clients over HTTP inside of the block, which gets the address for them.
 
     Each client session gets a relay of its own, closed when the session ends; with `shared` all
     have one. Requests without a session (protocol 2026-07-28) do not identify clients: they share
     one relay in either case. `token` is the bearer token that every client has to send; None admits
-    every program that reaches a loopback address. `schema_of` returns the input schema of a tool,
-    or None; with it the `Mcp-Param-*` headers are compared with the arguments.
+    every program that reaches a loopback address.
 
     Leaving the block waits `limits.close_seconds` for requests in progress, ends all sessions and
     closes all relays. Raises ConfigError without the extra `mcp`, or for a host that others can
@@ -89,11 +68,12 @@ async def serve_http(
     bounds = limits or HttpLimits()
     # which may be two addresses, with two ports
     address = "127.0.0.1" if host == "localhost" else host
-    front = HttpFront(HttpSessions(make_relay, bounds, shared=shared), guard, bounds, path, schema_of)
+    front = HttpFront(HttpSessions(make_relay, bounds, shared=shared), guard, bounds)
+    shown = f"[{address}]" if ":" in address else address
     try:
         async with listening(front, address, port, bounds) as chosen:
             try:
-                yield HttpAddress(address, chosen, path)
+                yield f"http://{shown}:{chosen}{_PATH}"
             finally:
                 await front.close()
     finally:
@@ -103,17 +83,8 @@ async def serve_http(
 class HttpFront:
     """The ASGI application: one path for MCP, and `/health`."""
 
-    def __init__(
-        self,
-        sessions: HttpSessions,
-        guard: HttpGuard,
-        limits: HttpLimits,
-        path: str,
-        schema_of: SchemaOf | None = None,
-    ) -> None:
-        """Start closed to requests."""
-        self._sessions, self._guard, self._limits, self._path = sessions, guard, limits, path
-        self._schema_of = schema_of
+    def __init__(self, sessions: HttpSessions, guard: HttpGuard, limits: HttpLimits) -> None:
+        self._sessions, self._guard, self._limits = sessions, guard, limits
         self._is_closed = False
         self._under_way: set[object] = set()
         self._is_quiet = asyncio.Event()
@@ -131,8 +102,8 @@ class HttpFront:
             await exchange.refuse(refusal.status, refusal.text, refusal.headers)
         elif is_health:
             await self._health(exchange, has_token=self._guard.has_token(exchange.headers))
-        elif exchange.path.rstrip("/") != self._path.rstrip("/"):
-            await exchange.respond(404, f"not found: MCP is at {self._path}\n", kind="text/plain")
+        elif exchange.path.rstrip("/") != _PATH:
+            await exchange.respond(404, f"not found: MCP is at {_PATH}\n", kind="text/plain")
         elif self._is_closed:
             await exchange.refuse(503, "Shutting down", code=INTERNAL_ERROR)
         else:
@@ -256,9 +227,8 @@ class HttpFront:
         )
 
     async def _post_modern(self, exchange: Exchange, message: Message) -> None:
-        schema_of = self._schema_of
-        relay = self._sessions.modern_relay  # checked last: a bad request starts no server
-        if await refuse_modern(exchange, message, schema_of and (lambda tool: schema_of(relay(), tool))):
+        # the schema is asked for last: a bad request starts no server
+        if await refuse_modern(exchange, message, lambda: self._sessions.modern()[0].relay):
             return
         clients, use = self._sessions.modern()
         with use:

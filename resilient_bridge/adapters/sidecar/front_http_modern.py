@@ -130,13 +130,14 @@ def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
     return VERSION in message.meta and SESSION_HEADER not in headers
 
 
-async def refuse_modern(
-    exchange: Exchange, message: Message, schema_of: Callable[[str], object] | None
-) -> bool:
-    """Answer what is wrong with a message without a session, and return True; False if nothing is."""
+async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[], Relayed]) -> bool:
+    """Answer what is wrong with a message without a session, and return True; False if nothing is.
+
+    `relay` returns the relay that would get it, and starts it if there is none yet.
+    """
     from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
-    found = _wrong(exchange, message, schema_of)
+    found = _wrong(exchange, message, relay)
     if found is None:
         return False
     code, text, data = found
@@ -154,9 +155,7 @@ def status_of_answer(text: str) -> int:
     return ERROR_CODE_HTTP_STATUS.get(code, 200) if isinstance(code, int) else 200
 
 
-def _wrong(
-    exchange: Exchange, message: Message, schema_of: Callable[[str], object] | None
-) -> tuple[int, str, Any] | None:
+def _wrong(exchange: Exchange, message: Message, relay: Callable[[], Relayed]) -> tuple[int, str, Any] | None:
     from mcp.shared import inbound
 
     if message.is_answer:
@@ -168,7 +167,7 @@ def _wrong(
     verdict = inbound.classify_inbound_request(message.fields, headers=exchange.headers)
     if isinstance(verdict, inbound.InboundLadderRejection):
         return verdict.code, verdict.message, verdict.data
-    return _wrong_parameter(exchange, message, schema_of)
+    return _wrong_parameter(exchange, message, relay)
 
 
 def _wrong_version(version: str) -> tuple[int, str, Any] | None:
@@ -185,7 +184,7 @@ def _wrong_version(version: str) -> tuple[int, str, Any] | None:
 
 
 def _wrong_parameter(
-    exchange: Exchange, message: Message, schema_of: Callable[[str], object] | None
+    exchange: Exchange, message: Message, relay: Callable[[], Relayed]
 ) -> tuple[int, str, Any] | None:
     """Compare the `Mcp-Param-*` headers with the arguments, as far as the tool's schema is known."""
     from mcp.shared import inbound
@@ -198,7 +197,7 @@ def _wrong_parameter(
             return _HEADER_MISMATCH, f"{name} header appears more than once", None
         if inbound.decode_header_value(exchange.headers[name]) is None:
             return _HEADER_MISMATCH, f"{name} header carries a malformed base64 sentinel value", None
-    schema = schema_of(message.name) if schema_of is not None else None
+    schema = relay().schema_of(message.name)
     if schema is None:
         return None
     arguments = cast("Mapping[str, Any]", mapping_of(message.params.get("arguments")))

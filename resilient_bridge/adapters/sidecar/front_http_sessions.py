@@ -93,10 +93,6 @@ class HttpSessions:
             self._modern = clients, Use(self._limits.idle_seconds, self._end_modern)
         return self._modern
 
-    def modern_relay(self) -> Relayed:
-        """Return the relay of requests without a session."""
-        return self.modern()[0].relay
-
     def status(self) -> Mapping[str, Any]:
         """Return the worst status of all servers, and each server's own in `servers`."""
         relays = [self._shared] if self._shared else [session.relay for session, _ in self._sessions.values()]

@@ -40,15 +40,11 @@ class Message:
     """A request, a notification or an answer.
 
     `text` has no line break; `fields` is its parsed content.
-
-    `is_request` has a method and an id, `is_notification` a method alone, `is_answer` an id and a
-    result or an error.
     """
 
     __slots__ = ("_spans", "fields", "text")
 
     def __init__(self, text: str, fields: dict[str, Any], spans: dict[str, Span]) -> None:
-        """Use `parse`, or one of the functions that build a message."""
         self.text = text
         self.fields = fields
         self._spans = spans
@@ -127,26 +123,22 @@ class Message:
 
     def with_id(self, id: object) -> Message:
         """Return the same message under another id."""
-        return self._replaced(("id",), id)
+        return self.with_member(("id",), id)
 
     def with_progress_token(self, token: object) -> Message:
         """Return the same message with another token where it has one, in a request's `_meta` or in a progress notification."""
         if "progressToken" in self.meta:
-            return self._replaced(("params", "_meta", "progressToken"), token)
+            return self.with_member(("params", "_meta", "progressToken"), token)
         if "progressToken" in self.params:
-            return self._replaced(("params", "progressToken"), token)
+            return self.with_member(("params", "progressToken"), token)
         return self
 
     def with_request_id(self, id: object) -> Message:
         """Return the same `notifications/cancelled` about another request."""
-        return self._replaced(("params", "requestId"), id)
+        return self.with_member(("params", "requestId"), id)
 
     def with_member(self, path: tuple[str, ...], value: object) -> Message:
-        """Return the same message with one member replaced or added, at the end of an existing object."""
-        return self._replaced(path, value)
-
-    def _replaced(self, path: tuple[str, ...], value: object) -> Message:
-        """Return a message whose member at `path` has another value.
+        """Return the same message with one member replaced, or added to an existing object.
 
         The text of all others stays as it is.
         """
@@ -155,7 +147,7 @@ class Message:
         for name in parents:
             opened, end = spans[name]
             spans = {
-                key: (opened + a, opened + b) for key, (a, b) in _spans_of(self.text[opened:end]).items()
+                key: (opened + a, opened + b) for key, (a, b) in _object(self.text[opened:end])[1].items()
             }
         written = json.dumps(value, separators=(",", ":"))
         if last in spans:
@@ -297,9 +289,7 @@ def _members(text: str, decoder: json.JSONDecoder) -> tuple[dict[str, Any], dict
     members: dict[str, Any] = {}
     spans: dict[str, Span] = {}
     at = _expect(text, 0, "{")
-    if text[at : at + 1] == "}":
-        return members, _ended(text, at + 1, spans)
-    while True:
+    while text[at : at + 1] != "}" or spans:
         name, at = decoder.raw_decode(text, at)
         if not isinstance(name, str):
             raise ValueError("a name that is no text")  # noqa: TRY004 -- of a JSON text
@@ -308,8 +298,10 @@ def _members(text: str, decoder: json.JSONDecoder) -> tuple[dict[str, Any], dict
         spans[name] = (begin, end)
         at = _skip(text, end)
         if text[at : at + 1] == "}":
-            return members, _ended(text, at + 1, spans)
+            break
         at = _expect(text, at, ",")
+    _end(text, at + 1)
+    return members, spans
 
 
 def _items(text: str) -> list[str]:
@@ -322,18 +314,13 @@ def _items(text: str) -> list[str]:
         if text[at : at + 1] == "]":
             break
         at = _expect(text, at, ",")
-    _ended(text, at + 1, {})
+    _end(text, at + 1)
     return items
 
 
-def _spans_of(text: str) -> dict[str, Span]:
-    return _object(text)[1]
-
-
-def _ended(text: str, at: int, spans: dict[str, Span]) -> dict[str, Span]:
+def _end(text: str, at: int) -> None:
     if _skip(text, at) != len(text):
         raise ValueError("more than one value")
-    return spans
 
 
 def _expect(text: str, at: int, sign: str) -> int:

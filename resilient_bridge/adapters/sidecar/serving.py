@@ -97,8 +97,7 @@ async def serve_sidecar(
             shared=shared,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
-            schema_of=lambda relay, tool: relay.schema_of(tool) if isinstance(relay, RunningRelay) else None,
-        ) as address:
-            yield address.url
+        ) as url:
+            yield url
     finally:
         await log.close()

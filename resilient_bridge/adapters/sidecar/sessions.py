@@ -14,7 +14,6 @@ from .catalog import Catalog
 from .lists import LISTS
 from .message import object_of
 from .outcomes import restarted_note
-from .own import ask, end_overdue
 from .set_up import say_again
 from .state import Close, Open, Own, Phase, Session
 from .upstream import Loss
@@ -86,8 +85,7 @@ class Sessions:
         if opening is None:
             return
         session.phase, session.is_modern = Phase.GREETING, False
-        ask(
-            self._state,
+        self._state.ask(
             session,
             opening,
             lambda answer, loss, at: self._greeted(session, answer, loss, at),
@@ -207,7 +205,7 @@ class Sessions:
                     session, Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"), at
                 )
 
-        ask(self._state, session, message.request(0, "ping"), then, now + _PING)
+        self._state.ask(session, message.request(0, "ping"), then, now + _PING)
 
     def _knock(self, session: Session, now: float) -> None:
         """Probe an unreachable server with a request that changes nothing."""
@@ -224,7 +222,7 @@ class Sessions:
             if session.is_modern
             else ("ping", None)
         )
-        ask(self._state, session, message.request(0, method, params), then, now + _PING)
+        self._state.ask(session, message.request(0, method, params), then, now + _PING)
 
     # ---- the end of one ----------------------------------------------------------------------------------------
 
@@ -370,7 +368,7 @@ class Sessions:
                 text = f"it did not start within {self._options.start_timeout:g} s"
                 self.end(session, Loss(reason=text, executed=Executed.NO), now)
             else:
-                end_overdue(session, now)
+                _end_overdue(session, now)
         due = self._restarts.due(state)
         if due is None or now < due or not self._is_to_be_tried:
             return
@@ -385,6 +383,14 @@ class Sessions:
         """Return whether there is a client to start the server for, and something to start."""
         current = self._state.current
         return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
+
+
+def _end_overdue(session: Session, now: float) -> None:
+    """End our own requests that were not answered in time; a callback may end further ones."""
+    for number, one in list(session.pending.items()):
+        if isinstance(one, Own) and now >= one.times_out_at and session.pending.pop(number, None) is not None:
+            session.forgotten.append(number)
+            one.then(None, None, now)
 
 
 def _announcing(answer: Message) -> Message:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from . import message
 from .catalog import SETTLING
-from .own import ask, ignore
 from .shared import UNSUBSCRIBE, is_wanted_by_others, level_for_all
 
 
@@ -25,7 +24,7 @@ _ANSWER: Final = 30.0  # seconds for an answer that no client waits for
 def say_again(state: State, session: Session, now: float) -> None:
     """Repeat the state of the previous session in a new one."""
     if (level := level_for_all(state)) is not None:
-        ask(state, session, level, ignore, now + SETTLING)
+        state.ask(session, level, _ignore, now + SETTLING)
     for client in state.clients.values():
         for request in list(client.subscriptions.values()):
             _subscribe(state, session, client, request, now)
@@ -40,9 +39,9 @@ def take_back(state: State, client: ClientState, now: float) -> None:
         return
     for uri in client.subscriptions:
         if not is_wanted_by_others(state, client, uri):
-            ask(state, session, message.request(0, UNSUBSCRIBE, {"uri": uri}), ignore, now + _ANSWER)
+            state.ask(session, message.request(0, UNSUBSCRIBE, {"uri": uri}), _ignore, now + _ANSWER)
     if client.log_level is not None and (level := level_for_all(state)) is not None:
-        ask(state, session, level, ignore, now + _ANSWER)
+        state.ask(session, level, _ignore, now + _ANSWER)
 
 
 def _subscribe(state: State, session: Session, client: ClientState, request: Message, now: float) -> None:
@@ -57,4 +56,8 @@ def _subscribe(state: State, session: Session, client: ClientState, request: Mes
         else:  # what changed meanwhile is unknown
             state.to_client(client, message.notification("notifications/resources/updated", {"uri": uri}))
 
-    ask(state, session, request, then, now + SETTLING)
+    state.ask(session, request, then, now + SETTLING)
+
+
+def _ignore(*_: object) -> None:
+    """Nothing follows from the answer."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .options import Sidecar
     from .upstream import Loss
 
+    Then: TypeAlias = Callable[[Message | None, Loss | None, float], None]
+
 
 _OUTPUT_LINES: Final = 5
 
@@ -127,9 +129,7 @@ class Own:
     `then` gets its answer, or None if there is none, and the time.
     """
 
-    def __init__(
-        self, method: str, then: Callable[[Message | None, Loss | None, float], None], until: float | None
-    ) -> None:
+    def __init__(self, method: str, then: Then, until: float) -> None:
         self.method = method
         self.then = then
         self.times_out_at = until
@@ -249,6 +249,12 @@ class State:
             for call in client.calls.values()
             if call.method == "initialize"
         ]
+
+    def ask(self, session: Session, request: Message, then: Then, until: float) -> None:
+        """Send a request of our own; `then` is called once, with None and None if no answer came in time."""
+        number = self.number()
+        session.pending[number] = Own(request.method, then, until)
+        self.to_server(session, request.with_id(number).with_progress_token(number))
 
     def to_client(self, client: ClientState, message: Message, request: Key | None = None) -> None:
         """Add an action: send a message to a client."""

@@ -31,7 +31,8 @@ _INFO = {"serverInfo": {"name": "scripted", "version": "1"}, "capabilities": {"t
 class ScriptedRelay:
     """Answers each request a turn later. `clients` are those connected; `got` are (client, message)."""
 
-    def __init__(self):
+    def __init__(self, schemas=()):
+        self.schemas = dict(schemas)  # by tool
         self.clients, self.got, self.cancelled = [], [], []
         self.is_closed = False
         self.state = "ok"
@@ -45,6 +46,9 @@ class ScriptedRelay:
 
     def status(self):
         return {"status": self.state, "command": "a secret command"}
+
+    def schema_of(self, tool):
+        return self.schemas.get(tool)
 
     async def close(self):
         self.is_closed = True
@@ -114,17 +118,17 @@ def _complete():
 class Front:
     """A front that runs, its relays in the order in which they were made, and raw requests to it."""
 
-    def __init__(self, address, relays, http):
-        self.address, self.relays, self.http = address, relays, http
+    def __init__(self, url, relays, http):
+        self.url, self.relays, self.http = url, relays, http
 
     async def post(self, body, session=None, **headers):
         """POST a message; the response, read to its end."""
-        return await self.http.post(self.address.url, content=_text(body), headers=_headers(session, headers))
+        return await self.http.post(self.url, content=_text(body), headers=_headers(session, headers))
 
     def stream(self, method, body=None, session=None, **headers):
         """The same, as a context manager whose response is read by the caller."""
         content = None if body is None else _text(body)
-        return self.http.stream(method, self.address.url, content=content, headers=_headers(session, headers))
+        return self.http.stream(method, self.url, content=content, headers=_headers(session, headers))
 
     async def open(self, version="2025-11-25"):
         """Begin a session; its id."""
@@ -134,20 +138,20 @@ class Front:
 
 
 @asynccontextmanager
-async def running(token=TOKEN, **options):
+async def running(token=TOKEN, schemas=(), **options):
     """A front with scripted relays, and an HTTP client that shows the token."""
     relays = []
 
     def make_relay():
-        relays.append(ScriptedRelay())
+        relays.append(ScriptedRelay(schemas))
         return relays[-1]
 
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with (
-        serve_http(make_relay, token=token, **options) as address,
+        serve_http(make_relay, token=token, **options) as url,
         httpx.AsyncClient(headers=headers, timeout=20, trust_env=False) as http,
     ):
-        yield Front(address, relays, http)
+        yield Front(url, relays, http)
 
 
 def request(id, method, **params):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -251,7 +252,7 @@ async def test_a_port_that_is_taken_leaves_nothing_behind():
 
     async with running() as front:
         with pytest.raises(OSError, match="address already in use"):
-            async with serve_http(make_relay, token=TOKEN, port=front.address.port, shared=True):
+            async with serve_http(make_relay, token=TOKEN, port=urlsplit(front.url).port, shared=True):
                 pass
     assert [relay.is_closed for relay in made] == [True]
 
@@ -351,7 +352,7 @@ async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
 
             async def listen() -> None:
                 own = GET | {"mcp-session-id": session}
-                async with http.stream("GET", front.address.url, headers=own) as stream:
+                async with http.stream("GET", front.url, headers=own) as stream:
                     opened.append(stream.status_code)
                     await stream.aread()
 

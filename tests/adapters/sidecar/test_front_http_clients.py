@@ -24,7 +24,7 @@ async def sdk_client(front, mode, **options):
     """A client of the SDK that shows the token."""
     async with (
         httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False) as http,
-        Client(streamable_http_client(front.address.url, http_client=http), mode=mode, **options) as client,
+        Client(streamable_http_client(front.url, http_client=http), mode=mode, **options) as client,
     ):
         yield client
 

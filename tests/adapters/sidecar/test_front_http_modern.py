@@ -97,7 +97,7 @@ async def test_a_header_that_comes_twice_is_refused():
             ("content-type", "application/json"),
         ]
         response = await front.http.post(
-            front.address.url, content=json.dumps(body), headers=[*twice, ("accept", "*/*")]
+            front.url, content=json.dumps(body), headers=[*twice, ("accept", "*/*")]
         )
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
 
@@ -105,7 +105,7 @@ async def test_a_header_that_comes_twice_is_refused():
 async def test_parameters_in_headers_are_compared_where_the_schema_is_known():
     """With the tool's schema, an `Mcp-Param-*` header has to say what the argument says."""
     schema = {"type": "object", "properties": {"mark": {"type": "string", "x-mcp-header": "Mark"}}}
-    async with running(schema_of=lambda relay, tool: schema if tool == "echo" else None) as front:
+    async with running(schemas={"echo": schema}) as front:
         for mark, status in (("x", 200), ("y", 400), (None, 400)):
             body, headers = modern(call(1, "echo", "x"))
             headers |= {} if mark is None else {"mcp-param-mark": mark}

@@ -7,6 +7,7 @@ import contextlib
 import json
 import stat
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import attrs
 import pytest
@@ -56,7 +57,8 @@ async def raw(front, method, headers, body=""):
     """A request on a connection of its own, of which nothing is read but what the test reads."""
     headers = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}", "Accept": "*/*"} | headers
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    reader, writer = await asyncio.open_connection(front.address.host, front.address.port, limit=1)
+    url = urlsplit(front.url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, limit=1)
     writer.write(f"{method} /mcp HTTP/1.1\r\n{head}\r\n{body}".encode())
     try:
         yield reader
@@ -84,7 +86,7 @@ async def test_of_two_origins_both_count():
     async with running() as front:
         for first, second in (("evil.invalid", "localhost"), ("localhost", "evil.invalid")):
             origins = [("origin", f"http://{first}"), ("origin", f"http://{second}")]
-            response = await front.http.post(front.address.url, headers=origins)
+            response = await front.http.post(front.url, headers=origins)
             assert response.status_code == 403
 
 
@@ -154,7 +156,7 @@ async def test_the_door_is_before_everything(headers, status):
         assert "bearer" in response.headers.get("www-authenticate", "bearer").lower()
         assert not any(name.startswith("access-control") for name in response.headers)
         assert TOKEN not in response.text
-        health = await front.http.get(front.address.url.replace("/mcp", "/health"), headers=headers)
+        health = await front.http.get(front.url.replace("/mcp", "/health"), headers=headers)
         assert health.status_code == status
         assert front.relays == []
 
@@ -164,7 +166,7 @@ async def test_health_says_little_to_strangers():
     """Without a token the status and nothing else; with it the details; a wrong one is refused."""
     async with running() as front:
         await front.open()
-        url = front.address.url.replace("/mcp", "/health")
+        url = front.url.replace("/mcp", "/health")
         del front.http.headers["authorization"]
         assert (await front.http.get(url)).json() == {"status": "ok"}
         own = {"authorization": f"Bearer {TOKEN}"}
@@ -174,7 +176,7 @@ async def test_health_says_little_to_strangers():
             "sessions": 1,
             "servers": [{"status": "ok", "command": "a secret command"}],
         }
-        await front.http.post(front.address.url, headers=own)
+        await front.http.post(front.url, headers=own)
         front.relays[0].state = "degraded"
         assert (await front.http.get(url)).json() == {"status": "degraded"}
         front.relays[0].state = "down"
@@ -211,7 +213,7 @@ async def test_a_body_has_a_limit(how):
 
         headers = {"content-type": "application/json", "accept": "*/*", "mcp-session-id": session}
         content = body if how == "declared" else parts()
-        assert (await front.http.post(front.address.url, content=content, headers=headers)).status_code == 413
+        assert (await front.http.post(front.url, content=content, headers=headers)).status_code == 413
         assert len(front.relays[0].got) == 1
         assert (await front.post(call(2, "echo"), session)).status_code == 200
 
