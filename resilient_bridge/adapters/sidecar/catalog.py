@@ -70,12 +70,31 @@ class Catalog:
 
     def read(self, session: Session, method: str, now: float, *, is_awaited: bool = False) -> None:
         """Read a list, page by page; with `is_awaited` the session is not ready before."""
-        _Reading(self._state, self, session, method, is_awaited).ask("", now)
+        if is_awaited:
+            session.setting_up.add(method)
+        self._ask(session, method, "", now, pages=0, losses=0)
 
-    def ended(self, session: Session, method: str, now: float) -> None:
-        """Note that a list was read as far as possible."""
-        session.setting_up.discard(method)
-        self._on_read(session, now)
+    def _ask(
+        self, session: Session, method: str, cursor: str, now: float, *, pages: int, losses: int
+    ) -> None:
+        params: dict[str, Any] = {"cursor": cursor} if cursor else {}
+        if session.is_modern:
+            params["_meta"] = dict(self._state.envelope)
+
+        def got(answer: Message | None, loss: Loss | None, at: float) -> None:
+            if answer is not None and not answer.is_refusal:
+                following = self.learn(session, method, cursor, answer.result)
+                if following and pages + 1 < MOST_PAGES:
+                    self._ask(session, method, following, at, pages=pages + 1, losses=losses)
+                    return
+            if loss is not None and session is self._state.current and losses + 1 < _MOST_LOSSES:
+                self._ask(session, method, cursor, at, pages=pages, losses=losses + 1)
+                return
+            session.setting_up.discard(method)
+            self._on_read(session, at)
+
+        until = now + (SETTLING if self._state.restarts else _ANSWER)
+        self._state.ask(session, message.request(0, method, params or None), got, until)
 
     def _say_what_is_repeated(self, session: Session) -> None:
         state = self._state
@@ -84,40 +103,3 @@ class Catalog:
         if shown != state.repeated_shown:
             state.repeated_shown = shown
             state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
-
-
-class _Reading:
-    """One list that is being read."""
-
-    def __init__(
-        self, state: State, catalog: Catalog, session: Session, method: str, is_awaited: bool
-    ) -> None:
-        self._state, self._catalog, self._session, self._method = state, catalog, session, method
-        self._pages = self._losses = 0
-        if is_awaited:
-            session.setting_up.add(method)
-
-    def ask(self, cursor: str, now: float) -> None:
-        """Ask for a page."""
-        session = self._session
-        params: dict[str, Any] = {"cursor": cursor} if cursor else {}
-        if session.is_modern:
-            params["_meta"] = dict(self._state.envelope)
-        until = now + (SETTLING if self._state.restarts else _ANSWER)
-
-        request = message.request(0, self._method, params or None)
-        self._state.ask(session, request, lambda answer, loss, at: self._got(cursor, answer, loss, at), until)
-
-    def _got(self, cursor: str, answer: Message | None, loss: Loss | None, now: float) -> None:
-        session = self._session
-        if answer is not None and not answer.is_refusal:
-            self._pages += 1
-            following = self._catalog.learn(session, self._method, cursor, answer.result)
-            if following and self._pages < MOST_PAGES:
-                self.ask(following, now)
-                return
-        self._losses += loss is not None
-        if loss is not None and session is self._state.current and self._losses < _MOST_LOSSES:
-            self.ask(cursor, now)
-            return
-        self._catalog.ended(session, self._method, now)

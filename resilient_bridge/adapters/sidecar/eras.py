@@ -78,12 +78,10 @@ class LegacyClient:
         # our id of a request that was sent again: the client's id
         self._rounds: dict[int, int] = {}
         self._asking: dict[int, _Asking] = {}
-        self._asked: dict[
-            str, int
-        ] = {}  # the id of our request to the client: the client's request that it belongs to
-        self._sent: dict[
-            int, tuple[Message, int]
-        ] = {}  # the client's pending requests, and how often more input was requested
+        # the id of our request to the client: the client's request that it belongs to
+        self._asked: dict[str, int] = {}
+        # the client's pending requests, and how often more input was requested
+        self._sent: dict[int, tuple[Message, int]] = {}
         self._log_level: str | None = None
         self._uris: dict[str, None] = {}
         self._listening: int | None = None
@@ -282,9 +280,8 @@ class ModernClient:
     def __init__(self, opened: Message) -> None:
         self._opened = opened
         self._numbers = -1_000
-        self._listens: dict[
-            int, Mapping[str, Any]
-        ] = {}  # the client's streams of changes, by their request: what is wanted
+        # the client's streams of changes, by their request: what is wanted
+        self._listens: dict[int, Mapping[str, Any]] = {}
         self._cached: set[int] = set()
         self._own: set[int] = set()
 

@@ -25,11 +25,8 @@ _LONGEST: Final = 2_000  # characters of a line
 class EventLog:
     """Writes records to `path` (None: nowhere) and lines to `stderr` (a descriptor, None: nowhere)."""
 
-    def __init__(
-        self, path: str | None = None, stderr: int | None = 2, prefix: str = "resilient-bridge mcp"
-    ) -> None:
+    def __init__(self, path: str | None = None, stderr: int | None = 2) -> None:
         """Open the file to append to it, for this user alone. ConfigError if that fails."""
-        self._prefix = prefix
         self._output = None if stderr is None else Output(stderr, limit=_UNWRITTEN)
         self._file: int | None = None
         self._wall = current_world().wall
@@ -56,7 +53,7 @@ class EventLog:
             self.dropped += 1
             return
         for one in text.splitlines():
-            self._output.put(f"{self._prefix}: {redact(one, limit=_LONGEST)}")
+            self._output.put(f"resilient-bridge mcp: {redact(one, limit=_LONGEST)}")
 
     def _write(self, record: Mapping[str, Any]) -> None:
         data = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"

@@ -63,9 +63,8 @@ class Exchange:
         self.pairs: list[tuple[str, str]] = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
         ]
-        self.headers: dict[
-            str, str
-        ] = {}  # a repeated header is one value with a comma, which no origin and no token has
+        # a repeated header is one value with a comma, which no origin and no token has
+        self.headers: dict[str, str] = {}
         for name, value in self.pairs:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
         self._abort: Callable[[], None] | None = scope.get("state", {}).get(ABORT)

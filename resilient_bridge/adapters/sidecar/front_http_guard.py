@@ -44,10 +44,8 @@ class HttpGuard:
     """
 
     token: str | None = attrs.field(repr=False)
-    is_loopback: bool = (
-        # whether only this machine can connect; otherwise a Host that is an address may be any
-        True
-    )
+    # whether only this machine can connect; otherwise a Host that is an address may be any
+    is_loopback: bool = True
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from .front_http_limits import HttpLimits
 
 
-_IDLE_CONNECTION: Final = (
-    75  # seconds: longer than clients keep a connection in their pools, so that they close it
-)
+# seconds: longer than clients keep a connection in their pools, so that they close it
+_IDLE_CONNECTION: Final = 75
 
 
 @asynccontextmanager

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from .message import Key, Message
 
 
-_PRIMING_SINCE: Final = (
-    "2025-11-25"  # clients of earlier versions take an event without data for a broken message
-)
+# clients of earlier versions take an event without data for a broken message
+_PRIMING_SINCE: Final = "2025-11-25"
 
 
 class HttpSession:

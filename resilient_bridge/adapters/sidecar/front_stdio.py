@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 
 _MAX_LINE: Final = 64 * 2**20
-_UNWRITTEN: Final = (
-    8 * 2**20
-)  # bytes queued for a client that does not read, before the server has to wait as well
+# bytes queued for a client that does not read, before the server has to wait as well
+_UNWRITTEN: Final = 8 * 2**20
 _LAST_ANSWERS: Final = 5.0  # seconds for what is under way when the input ends
 _LAST_BYTES: Final = 2.0
 _PARENT: Final = 2.0  # seconds between two checks of our parent process
@@ -61,19 +60,18 @@ class StdioClient:
             self._relay.set_reading(is_reading=True)
 
 
-async def serve_stdio(relay: RunningRelay, source: int = 0, sink: int = 1) -> None:
+async def serve_stdio(relay: RunningRelay) -> None:
     """Relay between our standard streams and the server until the client has gone or a signal arrives.
 
     Then end the server.
     """
-    own = os.dup(sink)
-    if sink == 1:
-        with suppress(OSError):  # print goes to stderr
-            os.dup2(2, 1)
+    own = os.dup(1)
+    with suppress(OSError):  # print goes to stderr
+        os.dup2(2, 1)
     output = Output(own, limit=_UNWRITTEN, is_only_writer=True)
     client = StdioClient(relay, output)
     relay.connect(client)
-    reading = asyncio.create_task(_read(relay, client, source))
+    reading = asyncio.create_task(_read(relay, client))
     watching = asyncio.create_task(_watch_parent())
     broken = asyncio.create_task(output.broken.wait())
     stop = asyncio.Event()
@@ -95,8 +93,8 @@ async def serve_stdio(relay: RunningRelay, source: int = 0, sink: int = 1) -> No
         await relay.close()
 
 
-async def _read(relay: RunningRelay, client: StdioClient, source: int) -> None:
-    async for line in lines_of(source, limit=_MAX_LINE):
+async def _read(relay: RunningRelay, client: StdioClient) -> None:
+    async for line in lines_of(0, limit=_MAX_LINE):
         if line is LINE_TOO_LONG:
             text = f"parse error: a line of more than {_MAX_LINE} bytes"
             client.deliver(message.error(None, _PARSE_ERROR, text), None)

@@ -29,11 +29,6 @@ class Limits:
         self._running: dict[str, int] = {}
         self._rates = {name: RateState(name, limit) for name, limit in options.rates.items()}
 
-    @property
-    def taken(self) -> int:
-        """How many slots are taken."""
-        return sum(self._running.values())
-
     def refusal(self, call: Call, now: float) -> Ending | None:
         """Charge a call to its rates, now or later.
 

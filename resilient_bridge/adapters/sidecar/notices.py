@@ -68,7 +68,9 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
     else:
         about = pending_call(session, request)
         is_for_all = method in _FILTERS or method == _UPDATED
-        if state.is_shared and about is None and not is_for_all and _is_of_one(session, request):
+        # in the stream of a request that is not ours, so of a client that no longer waits
+        is_of_one = request is not None and request not in session.pending
+        if state.is_shared and about is None and not is_for_all and is_of_one:
             state.strays += 1
             return
         is_for_one = about is not None and not is_for_all
@@ -155,9 +157,8 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
         state.strays += 1
         return
     is_acknowledgement = note.method == ACKNOWLEDGED
-    if (
-        is_acknowledgement and call.has_acknowledged
-    ):  # of a stream that was opened again: what was missed is unknown
+    # of a stream that was opened again: what was missed is unknown
+    if is_acknowledgement and call.has_acknowledged:
         for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
             params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
             _to_listener(state, call, message.notification(_UPDATED, params))
@@ -168,11 +169,6 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
 
 def _to_listener(state: State, call: Call, note: Message) -> None:
     state.to_client(call.client, note, call.request.key)
-
-
-def _is_of_one(session: Session, request: int | None) -> bool:
-    """Return whether it came in the stream of a request that is not ours, so of a client that no longer waits."""
-    return request is not None and request not in session.pending
 
 
 def _is_wanted(state: State, client: ClientState, note: Message) -> bool:

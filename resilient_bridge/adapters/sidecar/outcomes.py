@@ -19,8 +19,6 @@ from . import message
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .message import Message
     from .upstream import Loss
 
@@ -142,11 +140,6 @@ def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Messa
         "_meta": meta,
     }
     return message.result(id, ({"resultType": "complete"} if is_modern else {}) | result)
-
-
-def restarted_note(count: int, reason: str, at: str) -> Mapping[str, Any]:
-    """Return the `_meta` of the first tool result after a restart: the server's memory was lost."""
-    return {"at": at, "count": count, "reason": reason}
 
 
 def _quoted(name: str) -> str:

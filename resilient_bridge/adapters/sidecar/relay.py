@@ -21,14 +21,13 @@ from .restarts import Restarts
 from .sessions import INITIALIZED, Sessions
 from .set_up import take_back
 from .shared import SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE
-from .state import Action, Call, ClientState, Own, Phase, State
+from .state import Call, ClientState, Own, Phase, State
 from .status import STATUS_TOOL, add_status_tool, status_answer, status_of
 from .upstream import Loss
 
 
 if TYPE_CHECKING:
     import random
-    from collections import deque
     from collections.abc import Callable, Mapping
 
     from .front import Client
@@ -51,14 +50,10 @@ class Relay:
         self, options: Sidecar, rng: random.Random, today: Callable[[], str], *, is_shared: bool = False
     ) -> None:
         self._state = State(options, is_shared=is_shared)
+        self.actions = self._state.actions  # pending, oldest first; the driver removes them
         self._restarts = Restarts(options, rng)
         self._calls = Calls(self._state, self._restarts)
         self._sessions = Sessions(self._state, self._calls, self._restarts, today)
-
-    @property
-    def actions(self) -> deque[Action]:
-        """The pending actions, oldest first; the driver removes them."""
-        return self._state.actions
 
     # ---- clients -----------------------------------------------------------------------------------------------
 
@@ -139,7 +134,7 @@ class Relay:
         if state.started is not None and (
             state.is_shared or current is None or current.phase is not Phase.OPENING
         ):
-            self._sessions.answer_opening(client, now)
+            self._sessions.answer_opening(client, state.started, now)
         elif current is not None and current.phase is Phase.READY and current.is_modern:
             self._sessions.greet(current, now)
         else:

@@ -42,11 +42,11 @@ class RunningRelay:
         self, options: Sidecar, make: MakeUpstream, on_note: OnNote, *, is_shared: bool = False
     ) -> None:
         world = current_world()
-        self._relay = Relay(
+        self.relay = Relay(
             options, world.new_rng(), lambda: world.now().isoformat(timespec="seconds"), is_shared=is_shared
         )
         self._make = make
-        self._on_note = on_note
+        self.on_note = on_note
         self._loop = asyncio.get_running_loop()
         self._upstreams: dict[int, Upstream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,26 +60,26 @@ class RunningRelay:
 
     def connect(self, client: Client) -> None:
         """A client session began."""
-        self._relay.connect(client)
+        self.relay.connect(client)
 
     def receive(self, client: Client, message: Message) -> None:
         """A client sent a message."""
         if not self._is_closed:
-            self._relay.from_client(client, message, self._loop.time())
+            self.relay.from_client(client, message, self._loop.time())
             self._work()
 
     def disconnect(self, client: Client) -> None:
         """A client session ended."""
-        self._relay.disconnect(client, self._loop.time())
+        self.relay.disconnect(client, self._loop.time())
         self._work()
 
     def status(self) -> Mapping[str, Any]:
         """Return how the server is."""
-        return self._relay.status(self._loop.time())
+        return self.relay.status(self._loop.time())
 
     def schema_of(self, tool: str) -> Any:
         """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
-        return self._relay.schema_of(tool)
+        return self.relay.schema_of(tool)
 
     def set_reading(self, *, is_reading: bool) -> None:
         """Pause or resume reading what the server sends, where the connection supports that."""
@@ -90,7 +90,7 @@ class RunningRelay:
     async def finish(self, seconds: float) -> None:
         """Wait until no request is pending, so many seconds at most."""
         until = self._loop.time() + seconds
-        while not self._relay.is_idle and (remaining := until - self._loop.time()) > 0:
+        while not self.relay.is_idle and (remaining := until - self._loop.time()) > 0:
             self._idle.clear()
             try:
                 async with asyncio.timeout(remaining):
@@ -101,7 +101,7 @@ class RunningRelay:
     async def close(self) -> None:
         """Answer waiting calls, and end every connection, in bounded time. May be called again."""
         if not self._is_closed:
-            self._relay.close(self._loop.time())
+            self.relay.close(self._loop.time())
             self._work()
             self._is_closed = True
             if self._timer is not None:
@@ -116,12 +116,12 @@ class RunningRelay:
             return
         self._is_working = True
         try:
-            actions = self._relay.actions
+            actions = self.relay.actions
             while actions:
                 self._do(actions.popleft())
         finally:
             self._is_working = False
-        if self._relay.is_idle:
+        if self.relay.is_idle:
             self._idle.set()
         self._set_timer()
 
@@ -132,7 +132,7 @@ class RunningRelay:
             case Drop(client, key):
                 client.drop(key)
             case Note(record, line):
-                self._on_note(record, line)
+                self.on_note(record, line)
             case Open(session):
                 upstream = self._upstreams[session] = self._make(_Receiver(self, session))
                 self._start(self._open(session, upstream))
@@ -162,23 +162,23 @@ class RunningRelay:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_note({"event": "error"}, f"{type(error).__name__}: {redact(str(error))}")
+            self.on_note({"event": "error"}, f"{type(error).__name__}: {redact(str(error))}")
 
     async def _open(self, session: int, upstream: Upstream) -> None:
         try:
             await upstream.open()
         except LostError as error:
-            self.tell(self._relay.lost, session, error.loss)
+            self.tell(self.relay.lost, session, error.loss)
         except Exception as error:  # noqa: BLE001 -- whatever it is, this connection did not come about
             loss = Loss(reason=f"{type(error).__name__}: {redact(str(error))}", executed=Executed.NO)
-            self.tell(self._relay.lost, session, loss)
+            self.tell(self.relay.lost, session, loss)
         else:
             if not self._is_reading:  # asked before it was there
                 upstream.set_reading(is_reading=False)
-            self.tell(self._relay.opened, session)
+            self.tell(self.relay.opened, session)
 
     def _set_timer(self) -> None:
-        due = None if self._is_closed else self._relay.next_timer()
+        due = None if self._is_closed else self.relay.next_timer()
         if due == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:
@@ -188,7 +188,7 @@ class RunningRelay:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._relay.timer(self._loop.time())
+        self.relay.timer(self._loop.time())
         self._work()
 
     def tell(self, what: Callable[..., None], *facts: Any) -> None:
@@ -196,15 +196,6 @@ class RunningRelay:
         if not self._is_closed:
             what(*facts, self._loop.time())
             self._work()
-
-    @property
-    def relay(self) -> Relay:
-        """The relay that is run."""
-        return self._relay
-
-    def note(self, line: str) -> None:
-        """Show a line of the server's to people."""
-        self._on_note({"event": "line"}, line)
 
 
 class _Receiver:
@@ -225,4 +216,4 @@ class _Receiver:
 
     def on_note(self, text: str) -> None:
         self._running.relay.output_line(self._session, text)
-        self._running.note(text)
+        self._running.on_note({"event": "line"}, text)

@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...errors import Executed
-from .upstream import Loss, LostError
+from .upstream import LostError
 
 
 if TYPE_CHECKING:
@@ -39,12 +38,10 @@ def _word(header: str, word: str) -> str:
         return word
     found = found.strip()
     if not found:
-        raise LostError(Loss(reason=f"header {header}: {missing}", executed=Executed.NO, is_final=True))
+        raise LostError.final(f"header {header}: {missing}")
     if not found.isprintable():
-        reason = (
-            f"header {header}: {kind}:{where} holds a line break or another character that no header may have"
-        )
-        raise LostError(Loss(reason=reason, executed=Executed.NO, is_final=True))
+        text = f"{kind}:{where} holds a line break or another character that no header may have"
+        raise LostError.final(f"header {header}: {text}")
     return found
 
 

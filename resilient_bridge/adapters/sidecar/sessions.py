@@ -13,7 +13,6 @@ from . import message
 from .catalog import Catalog
 from .lists import LISTS
 from .message import object_of
-from .outcomes import restarted_note
 from .set_up import say_again
 from .state import Close, Open, Own, Phase, Session
 from .upstream import Loss
@@ -106,7 +105,7 @@ class Sessions:
                 is_final=state.started is None,
             )
             for client in state.clients.values():  # its own words are more than ours
-                self._answer_opening(client, answer, now)
+                self.answer_opening(client, answer, now)
             self.end(session, refusal, now)
         else:
             session.phase = Phase.SETTLING
@@ -114,16 +113,12 @@ class Sessions:
             if not is_first:
                 self._compare_capabilities(answer)
             for client in list(state.clients.values()):
-                self._answer_opening(client, state.started, now)
+                self.answer_opening(client, state.started, now)
             if any(client.is_initialized for client in state.clients.values()):
                 self.initialized(session, now)
 
-    def answer_opening(self, client: ClientState, now: float) -> None:
-        """Answer a client with the server's first answer to initialize."""
-        if self._state.started is not None:
-            self._answer_opening(client, self._state.started, now)
-
-    def _answer_opening(self, client: ClientState, answer: Message, now: float) -> None:
+    def answer_opening(self, client: ClientState, answer: Message, now: float) -> None:
+        """Answer a client's initialize with the server's answer."""
         for call in list(client.calls.values()):
             if call.method == "initialize":
                 self._calls.answered(call, _announcing(answer), now)
@@ -326,7 +321,7 @@ class Sessions:
             due = self._restarts.next_at = now
         if session.ready_at is not None:
             state.restarts += 1
-            state.restarted = restarted_note(state.restarts, loss.reason, self._today())
+            state.restarted = {"at": self._today(), "count": state.restarts, "reason": loss.reason}
         # Nothing changes by itself, so the next call tries again; but an answer during a redeploy
         # is not final.
         is_final = loss.is_final and (state.started is None or self._options.is_command)

@@ -234,6 +234,7 @@ class State:
         self.restarts = 0
         self.strays = 0
         self.last_loss: Loss | None = None
+        # the `_meta` of the first tool result after a restart: the server's memory was lost
         self.restarted: Mapping[str, Any] | None = None
 
     def number(self) -> int:

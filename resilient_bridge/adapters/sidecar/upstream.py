@@ -35,17 +35,15 @@ class Loss:
 
     reason: str  # "exit code 137", "connection refused", "HTTP 502", "the answer was cut off"
     executed: Executed = Executed.MAYBE
-    is_unreachable: bool = (
-        False  # nothing listens: the session may still exist, so it is not replaced for this
-    )
+    # nothing listens: the session may still exist, so it is not replaced for this
+    is_unreachable: bool = False
     is_session_gone: bool = False  # the server does not know our session: the next needs a new one
     # no new attempt can help: command not found, credentials refused, no MCP server
     is_final: bool = False
     retry_after: float | None = None  # seconds that the server asked to wait
     words: str = ""  # the last lines of stderr, or the server's response body; secrets masked
-    unread: frozenset[int] = (
-        frozenset()
-    )  # of a connection that ended: requests in it that provably were not carried out
+    # of a connection that ended: requests in it that provably were not carried out
+    unread: frozenset[int] = frozenset()
 
     def of(self, request: int) -> Loss:
         """Return the loss of one request when its connection ended."""
@@ -130,6 +128,10 @@ class LostError(Exception):
     """What `Upstream.open` raises; `loss` says why."""
 
     def __init__(self, loss: Loss) -> None:
-        """Carry the loss."""
         super().__init__(loss.reason)
         self.loss = loss
+
+    @classmethod
+    def final(cls, reason: str) -> LostError:
+        """Return the error for what no new attempt can help."""
+        return cls(Loss(reason=reason, executed=Executed.NO, is_final=True))

@@ -36,9 +36,8 @@ class BothErasUpstream:
         self._inner = make(self)
         self._front: LegacyClient | ModernClient | None = None
         self._opening: Message | None = None  # an initialize that is not answered yet
-        self._tried: dict[
-            int, Message
-        ] = {}  # requests of 2026-07-28, while it is not known whether the server knows them
+        # requests of 2026-07-28, while it is not known whether the server knows them
+        self._tried: dict[int, Message] = {}
         self._is_modern = False  # it does
         # messages of the client while the other era is tried
         self._held: list[Message] | None = None
@@ -59,9 +58,8 @@ class BothErasUpstream:
         self._refusals = [pair for pair in self._refusals if pair[0].id != request]
         if self._held is not None:
             self._held = [one for one in self._held if not one.is_request or one.id != request]
-        if isinstance(
-            self._front, ModernClient
-        ):  # the end of a stream means nothing to a server with sessions
+        # the end of a stream means nothing to a server with sessions
+        if isinstance(self._front, ModernClient):
             note = message.notification("notifications/cancelled", {"requestId": request})
             self._do(self._front.from_client(note))
         self._inner.cancel(request)
@@ -153,16 +151,11 @@ class BothErasUpstream:
         self._held = []
         opening, self._opening = self._opening, None
         if opening is not None:
-            params = {
-                "_meta": {
-                    VERSION: MODERN,
-                    CAPABILITIES: opening.params.get("capabilities", {}),
-                }
-            }
+            meta = {VERSION: MODERN, CAPABILITIES: opening.params.get("capabilities", {})}
             self._then = lambda answer: self._tried_modern(
                 refusal, None if answer is None else _legacy_front(opening, answer)
             )
-            self._inner.send(message.request(_PROBE, "server/discover", params))
+            self._inner.send(message.request(_PROBE, "server/discover", {"_meta": meta}))
             return
         first = self._tried.pop(refusal.id)
         self._refusals.append((first, refusal))

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-_IDLE_SECONDS: Final = (
-    # seconds of idleness: below the 5 s after which Node and uvicorn close theirs, under a request
-    3.0
-)
+# seconds of idleness: below the 5 s after which Node and uvicorn close theirs, under a request
+_IDLE_SECONDS: Final = 3.0
 _MOST_IDLE: Final = 100  # connections that wait for a request
 _GOODBYE: Final = 1.0
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.request import getproxies, proxy_bypass
 
-from ...errors import BridgeError, Executed, is_sensitive
+from ...errors import BridgeError, is_sensitive
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ..arguments import plaintext_refused
 from ..http.requests import origin_of
 from ..sse.event_source_arguments import secrets_in
-from .upstream import Loss, LostError
+from .upstream import LostError
 from .upstream_http_headers import EVENTS, SESSION, VERSION
 
 
@@ -162,17 +162,19 @@ def _usable(
         target = httpx.URL(url)
         own = dict(checked_headers(headers))
     except httpx.InvalidURL:
-        raise _refused(
+        raise LostError.final(
             "url: wanted one that begins with http:// or https://, got an unreadable one"
         ) from None
     except ValueError as error:
-        raise _refused(str(error)) from None
+        raise LostError.final(str(error)) from None
     if target.scheme not in {"http", "https"} or not target.host:
-        raise _refused(f"url: wanted http:// or https:// and a host, got {target.scheme[:20] or 'no scheme'}")
+        raise LostError.final(
+            f"url: wanted http:// or https:// and a host, got {target.scheme[:20] or 'no scheme'}"
+        )
     has_credentials = bool(target.userinfo) or any(is_sensitive(name) for name in own)
     is_seen = target.scheme == "http" and not is_loopback(target.host)
     if is_seen and has_credentials and not may_show_credentials:
-        raise _refused(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
+        raise LostError.final(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
     if target.userinfo:
         login = f"{target.username}:{target.password}".encode()
         own = {name: value for name, value in own.items() if name.lower() != "authorization"}
@@ -192,10 +194,6 @@ def proxy_to(target: httpx.URL) -> str | None:
     if named is None or proxy_bypass(target.netloc.decode("ascii")) or proxy_bypass(target.host):
         return None
     return named if "://" in named else f"http://{named}"
-
-
-def _refused(reason: str) -> LostError:
-    return LostError(Loss(reason=reason, executed=Executed.NO, is_final=True))
 
 
 def _empty_context() -> Any:

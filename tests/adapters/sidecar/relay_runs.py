@@ -156,7 +156,7 @@ def _judge(world: World) -> None:
         "held": len(state.held),
         "under way": sum(len(session.pending) for session in state.sessions.values()),
         "sessions": max(0, len(state.sessions) - 1),
-        "places": calls._limits.taken,
+        "places": sum(calls._limits._running.values()),
         "requests": sum(len(client.calls) for client in state.clients.values()),
     }
     if any(remaining.values()):
