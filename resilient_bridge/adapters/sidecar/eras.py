@@ -99,7 +99,6 @@ class LegacyClient:
         return message.result(self._opening.id, answer)
 
     def from_client(self, received: Message) -> Out:
-        """Translate a message of the client."""
         if received.is_answer:
             return self._input_came(received)
         if received.is_notification:
@@ -165,7 +164,6 @@ class LegacyClient:
         return found
 
     def from_server(self, received: Message, about: int | None) -> Out:
-        """Translate a message of the server."""
         if not received.is_answer:
             return self._noticed_by_server(
                 received, self._rounds.get(about, about) if about is not None else None
@@ -286,7 +284,6 @@ class ModernClient:
         self._own: set[int] = set()
 
     def from_client(self, received: Message) -> Out:
-        """Translate a message of the client."""
         if received.is_notification and received.method == "notifications/cancelled":
             number = received.params.get("requestId")
             if isinstance(number, int) and self._listens.pop(number, None) is not None:
@@ -315,7 +312,6 @@ class ModernClient:
         return Out(to_server, [(message.notification(ACKNOWLEDGED, params), number)])
 
     def from_server(self, received: Message, about: int | None) -> Out:
-        """Translate a message of the server."""
         if received.is_request:
             return self._asked_by_server(received)
         if received.is_notification:

@@ -90,7 +90,6 @@ class HttpFront:
         self._is_quiet = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             raise ValueError(f"an HTTP request expected, got {scope['type']!r}")
         exchange = Exchange(scope, receive, send)

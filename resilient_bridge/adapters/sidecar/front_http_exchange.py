@@ -48,7 +48,6 @@ class BodyError(Exception):
     """
 
     def __init__(self, status: int, text: str) -> None:
-        """Carry the answer."""
         super().__init__(text)
         self.status, self.text = status, text
 
@@ -57,7 +56,6 @@ class Exchange:
     """One request and its response. Names of headers are in lower case."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the request's head."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.pairs: list[tuple[str, str]] = [
@@ -71,7 +69,6 @@ class Exchange:
         self._receive, self._send = receive, send
 
     def accepts(self, kind: str) -> bool:
-        """Whether the Accept header admits a media type."""
         ranges = {
             part.partition(";")[0].strip().lower() for part in self.headers.get("accept", "").split(",")
         }
@@ -79,7 +76,6 @@ class Exchange:
 
     @property
     def is_json(self) -> bool:
-        """Whether the body is said to be JSON."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower() == JSON
 
     async def body(self, size: int, seconds: float) -> bytes:
@@ -105,7 +101,6 @@ class Exchange:
             raise BodyError(408, "Request body too slow") from None
 
     async def respond(self, status: int, body: str = "", headers: Headers = (), *, kind: str = JSON) -> None:
-        """Send a whole response."""
         data = body.encode("utf-8", "replace")
         own = [("content-length", str(len(data)))] + ([("content-type", kind)] if data else [])
         await self._begin(status, [*own, *headers])

@@ -70,7 +70,6 @@ class HttpGuard:
         )
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request shows our token."""
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if self.token is None or scheme.lower() != "bearer":
             return False

@@ -36,7 +36,6 @@ class ModernClient:
     """Some requests in progress, as one client of the relay."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.in_flight: dict[Key, MessageStream] = {}
         self.tokens: set[Key] = set()  # the progress tokens of these requests
         self._token_of: dict[Key, Key] = {}
@@ -59,7 +58,6 @@ class ModernClient:
             self.drop(request)
 
     def drop(self, request: Key) -> None:
-        """End the stream of a request."""
         stream = self.in_flight.pop(request, None)
         if (token := self._token_of.pop(request, None)) is not None:
             self.tokens.discard(token)
@@ -77,7 +75,6 @@ class ModernClients:
         self._clients = [self._connected()]
 
     def post(self, message: Message) -> None:
-        """Pass on a notification."""
         self.relay.receive(self._clients[0], message)
 
     def ask(self, message: Message) -> tuple[ModernClient, MessageStream]:
@@ -107,7 +104,6 @@ class ModernClients:
             self.relay.disconnect(client)
 
     def end(self) -> None:
-        """End all streams, and unregister the clients."""
         for client in self._clients:
             for key in [*client.in_flight]:
                 client.drop(key)

@@ -52,7 +52,6 @@ class HttpSession:
     # ---- what the client sends -----------------------------------------------------------------------------------
 
     def post(self, message: Message) -> None:
-        """Pass on a notification or an answer of the client."""
         self.relay.receive(self, message)
 
     def ask(self, message: Message) -> MessageStream | None:
@@ -94,7 +93,6 @@ class HttpSession:
     # ---- what the relay sends ------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, request: Key | None) -> None:
-        """Put a message into its stream."""
         if self.is_ended:
             return
         stream = self._in_flight.get(request) if request is not None else None
@@ -107,7 +105,6 @@ class HttpSession:
             self.drop(request)
 
     def drop(self, request: Key) -> None:
-        """End the stream of a request."""
         stream = self._in_flight.pop(request, None)
         if stream is not None:
             stream.end()

@@ -33,25 +33,21 @@ class Use:
     """
 
     def __init__(self, seconds: float, on_idle: Callable[[], None]) -> None:
-        """Begin unused."""
         self._seconds, self._on_idle = seconds, on_idle
         self._count = 0
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
-        """One more."""
         self._count += 1
         self._cancel()
 
     def __exit__(self, *_: object) -> None:
-        """One less."""
         self._count -= 1
         if not self._count and not self._is_over:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._on_idle)
 
     def stop(self) -> None:
-        """Stop the timer for good."""
         self._is_over = True
         self._cancel()
 
@@ -83,7 +79,6 @@ class HttpSessions:
         return self._sessions[name]
 
     def find(self, id: str) -> tuple[HttpSession, Use] | None:
-        """Return the session with this id, if there is one."""
         return self._sessions.get(id)
 
     def modern(self) -> tuple[ModernClients, Use]:

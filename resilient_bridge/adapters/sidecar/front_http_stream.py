@@ -34,7 +34,6 @@ class SentEvent:
     retry: int = 0  # milliseconds; 0: not sent
 
     def encode(self) -> bytes:
-        """Return the bytes of the event."""
         position = f"id: {self.id}\r\n" if self.id else ""
         retry = f"retry: {self.retry}\r\n" if self.retry else ""
         name = "event: message\r\n" if self.text else ""
@@ -48,7 +47,6 @@ class MessageStream:
     """
 
     def __init__(self, number: int, *, queue_bytes: int, events: int) -> None:
-        """Begin empty, without a reader."""
         self.number = number
         self.is_ended = False
         self.replayable = 0  # how many of its events its owner keeps
@@ -61,7 +59,6 @@ class MessageStream:
 
     @property
     def is_read(self) -> bool:
-        """Whether it has a reader."""
         return self._abort is not None
 
     @property
@@ -138,7 +135,6 @@ class MessageStream:
             before()
 
     def is_attached(self, abort: Callable[[], None]) -> bool:
-        """Whether this reader is still the current one."""
         return self._abort is abort
 
     def detach(self, abort: Callable[[], None]) -> None:

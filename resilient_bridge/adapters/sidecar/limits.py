@@ -24,7 +24,6 @@ class Limits:
     """The limits of one relay, by the name of a tool or of all together."""
 
     def __init__(self, options: Sidecar) -> None:
-        """Begin with nothing under way."""
         self._options = options
         self._running: dict[str, int] = {}
         self._rates = {name: RateState(name, limit) for name, limit in options.rates.items()}

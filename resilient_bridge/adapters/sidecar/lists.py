@@ -42,7 +42,6 @@ class Lists:
     """The lists of one server session, page by page; `cursor` "" is the first page."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self._pages: dict[str, dict[str, Mapping[str, Any]]] = {}
         self.complete: set[str] = set()  # lists of which every page is known
         # by name, made when it is asked for
@@ -98,13 +97,11 @@ class Lists:
         )
 
     def tool(self, name: str) -> Mapping[str, Any] | None:
-        """Return the server's description of a tool; None if there is none."""
         if self._tools is None:
             self._tools = {str(item.get("name")): item for item in self.items("tools/list")}
         return self._tools.get(name)
 
     def names(self) -> list[str]:
-        """Return the names of the tools."""
         return [str(item.get("name")) for item in self.items("tools/list")]
 
     def _chain(self, method: str) -> list[str]:
@@ -123,7 +120,6 @@ def _compared(method: str, item: Mapping[str, Any]) -> Any:
 
 
 def cursor_of(request: Message) -> str:
-    """Return the page that a request asks for."""
     cursor = request.params.get("cursor")
     return cursor if isinstance(cursor, str) else ""
 

@@ -61,17 +61,14 @@ class Message:
 
     @property
     def is_request(self) -> bool:
-        """Whether it asks for an answer."""
         return "method" in self.fields and "id" in self.fields
 
     @property
     def is_notification(self) -> bool:
-        """Whether it asks for none."""
         return "method" in self.fields and "id" not in self.fields
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the answer to a request."""
         return "method" not in self.fields
 
     @property
@@ -96,7 +93,6 @@ class Message:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of its parameters."""
         return object_of(self.params.get("_meta"))
 
     @property
@@ -122,7 +118,6 @@ class Message:
         return self.meta.get("progressToken")
 
     def with_id(self, id: object) -> Message:
-        """Return the same message under another id."""
         return self.with_member(("id",), id)
 
     def with_progress_token(self, token: object) -> Message:
@@ -207,17 +202,14 @@ def parse_line(line: bytes) -> list[Message]:
 
 
 def request(id: object, method: str, params: Mapping[str, Any] | None = None) -> Message:
-    """Return a request of our own."""
     return _built({"jsonrpc": "2.0", "id": id, "method": method} | _with_params(params))
 
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
-    """Return a notification of our own."""
     return _built({"jsonrpc": "2.0", "method": method} | _with_params(params))
 
 
 def result(id: object, value: Mapping[str, Any]) -> Message:
-    """Return an answer of our own."""
     return _built({"jsonrpc": "2.0", "id": id, "result": dict(value)})
 
 

@@ -58,7 +58,6 @@ class Relay:
     # ---- clients -----------------------------------------------------------------------------------------------
 
     def connect(self, client: Client) -> None:
-        """Register a client session."""
         found = self._state.clients[id(client)] = ClientState(client)
         found.restarts_reported = self._state.restarts
 
@@ -171,7 +170,6 @@ class Relay:
     # ---- the server --------------------------------------------------------------------------------------------
 
     def opened(self, session: int, now: float) -> None:
-        """Note that the connection of a session is established."""
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.opened(found, now)
 
@@ -235,7 +233,6 @@ class Relay:
         return answer
 
     def unanswered(self, session: int, request: int, loss: Loss, now: float) -> None:
-        """Note that a request will have no answer."""
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.unanswered(found, request, loss, now)
 
@@ -249,7 +246,6 @@ class Relay:
             found.output.append(line.removeprefix("server: ").removeprefix("server, "))
 
     def lost(self, session: int, loss: Loss, now: float) -> None:
-        """Note that the connection of a session ended, or could not be made."""
         if (found := self._state.sessions.get(session)) is not None:
             self._sessions.end(found, loss, now)
 
@@ -262,7 +258,6 @@ class Relay:
         return min(times, default=None)
 
     def timer(self, now: float) -> None:
-        """Do what is due."""
         for call in self._state.openings():
             if call.deadline_at is not None and now >= call.deadline_at:
                 self._calls.give_up(call, now)
@@ -285,7 +280,6 @@ class Relay:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no request is pending."""
         return not any(client.calls for client in self._state.clients.values())
 
     def status(self, now: float) -> Mapping[str, Any]:

@@ -48,7 +48,6 @@ class Restarts:
         self.is_failing = False  # the last start came to nothing
 
     def begin(self, now: float) -> None:
-        """Note that the server is started."""
         self.next_at = None
         self.attempts += 1
         try:
@@ -57,7 +56,6 @@ class Restarts:
             self._permit = None
 
     def worked(self, now: float) -> None:
-        """Note that a session has answered a call."""
         self._failed, self._previous, self.is_failing = 0, None, False
         if self._permit is not None:
             self._circuit.succeeded(self._permit, now, 0.0)

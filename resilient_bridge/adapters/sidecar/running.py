@@ -59,26 +59,21 @@ class RunningRelay:
     # ---- what a front asks -------------------------------------------------------------------------------------
 
     def connect(self, client: Client) -> None:
-        """A client session began."""
         self.relay.connect(client)
 
     def receive(self, client: Client, message: Message) -> None:
-        """A client sent a message."""
         if not self._is_closed:
             self.relay.from_client(client, message, self._loop.time())
             self._work()
 
     def disconnect(self, client: Client) -> None:
-        """A client session ended."""
         self.relay.disconnect(client, self._loop.time())
         self._work()
 
     def status(self) -> Mapping[str, Any]:
-        """Return how the server is."""
         return self.relay.status(self._loop.time())
 
     def schema_of(self, tool: str) -> Any:
-        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
         return self.relay.schema_of(tool)
 
     def set_reading(self, *, is_reading: bool) -> None:

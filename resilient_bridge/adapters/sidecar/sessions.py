@@ -70,7 +70,6 @@ class Sessions:
         state.actions.append(Open(session.number))
 
     def opened(self, session: Session, now: float) -> None:
-        """Note that the connection is established."""
         if session.phase is not Phase.OPENING:
             return
         if self._state.opening is None:
@@ -259,7 +258,6 @@ class Sessions:
             self._restarts.ended(loss, now, has_worked=False)
 
     def reached(self, session: Session, now: float) -> None:
-        """Note that something came from the server."""
         if session.phase is Phase.UNREACHABLE:
             session.phase, self._is_knocking = Phase.READY, False
             session.has_answered = False  # it has to show again that it works
@@ -352,7 +350,6 @@ class Sessions:
         return min(times, default=None)
 
     def timer(self, now: float) -> None:
-        """Do what is due."""
         state = self._state
         for session in list(state.sessions.values()):
             if session.phase is Phase.RETIRED and (

@@ -54,7 +54,6 @@ def is_subscribed(client: ClientState, uri: Any) -> bool:
 
 
 def is_loud_enough(client: ClientState, level: Any) -> bool:
-    """Whether a client wants log messages of this level."""
     wanted = client.log_level.params.get("level") if client.log_level is not None else None
     if wanted not in _LEVELS or level not in _LEVELS:
         return True

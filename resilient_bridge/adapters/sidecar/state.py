@@ -79,7 +79,6 @@ class ClientState:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities that it declared when it opened."""
         return object_of(self.opening.params.get("capabilities") if self.opening is not None else None)
 
 
@@ -119,7 +118,6 @@ class Call:
 
     @property
     def is_tool(self) -> bool:
-        """Whether it is a tool call."""
         return self.method == "tools/call"
 
 
@@ -238,7 +236,6 @@ class State:
         self.restarted: Mapping[str, Any] | None = None
 
     def number(self) -> int:
-        """Return a number that was not used before."""
         self.numbers += 1
         return self.numbers
 
@@ -258,11 +255,9 @@ class State:
         self.to_server(session, request.with_id(number).with_progress_token(number))
 
     def to_client(self, client: ClientState, message: Message, request: Key | None = None) -> None:
-        """Add an action: send a message to a client."""
         self.actions.append(ToClient(client.client, message, request))
 
     def to_server(self, session: Session, message: Message) -> None:
-        """Add an action: send a message to the server."""
         self.actions.append(ToServer(session.number, message))
 
     def note(self, event: str, line: str = "", **fields: Any) -> None:
@@ -271,7 +266,6 @@ class State:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a request waits for the server."""
         return bool(self.waiting or self.openings())
 
     @property

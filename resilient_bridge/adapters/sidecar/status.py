@@ -30,7 +30,6 @@ _DESCRIPTION: Final = (
 
 
 def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:
-    """Return the current state of the server."""
     current = state.current
     # no client has come yet
     is_unused = current is None and not state.clients and state.last_loss is None
@@ -73,7 +72,6 @@ def add_status_tool(answer: Message) -> Message:
 
 
 def status_answer(id: object, status: Mapping[str, Any], *, is_modern: bool) -> Message:
-    """Return the answer to a call of our tool."""
     text = json.dumps(status, indent=1)
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": False}
     return message.result(id, ({"resultType": "complete"} if is_modern else {}) | result)

@@ -46,7 +46,6 @@ class Loss:
     unread: frozenset[int] = frozenset()
 
     def of(self, request: int) -> Loss:
-        """Return the loss of one request when its connection ended."""
         return attrs.evolve(self, executed=Executed.NO) if request in self.unread else self
 
     def with_words(self, lines: Iterable[str]) -> Loss:

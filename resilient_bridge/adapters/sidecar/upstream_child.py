@@ -60,7 +60,6 @@ class ChildUpstream(Upstream):
         self._words: deque[str] = deque(maxlen=_WORDS)
 
     async def open(self) -> None:
-        """Start the child. Raises LostError where the system cannot."""
         self._child = child = ChildProcess(
             self._command,
             cwd=self._cwd,

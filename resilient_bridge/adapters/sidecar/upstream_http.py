@@ -61,7 +61,6 @@ class HTTPUpstream(Upstream):
         resume_within: float = 30.0,
         allow_plaintext_credentials: bool = False,
     ) -> None:
-        """Nothing happens before `open`."""
         self._url, self._headers, self._receiver = url, dict(headers or {}), receiver
         self._connect_timeout, self._allow = connect_timeout, allow_plaintext_credentials
         self._max_message, self._resume_within = max_message, resume_within

@@ -42,7 +42,6 @@ class Exchange:
     """
 
     def __init__(self, message: Message) -> None:
-        """Nothing was sent yet."""
         self.message = message
         self.request: int | None = message.id if message.is_request else None
         self.sent = Sent()

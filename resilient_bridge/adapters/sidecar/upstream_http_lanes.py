@@ -71,7 +71,6 @@ class Lanes:
             self._keep(lane)
 
     async def close(self) -> None:
-        """Close every connection, within about a second."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -137,7 +137,6 @@ def answer_of(body: bytes, request: int) -> Message | Loss:
 
 
 def too_long(limit: int) -> Loss:
-    """Return the loss of an answer with more bytes than allowed."""
     return Loss(reason=f"the answer was given up: it has more than {limit} bytes")
 
 

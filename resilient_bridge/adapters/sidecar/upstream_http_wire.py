@@ -44,13 +44,11 @@ class Sent:
     """The observed state of one request: `is_started` once its first byte may be sent, `is_whole` after its last."""
 
     def __init__(self) -> None:
-        """Nothing was sent yet."""
         self.is_started = False
         self.hops = 0
         self.is_whole = asyncio.Event()
 
     async def trace(self, name: str, _: object) -> None:
-        """Handle a step that the HTTP client reports."""
         if "send_request_headers" in name:
             self.is_started = True
         elif "receive_response_headers" in name:
@@ -94,7 +92,6 @@ class Wire:
         self._timeout = {"connect": connect_timeout, "read": None, "write": None, "pool": None}
 
     def session_headers(self) -> dict[str, str]:
-        """The headers of every message of a session but the first."""
         pairs = ((SESSION, self.session), (VERSION, self.version))
         return {name: value for name, value in pairs if value}
 
@@ -145,7 +142,6 @@ class Wire:
         return target if origin_of(target) == origin_of(self.url) else None
 
     async def close(self) -> None:
-        """Close every connection, within about a second."""
         await self._lanes.close()
 
 
@@ -204,7 +200,6 @@ def _empty_context() -> Any:
 
 
 def is_event_stream(response: httpx.Response) -> bool:
-    """Return whether an answer is a stream of events."""
     kind: str = response.headers.get("content-type", "")
     return response.status_code == 200 and kind.partition(";")[0].strip().lower() == EVENTS
 
