@@ -46,6 +46,19 @@ _LOGS: Final = """Damaged lines are counted and named. Exit codes: 0 done, whate
 written."""
 _COMPLETION: Final = """bash: eval "$(resilient-bridge completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit; fish:
 resilient-bridge completion fish > ~/.config/fish/completions/resilient-bridge.fish"""
+_TEXTS: Final = {
+    "demo": "see it survive: an embedded bridge, a broken line, and a ledger of every message",
+    "pipe": "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines",
+    "mcp": "stand in for an MCP server that crashes, restarts or forgets its sessions, in front of any MCP client",
+    "doctor": "find out what a bridge or an MCP server guarantees: connect, cut or kill, look at what comes back",
+    "serve": "run the embedded bridge: lines typed here go to the client, what it sends is printed",
+    "backoff": "look at a schedule of waits: a table, a picture, runs",
+    "classify": "explain an error: what it means, whether repeating helps, what to do",
+    "workflow": "run a workflow, look how far it is, resume it, skip a phase, abort it",
+    "check": "check a file of settings: every mistake at once, and nothing started",
+    "report": "make one page of an incident from logs of events",
+    "completion": "print the script by which a shell completes commands and options",
+}
 _ACTIONS: Final = {
     "run": "begin, or go on where an earlier run ended",
     "resume": "go on where it halted, with the phase that failed",
@@ -62,41 +75,14 @@ def parser() -> Parser:
     )
     every.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = every.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_demo(commands)
-    _add_pipe(commands)
-    _add_mcp(commands)
-    _add_doctor(commands)
-    _add_serve(commands)
-    _add_backoff(commands)
-    _add_classify(commands)
-    _add_workflow(commands)
-    _add_check(commands)
-    _add_report(commands)
-    _add_completion(commands)
+    for name, (add_options, epilog) in _COMMANDS.items():
+        command = commands.add_parser(name, help=_TEXTS[name], description=_TEXTS[name], epilog=epilog)
+        command.set_defaults(run=f"{name}:run")
+        add_options(command)
     return every
 
 
-def _add_completion(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "print the script by which a shell completes commands and options"
-    completion = _command(commands, "completion", text, _COMPLETION)
-    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-
-
-def _command(
-    commands: argparse._SubParsersAction[Parser],  # pyright: ignore[reportPrivateUsage] -- argparse names it so
-    name: str,
-    text: str,
-    epilog: str = "",
-) -> Parser:
-    command = commands.add_parser(name, help=text, description=text, epilog=epilog)
-    command.set_defaults(run=f"{name}:run")
-    return command
-
-
-def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    demo = _command(
-        commands, "demo", "see it survive: an embedded bridge, a broken line, and a ledger of every message"
-    )
+def _add_demo(demo: argparse.ArgumentParser) -> None:
     demo.add_argument(
         "--seed",
         type=int,
@@ -139,9 +125,7 @@ def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright:
     )
 
 
-def _add_pipe(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines"
-    pipe = _command(commands, "pipe", text, _EXIT_CODES)
+def _add_pipe(pipe: argparse.ArgumentParser) -> None:
     pipe.add_argument("url", metavar="URL", help="ws:// or wss:// address of the bridge")
     pipe.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
     pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
@@ -179,14 +163,7 @@ def _add_pipe(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright:
     )
 
 
-def _add_mcp(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "stand in for an MCP server that crashes, restarts or forgets its sessions, in front of any MCP client"
-    add_mcp(_command(commands, "mcp", text, EPILOG))
-
-
-def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "find out what a bridge or an MCP server guarantees: connect, cut or kill, look at what comes back"
-    doctor = _command(commands, "doctor", text, _DOCTOR)
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] URL\n       %(prog)s --mcp [OPTIONS] -- COMMAND …"
     which = doctor.add_mutually_exclusive_group(required=True)
     which.add_argument("--bridge", metavar="URL", help="ws:// or wss:// address of the bridge")
@@ -240,9 +217,7 @@ def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:  # pyrigh
     doctor.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
-def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    text = "run the embedded bridge: lines typed here go to the client, what it sends is printed"
-    serve = _command(commands, "serve", text)
+def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     serve.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
     serve.add_argument(
@@ -255,10 +230,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright
     )
 
 
-def _add_backoff(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    backoff = _command(
-        commands, "backoff", "look at a schedule of waits: a table, a picture, runs", _SCHEDULES
-    )
+def _add_backoff(backoff: argparse.ArgumentParser) -> None:
     backoff.add_argument("schedule", metavar="SCHEDULE", help="a Backoff as in code, or a name")
     backoff.add_argument(
         "-n", type=whole(1, 1_000), default=10, metavar="N", help="how many waits (default: %(default)s)"
@@ -283,10 +255,7 @@ def _add_backoff(commands: argparse._SubParsersAction[Parser]) -> None:  # pyrig
     )
 
 
-def _add_classify(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    classify = _command(
-        commands, "classify", "explain an error: what it means, whether repeating helps, what to do", _FORMS
-    )
+def _add_classify(classify: argparse.ArgumentParser) -> None:
     classify.add_argument("what", nargs="?", metavar="WHAT", help="an error's text, code or number")
     value = classify.add_mutually_exclusive_group()
     value.add_argument("--status", type=whole(100, 599), metavar="N", help="an HTTP status")
@@ -305,10 +274,7 @@ def _add_classify(commands: argparse._SubParsersAction[Parser]) -> None:  # pyri
     classify.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
-def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    check = _command(
-        commands, "check", "check a file of settings: every mistake at once, and nothing started", _CHECK
-    )
+def _add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("file", nargs="?", metavar="FILE", help="a .toml, .json or .yaml file")
     check.add_argument("--env", action="store_true", help="lay the variables RESILIENT_BRIDGE_… over it")
     check.add_argument(
@@ -330,13 +296,7 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright
     check.add_argument("--json", action="store_true", help="one JSON object on one line instead")
 
 
-def _add_workflow(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    workflow = _command(
-        commands,
-        "workflow",
-        "run a workflow, look how far it is, resume it, skip a phase, abort it",
-        _TARGETS,
-    )
+def _add_workflow(workflow: argparse.ArgumentParser) -> None:
     actions = workflow.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for name, text in _ACTIONS.items():
         action = actions.add_parser(name, help=text, description=text, epilog=_TARGETS)
@@ -354,8 +314,7 @@ def _add_workflow(commands: argparse._SubParsersAction[Parser]) -> None:  # pyri
         action.add_argument("--json", action="store_true", help="the report as one JSON object on one line")
 
 
-def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:  # pyright: ignore[reportPrivateUsage] -- as above
-    report = _command(commands, "report", "make one page of an incident from logs of events", _LOGS)
+def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument(
         "logs",
         nargs="+",
@@ -372,3 +331,23 @@ def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:  # pyrigh
     report.add_argument(
         "--json", action="store_true", help="the facts as one JSON object on one line; a page only with --out"
     )
+
+
+def _add_completion(completion: argparse.ArgumentParser) -> None:
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+_COMMANDS: Final = {
+    "demo": (_add_demo, ""),
+    "pipe": (_add_pipe, _EXIT_CODES),
+    "mcp": (add_mcp, EPILOG),
+    "doctor": (_add_doctor, _DOCTOR),
+    "serve": (_add_serve, ""),
+    "backoff": (_add_backoff, _SCHEDULES),
+    "classify": (_add_classify, _FORMS),
+    "workflow": (_add_workflow, _TARGETS),
+    "check": (_add_check, _CHECK),
+    "report": (_add_report, _LOGS),
+    "completion": (_add_completion, _COMPLETION),
+}
+"""By name: what adds the options, and the end of the help."""
