@@ -30,7 +30,7 @@ from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import can_confirm, forms_of, read_dialect
 from .options import token_from
 from .pipe_events import line_of, line_of_gap, started
-from .pipe_lines import Outgoing, bad_line, parse_frame, parse_line, print_message
+from .pipe_lines import bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
 from .printing import USAGE, complain, words_of
 from .status_line import StatusLine
@@ -65,14 +65,7 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
     policy = getattr(presets, arguments.preset)
     # A full outbox stops reading stdin.
     policy = policy.evolve(outbox=attrs.evolve(policy.outbox, overflow="block"))
-    pipe = Pipe(
-        drain=arguments.drain,
-        keep_open=arguments.keep_open,
-        store=arguments.store,
-        receipts=arguments.receipts,
-        dialect=dialect or policy.dialect,
-        events=arguments.events,
-    )
+    pipe = Pipe(arguments, dialect or policy.dialect)
     client = BridgeClient(
         arguments.url,
         token=token,
@@ -97,25 +90,14 @@ class Waiting(NamedTuple):
 class Pipe:
     """One run: a feeder (stdin to sends), a settler (the outcome of each), a printer (messages to stdout)."""
 
-    def __init__(
-        self,
-        *,
-        drain: float,
-        keep_open: bool,
-        store: str | None,
-        receipts: str | None,
-        dialect: Dialect,
-        events: str | None = None,
-    ) -> None:
-        self._log = None if events is None else SessionLog(events)
+    def __init__(self, arguments: argparse.Namespace, dialect: Dialect) -> None:
+        self._arguments = arguments
+        self._log = None if arguments.events is None else SessionLog(arguments.events)
         self._forms = forms_of(dialect)
         self._is_envelope = dialect.encode is None
         # A send that nothing can confirm is done once it is written.
         self._open = {"queued", "written"} if can_confirm(dialect) else {"queued"}
-        self._drain = drain
-        self._keep_open = keep_open
-        self._store = store
-        self._receipts_path = receipts
+        self._store = arguments.store
         self._receipts: Receipts | None = None
         self._out = Output(1)
         self._err = Output(2)
@@ -168,9 +150,9 @@ class Pipe:
             self._say(f"store: going on with {len(earlier)} of earlier runs")
         for receipt in earlier:
             self._waiting.put_nowait(Waiting(f"key {receipt.idempotency_key}", receipt, is_earlier=True))
-        if self._receipts_path is not None:
+        if self._arguments.receipts is not None:
             try:
-                self._receipts = Receipts(self._receipts_path)
+                self._receipts = Receipts(self._arguments.receipts)
             except (ConfigError, StoreError) as error:
                 self._say(f"resilient-bridge pipe: receipts: {error.failure}")
                 return USAGE
@@ -184,15 +166,16 @@ class Pipe:
         settler = loop.create_task(self._settle())
         printer = loop.create_task(self._print(client))
         ends = [self._stop, self._out.broken]
-        await _first(printer, *([] if self._keep_open else [feeder]), signals=ends)
+        await _first(printer, *([] if self._arguments.keep_open else [feeder]), signals=ends)
         feeder.cancel()
         await asyncio.wait([feeder])
         if not feeder.cancelled():
             feeder.result()
         self._waiting.put_nowait(None)
-        self._say(f"drain: at most {self._drain:g} s for what is not confirmed yet")
-        until = loop.time() + self._drain
-        await _first(settler, signals=[self._abort], seconds=self._drain)
+        seconds: float = self._arguments.drain
+        self._say(f"drain: at most {seconds:g} s for what is not confirmed yet")
+        until = loop.time() + seconds
+        await _first(settler, signals=[self._abort], seconds=seconds)
         if not self._stop.is_set() and not self._out.is_broken and not printer.done():
             await _first(signals=[self._reached, self._stop, self._out.broken], seconds=until - loop.time())
         # what is printed after the store is closed would be printed again
@@ -246,7 +229,10 @@ class Pipe:
     async def _take(self, client: BridgeClient, line: bytes, number: int) -> tuple[Dealt, str]:
         if line is LINE_TOO_LONG:
             raise bad_line(number, ("$", "at most 16 MiB", "more"))
-        outgoing = self._parsed(line, number)
+        if self._forms.frames:
+            outgoing = parse_frame(line, number, has_types=self._forms.types)
+        else:
+            outgoing = parse_line(line, number)
         key = outgoing.idempotency_key
         if self._is_envelope:
             key = key or outgoing.payload.get("idempotency_key")
@@ -262,11 +248,6 @@ class Pipe:
         self._sent += 1
         self._waiting.put_nowait(Waiting(f"line {number}", receipt))
         return "known" if is_known else "accepted", receipt.idempotency_key
-
-    def _parsed(self, line: bytes, number: int) -> Outgoing:
-        if self._forms.frames:
-            return parse_frame(line, number, has_types=self._forms.types)
-        return parse_line(line, number)
 
     def _book(self, state: Dealt, key: str | None, number: int) -> bool:
         try:
