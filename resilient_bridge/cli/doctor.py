@@ -11,8 +11,6 @@ import argparse
 import asyncio
 import json
 import re
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +20,7 @@ from .dialects import Spelled, forms_of, laid_out, read_dialect
 from .doctor_findings import conclude
 from .doctor_look import Look, look
 from .doctor_promise import notes_of, promise_of
-from .doctor_rows import Row, data_of, rows_of, table_of
+from .doctor_rows import Row, data_of, page_width, rows_of, table_of
 from .doctor_steps import Limits, examine
 from .doctor_values import Findings
 from .options import token_from
@@ -31,7 +29,6 @@ from .status_line import status_on_stderr
 
 
 FOUND_OUT, REFUSED = 0, 1
-_COLUMNS: Final = 80
 _SHOWN: Final = 100  # characters of a frame
 _SHORTEST: Final = 4  # a shorter secret would mask half of every sentence
 _UNSET: Final = "…"  # stands for an argument that frames cannot show
@@ -160,7 +157,7 @@ def _looked(first: Look) -> list[Row]:
 
 
 def _text(url: str, report: Report) -> str:
-    width = _width()
+    width = page_width()
     rows = report.rows if report.dialect is None else [Row("dialect", report.dialect), *report.rows]
     parts = [shown(url), table_of(rows, width)]
     sentences = [report.promise, *report.notes]
@@ -189,11 +186,6 @@ def _json(url: str, report: Report) -> str:
         fields["first_frames"] = list(report.first.frames)
         fields["fits"] = list(report.first.fits)
     return json.dumps(fields)
-
-
-def _width() -> int:
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # pyright: ignore[reportUnnecessaryComparison] -- it is None where there is no console
-    return min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns) if is_terminal else _COLUMNS
 
 
 def _masked(report: Report, mask: Callable[[str], str]) -> Report:

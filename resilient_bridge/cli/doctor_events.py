@@ -15,12 +15,8 @@ from .doctor_journal import Connection
 from .doctor_values import After, Before, Numbering, Order, Retained
 
 
-_STAMPS: Final = (
-    "timestamp",
-    "ts",
-    "time",
-    "created_at",
-)  # fields in which servers write when an event was made
+# fields in which servers write when an event was made
+_STAMPS: Final = ("timestamp", "ts", "time", "created_at")
 
 
 def before_of(connections: Iterable[Connection]) -> Before:

@@ -145,14 +145,6 @@ class Reading:
             _add(connection, entry, self._dialect)
 
 
-def connections_of(entries: Iterable[Entry], dialect: Dialect) -> list[Connection]:
-    """Return every connection that the entries describe, in order."""
-    reading = Reading(dialect)
-    for entry in entries:
-        reading.add(entry)
-    return list(reading.connections.values())
-
-
 def _add(connection: Connection, entry: Entry, dialect: Dialect) -> None:
     match entry.kind:
         case "came":

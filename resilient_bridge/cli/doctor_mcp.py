@@ -9,21 +9,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
-import sys
 from typing import Any, Final, cast
 
 from ..errors import redact
 from .doctor_mcp_page import Page, describe_tools, look_around, look_for_modern, probe_tool, start
 from .doctor_mcp_talk import Talk, tools_of
-from .doctor_rows import Row, table_of
+from .doctor_rows import Row, page_width, table_of
 from .mcp_options import server_of
 from .printing import complain, show
 from .status_line import status_on_stderr
 
 
 FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
-_COLUMNS: Final = 80
 _GONE: Final = 6.0  # seconds for a child whose input was closed
 
 
@@ -71,17 +68,11 @@ async def _bounded(
 ) -> int:
     with status_on_stderr(lambda seconds: f"looking at the server, {seconds:.0f} s"):
         async with asyncio.timeout(arguments.seconds):
-            return await _examine(server, arguments, probe, page)
+            if "command" in server:
+                return await _examine_command(server["command"], arguments, probe, page)
+            from .doctor_mcp_http import examine_url
 
-
-async def _examine(
-    server: dict[str, Any], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
-) -> int:
-    if "command" in server:
-        return await _examine_command(server["command"], arguments, probe, page)
-    from .doctor_mcp_http import examine_url
-
-    return await examine_url(server["url"], arguments, probe, page)
+            return await examine_url(server["url"], arguments, probe, page)
 
 
 async def _examine_command(
@@ -126,9 +117,7 @@ async def _leave(talk: Talk, page: Page) -> None:
 
 
 def _text(server: dict[str, Any], page: Page) -> str:
-    width = (
-        min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns) if sys.stdout.isatty() else _COLUMNS
-    )
+    width = page_width()
     program, *rest = server.get("command", ()) or [redact(server["url"])]
     head = f"{program}, with {len(rest)} arguments" if rest else program  # which may be secrets
     parts = [head, "", table_of(page.rows, width)]

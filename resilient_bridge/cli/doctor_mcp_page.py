@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..adapters.sidecar.lists import hint_of
 from ..adapters.sidecar.message import object_of
 from ..errors import redact
-from .doctor_mcp_talk import LATEST, MODERN, Talk, capabilities_of, greet
+from .doctor_mcp_talk import MODERN, Talk, greet
 from .doctor_rows import Row
 
 
@@ -38,7 +38,7 @@ class Page:
 
 async def start(talk: Talk, page: Page, what: str) -> bool:
     """Start the server and initialize it, and report how fast that was; return whether it worked."""
-    answer, seconds = await greet(talk, LATEST)
+    answer, seconds = await greet(talk)
     result = object_of(object_of(answer).get("result"))
     if answer is None or not isinstance(answer.get("result"), dict):
         words = f"; its last words: {talk.words}" if talk.words else ""
@@ -55,15 +55,16 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
         "noise on stdout breaks other clients" if talk.noise else "",
     )
     if what == "starts":
+        capabilities = sorted(object_of(result.get("capabilities")))
         page.data |= {
             "starts": True,
             "start_seconds": round(seconds, 3),
             "server": info,
             "version": version if isinstance(version, str) else "",
-            "capabilities": sorted(capabilities_of(result)),
+            "capabilities": capabilities,
             "noise": talk.noise,
         }
-        page.row("capabilities", ", ".join(sorted(capabilities_of(result))) or "none")
+        page.row("capabilities", ", ".join(capabilities) or "none")
     else:
         page.data["restart_seconds"] = round(seconds, 3)
     return True

@@ -159,12 +159,12 @@ class Talk:
         self.noise += "stdout" in text.split(":", 1)[0]
 
 
-async def greet(talk: Talk, version: str) -> tuple[dict[str, Any] | None, float]:
+async def greet(talk: Talk) -> tuple[dict[str, Any] | None, float]:
     """Open a session; return the answer to initialize and how many seconds it took."""
     loop = asyncio.get_running_loop()
     started_at = loop.time()
     info = {"name": "resilient-bridge doctor", "version": "0"}
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
+    params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": info}
     answer = await talk.ask("initialize", params, _START)
     seconds = loop.time() - started_at
     if answer is not None and isinstance(answer.get("result"), dict):
@@ -184,8 +184,3 @@ async def tools_of(talk: Talk) -> list[dict[str, Any]]:
         if not cursor:
             break
     return found
-
-
-def capabilities_of(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the capabilities that a server declares."""
-    return message.object_of(result.get("capabilities"))

@@ -1,11 +1,13 @@
 """The findings of `doctor` as rows of a table, and as data.
 
-Pure. Rule: a row says what was seen, or why nothing was.
+Pure but for `page_width`. Rule: a row says what was seen, or why nothing was.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,8 +16,10 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from .doctor_values import After, Findings, Loss, Retained
+from .terminal import is_terminal
 
 
+_COLUMNS: Final = 80
 _LABEL: Final = 19  # columns
 _NARROWEST: Final = 40
 _INCLUDED: Final = {True: "yes", False: "no", None: "not seen"}
@@ -49,9 +53,15 @@ def rows_of(findings: Findings) -> list[Row]:
 class _Lines(textwrap.TextWrapper):
     """Lines that break at spaces, and after the colons of a PATH."""
 
-    wordsep_simple_re = re.compile(
-        r"([\t\n\v\f\r ]+)|(?<=:)(?=/(?!/))"
-    )  # what is split at where hyphens are none
+    # what is split at where hyphens are none
+    wordsep_simple_re = re.compile(r"([\t\n\v\f\r ]+)|(?<=:)(?=/(?!/))")
+
+
+def page_width() -> int:
+    """Return the columns of a page: those of the terminal, 80 at most and elsewhere."""
+    if not is_terminal(sys.stdout):
+        return _COLUMNS
+    return min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns)
 
 
 def table_of(rows: Sequence[Row], width: int) -> str:

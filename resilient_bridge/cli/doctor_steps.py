@@ -21,7 +21,7 @@ from ..protocol.recognition import fitting
 from ..telemetry import events, listen
 from ..telemetry.log import muted
 from ..values.backoff import Backoff
-from .doctor_journal import Connection, Entry, Probe, Reading
+from .doctor_journal import Connection, Entry, Probe
 from .doctor_taps import Journal, WatchedClient
 
 
@@ -80,7 +80,7 @@ async def examine(
     probe_type: str | None,
 ) -> Examined:
     """Examine the bridge until the limits' end. Raises ConfigError for wrong arguments."""
-    journal = Journal()
+    journal = Journal(dialect)
     client = WatchedClient(url, journal, dialect, token=token, session_id=session_id, policy=_policy(limits))
     steps = _Steps(journal, client, dialect, limits)
     with listen(journal.happened), muted():
@@ -118,9 +118,7 @@ class _Steps:
 
     def __init__(self, journal: Journal, client: BridgeClient, dialect: Dialect, limits: Limits) -> None:
         self._journal, self._client, self._dialect, self._limits = journal, client, dialect, limits
-        self._reading = Reading(dialect)
-        self._read = 0  # entries
-        self._failure: Failure | None = None
+        self._connections = journal.reading.connections
         self._why = "the bridge did not accept the connection in this time"
 
     async def run(self, probe_type: str | None) -> None:
@@ -142,16 +140,16 @@ class _Steps:
 
     def examined(self) -> Examined:
         """Return what was recorded so far."""
-        self._look()
         frames = [entry.value for entry in self._journal.entries if entry.kind == "came"][:_FIRST_FRAMES]
         texts = [frame if isinstance(frame, str) else frame.decode("utf-8", "replace") for frame in frames]
         notes = [
             *self._journal.notes,
             *(["More came than this command looks at."] if self._journal.is_full else []),
         ]
-        why = self._why if self._failure is None else str(self._failure)
-        connections = list(self._reading.connections.values())
-        return Examined(connections, self._failure, why, fitting(texts), notes, self._journal.began)
+        failure = self._journal.failure
+        why = self._why if failure is None else str(failure)
+        connections = list(self._connections.values())
+        return Examined(connections, failure, why, fitting(texts), notes, self._journal.began)
 
     # ---- steps
     def _cut(self) -> int:
@@ -195,33 +193,18 @@ class _Steps:
     async def _until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until it holds, the client has given up, or the time is over; return whether it holds."""
         limit = self._remaining() if seconds is None else min(seconds, self._remaining())
-
-        def is_over() -> bool:
-            self._look()
-            return self._failure is not None or holds()
-
-        await self._journal.until(is_over, limit)
-        return self._failure is None and holds()
+        await self._journal.until(lambda: self._journal.failure is not None or holds(), limit)
+        return self._journal.failure is None and holds()
 
     async def _replay_ended(self) -> None:
         """Wait until a replay has ended: a cut within it would hide how much the server keeps."""
         journal = self._journal
         end = journal.moment() + min(_REPLAY, self._remaining() / 4)
         while journal.moment() < end:
-            self._look()
-            connection = self._reading.connections.get(journal.connection)
+            connection = self._connections.get(journal.connection)
             if connection is None or not connection.is_replaying(journal.moment()):
                 return
             await asyncio.sleep(_ASIDE / 3)
-
-    def _look(self) -> None:
-        entries = self._journal.entries
-        while self._read < len(entries):
-            entry = entries[self._read]
-            self._read += 1
-            self._reading.add(entry)
-            if entry.kind == "happened" and isinstance(entry.value, events.GaveUp):
-                self._failure = entry.value.failure
 
     def _remaining(self) -> float:
         return self._limits.end - asyncio.get_running_loop().time()
@@ -231,13 +214,13 @@ class _Steps:
 
     def _has_seen_enough(self) -> bool:
         """Return whether an event with a position, and an answer to a ping, were seen, as far as the dialect has these."""
-        connections = self._reading.connections.values()
+        connections = self._connections.values()
         has_positions = self._dialect.positions is not None
         has_event = any(each.has_position if has_positions else each.has_event for each in connections)
         return has_event and any(each.has_pong for each in connections)
 
     def _is_judged(self, cut: int) -> bool:
-        later = [each for each in self._reading.connections.values() if each.number > cut]
+        later = [each for each in self._connections.values() if each.number > cut]
         return self._is_ready() and any(each.resumed is not None for each in later)
 
 

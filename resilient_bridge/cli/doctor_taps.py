@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
-
-import attrs
+from typing import Any, Final, cast
 
 from ..client import BridgeClient
 from ..client.dialing import Dialer
+from ..errors import Failure
 from ..protocol.facts import Acknowledge, Auth, Intent, Record, Resume, Send
 from ..protocol.policies import Dialect
 from ..telemetry import events
 from ..transports.contract import Transport
 from ..world import current_world
-from .doctor_journal import Entry, Kind
+from .doctor_journal import Entry, Kind, Reading
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024  # of the frames of one connection
@@ -28,11 +27,14 @@ _MOST_FRAMES: Final = 20_000
 class Journal:
     """The entries so far; the frames of each connection up to a bound.
 
-    `is_full` is set once the bound was reached; `began` is our wall clock at the start.
+    `is_full` is set once the bound was reached; `began` is our wall clock at the start; `failure`
+    is why the client has given up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
         self.entries: list[Entry] = []
+        self.reading = Reading(dialect)
+        self.failure: Failure | None = None
         self.connection = 0
         self.is_full = False
         self.notes: list[str] = []
@@ -61,6 +63,7 @@ class Journal:
             self._bytes += size
             self._frames += 1
         self.entries.append(Entry(self.moment(), self.connection, kind, value))
+        self.reading.add(self.entries[-1])
         self._changed.set()
 
     def happened(self, event: events.Event) -> None:
@@ -69,6 +72,8 @@ class Journal:
             self.connection += 1
             self._bytes = self._frames = 0
             self.add("dialled")
+        if isinstance(event, events.GaveUp):
+            self.failure = event.failure
         self.add("happened", event)
 
     async def until(self, holds: Callable[[], bool], seconds: float) -> bool:
@@ -87,22 +92,14 @@ class Journal:
         return holds()
 
 
-@attrs.define(eq=False)
 class TappedTransport:
     """A recorded transport."""
 
-    inner: Transport
-    journal: Journal
+    def __init__(self, inner: Transport, journal: Journal) -> None:
+        self.inner, self.journal = inner, journal
 
-    @property
-    def address(self) -> tuple[str, int] | None:
-        """As the transport's."""
-        return self.inner.address
-
-    @property
-    def half_received(self) -> int | None:
-        """As the transport's."""
-        return self.inner.half_received
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     async def send(self, *frames: str) -> None:
         """Send frames, and record them."""
@@ -143,14 +140,6 @@ class TappedTransport:
         if not done.cancelled() and done.exception() is None:
             self.journal.add("ponged", self.journal.moment() - started)
 
-    def abort(self) -> None:
-        """Drop the connection now."""
-        self.inner.abort()
-
-    async def close(self, code: int = 1000) -> None:
-        """Close politely."""
-        await self.inner.close(code)
-
 
 class _TappedDialer:
     def __init__(self, inner: Dialer, journal: Journal) -> None:
@@ -166,7 +155,7 @@ class _TappedDialer:
         transport, token = await self._inner(address, resolved, resume)
         self._journal.transport = tapped = TappedTransport(transport, self._journal)
         self._journal.add("opened")
-        return tapped, token
+        return cast("Transport", tapped), token
 
 
 class WatchedClient(BridgeClient):

@@ -26,7 +26,10 @@ def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
         return _of_preset(preset)
     if name.isidentifier() and name not in SHAPES:
         raise ValueError(f"a Backoff, or one of {', '.join(sorted(PRESETS))} expected, got {name!r}")
-    return schedule_of(name), {}
+    try:
+        return parse_schedule(name), {}
+    except ConfigError as error:
+        raise ValueError(error.failure.message) from None
 
 
 def _of_preset(preset: BridgePolicy) -> tuple[Backoff, Mapping[str, Backoff]]:
@@ -42,11 +45,3 @@ def _of_preset(preset: BridgePolicy) -> tuple[Backoff, Mapping[str, Backoff]]:
     own = {str(what): rule.backoff for what, rule in rules.items()}
     others = {what: found for what, found in own.items() if isinstance(found, Backoff)}
     return backoff if isinstance(backoff, Backoff) else preset.reconnect.backoff, others
-
-
-def schedule_of(text: str) -> Backoff:
-    """Return the Backoff of a text. Raises ValueError with what was wanted."""
-    try:
-        return parse_schedule(text)
-    except ConfigError as error:
-        raise ValueError(error.failure.message) from None

@@ -11,9 +11,9 @@ import resilient_bridge as rb
 from tests.internals.cli import (
     Entry,
     Probe,
+    Reading,
     Row,
     conclude,
-    connections_of,
     data_of,
     notes_of,
     promise_of,
@@ -56,7 +56,10 @@ class Story:
         return self.tell("happened", event)
 
     def found(self, dialect, **more):
-        return conclude(connections_of(self.entries, dialect), dialect, **more)
+        reading = Reading(dialect)
+        for entry in self.entries:
+            reading.add(entry)
+        return conclude(list(reading.connections.values()), dialect, **more)
 
 
 def events(*numbers):

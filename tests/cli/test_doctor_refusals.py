@@ -134,7 +134,7 @@ async def test_it_ends_in_time_whatever_the_server_does():
 @pytest.mark.parametrize(("frame", "most"), [("", 20_000), ("x" * 2**20, 16)])
 async def test_what_is_noted_of_a_connection_is_bounded(frame, most):
     """In frames and in bytes; what this command does itself is noted still."""
-    journal = Journal()
+    journal = Journal(rb.dialects.plain)
     for _ in range(most):
         journal.add("came", frame)
     assert not journal.is_full

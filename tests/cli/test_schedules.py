@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge import Backoff, presets
-from tests.internals.cli import read_schedule, schedule_of
+from tests.internals.cli import read_schedule
 from tests.rows import each_row
 
 
@@ -31,7 +31,7 @@ from tests.rows import each_row
 )  # fmt: skip
 def test_a_schedule_is_written_as_in_code(text, wanted):
     """With or without the prefix, all five constructors, one within the other."""
-    assert schedule_of(text) == Backoff.parse(text) == wanted
+    assert read_schedule(text)[0] == Backoff.parse(text) == wanted
     assert read_schedule(text) == (wanted, {})
 
 
@@ -41,7 +41,7 @@ def test_a_schedule_is_written_as_in_code(text, wanted):
 )
 def test_what_a_schedule_prints_can_be_typed(schedule):
     """The repr, which is what error texts and logs show, is read back."""
-    assert schedule_of(repr(schedule)) == schedule
+    assert read_schedule(repr(schedule))[0] == schedule
 
 
 def test_a_name_is_the_schedule_of_its_specification():

@@ -14,7 +14,7 @@ __getattr__ = lazily(
         "demo": "Story",
         "dialects": "read_dialect",
         "doctor_findings": "conclude",
-        "doctor_journal": "Entry Probe connections_of",
+        "doctor_journal": "Entry Probe Reading",
         "doctor_mcp": "FOUND_OUT NOT_STARTED RISKS",
         "doctor_mcp_http": "examine_url",
         "doctor_mcp_page": "Page",
@@ -30,7 +30,7 @@ __getattr__ = lazily(
         "plot": "bars svg",
         "printing": "USAGE",
         "progress": "Progress",
-        "schedules": "read_schedule schedule_of",
+        "schedules": "read_schedule",
         "terminal": "columns fitted is_coloured",
     },
 )
