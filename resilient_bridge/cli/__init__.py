@@ -57,9 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(words: list[str]) -> argparse.Namespace:
     command: list[str] | None = None
-    if (
-        words[:1] in (["mcp"], ["doctor"]) and "--" in words
-    ):  # another program's command follows, dashes and all
+    # another program's command follows, dashes and all
+    if words[:1] in (["mcp"], ["doctor"]) and "--" in words:
         words, command = words[: words.index("--")], words[words.index("--") + 1 :]
     every = parser()
     arguments, rest = every.parse_known_args(words)

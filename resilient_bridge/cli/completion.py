@@ -47,14 +47,17 @@ def run(arguments: argparse.Namespace) -> int:
 
     every = parser()
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell]
-    return show("completion", write(_commands(every, ""), _files(every)), is_data=True)
+    files: set[str] = set()
+    commands = _commands(every, "", files)
+    return show("completion", write(commands, files), is_data=True)
 
 
 _Commands = dict[str, tuple[dict[str, str], tuple[str, ...]]]
 """By the words of a command: its options with their help, and the commands below it."""
 
 
-def _commands(one: argparse.ArgumentParser, path: str) -> _Commands:
+def _commands(one: argparse.ArgumentParser, path: str, files: set[str]) -> _Commands:
+    """Return a command and those below it; `files` gets their options that take a file."""
     options: dict[str, str] = {}
     found: _Commands = {}
     below: tuple[str, ...] = ()
@@ -63,28 +66,17 @@ def _commands(one: argparse.ArgumentParser, path: str) -> _Commands:
             choices: dict[str, argparse.ArgumentParser] = dict(action.choices)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
             below = tuple(choices)
             for name, parser in choices.items():
-                found |= _commands(parser, f"{path} {name}")
+                found |= _commands(parser, f"{path} {name}", files)
         else:
             text = (action.help or "").partition(" (default")[0]
             options |= dict.fromkeys(action.option_strings, text)
+            files.update(action.option_strings if action.metavar == _FILE else ())
             if action.choices and not action.option_strings:
                 below += tuple(map(str, action.choices))
     return {path: (options, below), **found}
 
 
-def _files(one: argparse.ArgumentParser) -> frozenset[str]:
-    """Return the options of a command, and of those below it, that take a file."""
-    found: set[str] = set()
-    for action in one._actions:  # noqa: SLF001 -- as above
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
-            below: dict[str, argparse.ArgumentParser] = dict(action.choices)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-            found.update(*map(_files, below.values()))
-        elif action.metavar == _FILE:
-            found.update(action.option_strings)
-    return frozenset(found)
-
-
-def _bash(commands: _Commands, files: frozenset[str]) -> str:
+def _bash(commands: _Commands, files: set[str]) -> str:
     paths = "\n".join(f'            "{path}") command={shlex.quote(path)} ;;' for path in commands if path)
     words = "\n".join(
         f'        "{path}") words={shlex.quote(" ".join((*below, *options)))} ;;'
@@ -100,12 +92,12 @@ def _bash(commands: _Commands, files: frozenset[str]) -> str:
     return f"{_BASH.format(paths=paths, values=values, words=words)}complete -F _resilient_bridge {_PROGRAM}"
 
 
-def _zsh(commands: _Commands, files: frozenset[str]) -> str:
+def _zsh(commands: _Commands, files: set[str]) -> str:
     # zsh reads the bash form, with its compatibility function.
     return f"#compdef {_PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands, files)}"
 
 
-def _fish(commands: _Commands, files: frozenset[str]) -> str:
+def _fish(commands: _Commands, files: set[str]) -> str:
     lines = [f"complete -c {_PROGRAM} -n __fish_use_subcommand -f"]
     for path, (options, below) in commands.items():
         names = path.split()

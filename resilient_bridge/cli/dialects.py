@@ -101,11 +101,8 @@ def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:
         return cast("Dialect", make(*arguments, **keywords))
     except ConfigError as error:
         raise ValueError(error.failure.message) from None
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:  # Python names the argument that is missing or unknown
+    # Python names the argument that is missing or unknown
+    except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{_signature(name, make)} expected: {error}") from None
 
 

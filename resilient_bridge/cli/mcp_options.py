@@ -22,21 +22,12 @@ EPILOG: Final = """Put it in front of a server in your MCP client's configuratio
 What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
 _EVERY: Final = "*"
-_IN_FILE: Final = (
-    *(
-        "header",
-        "cwd",
-        "patience",
-        "start_timeout",
-        "timeout",
-        "deadline",
-        "concurrency",
-        "rate",
-        "circuit",
-        "repeat",
-    ),
-    *("trust_hints", "check", "log_arguments", "status_tool", "allow_plaintext_credentials"),
+# what a settings file says instead; the first are fields of `Sidecar` as they are
+_FIELDS: Final = (
+    *("cwd", "patience", "start_timeout", "deadline"),
+    *("trust_hints", "log_arguments", "status_tool", "allow_plaintext_credentials"),
 )
+_IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circuit", "repeat", "check")
 
 
 def add_mcp(command: argparse.ArgumentParser) -> None:
@@ -198,20 +189,13 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
         )
     return Sidecar(
         headers=headers_of(arguments.header),
-        cwd=arguments.cwd,
-        patience=arguments.patience,
-        start_timeout=arguments.start_timeout,
         timeout=timeouts.pop(_EVERY, None),
         timeouts=timeouts,
-        deadline=arguments.deadline,
         repeat=tuple(arguments.repeat),
-        trust_hints=arguments.trust_hints,
         check=dict(arguments.check),
         concurrency=dict(arguments.concurrency),
         rates=rates,
-        allow_plaintext_credentials=arguments.allow_plaintext_credentials,
-        status_tool=arguments.status_tool,
-        log_arguments=arguments.log_arguments,
+        **{name: getattr(arguments, name) for name in _FIELDS},
         **fields,
     )
 

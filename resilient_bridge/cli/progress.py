@@ -5,7 +5,6 @@ Elsewhere nothing is drawn: the log has the events.
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
@@ -15,6 +14,7 @@ from ..telemetry import events, listen
 from ..telemetry.log import muted
 from ..world import REAL
 from .status_line import StatusLine
+from .terminal import columns, is_terminal
 
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class Progress(StatusLine):
     """`with Progress(sys.stderr):` in a running loop: a bar while phases begin and end, removed at the end."""
 
     def __init__(self, out: TextIO | None) -> None:
-        super().__init__(self._put, self._now, self._columns)
-        self._out = out if out is not None and out.isatty() else None
+        super().__init__(self._put, self._now, lambda: columns(self._out))
+        self._out = out if is_terminal(out) else None
         self._done = self._total = 0
         self._phase = ""
         self._began = 0.0
@@ -58,21 +58,13 @@ class Progress(StatusLine):
             self._began = REAL.monotonic()
 
     def _now(self) -> str:
-        return self.line(REAL.monotonic() - self._began, self._columns() or _COLUMNS)
+        return self.line(REAL.monotonic() - self._began, columns(self._out) or _COLUMNS)
 
-    def line(self, seconds: float, columns: int) -> str:
+    def line(self, seconds: float, width: int) -> str:
         """Return the line: a bar, how many phases are finished, the current one and its seconds."""
         full = _WIDTH * self._done // self._total if self._total else 0
         bar = "#" * full + "-" * (_WIDTH - full)
-        return _cut(f"[{bar}] {self._done}/{self._total} {self._phase} {seconds:.0f} s", columns - 1)
-
-    def _columns(self) -> int | None:
-        """Return the columns of the terminal that is drawn on: stdout may be another, or a pipe."""
-        if self._out is None:
-            return None
-        with suppress(OSError, ValueError):
-            return os.get_terminal_size(self._out.fileno()).columns or _COLUMNS
-        return _COLUMNS
+        return _cut(f"[{bar}] {self._done}/{self._total} {self._phase} {seconds:.0f} s", width - 1)
 
     def _put(self, text: str) -> None:
         with suppress(OSError, ValueError):  # the terminal is closed

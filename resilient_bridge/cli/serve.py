@@ -99,24 +99,20 @@ def _event(line: bytes, number: int) -> dict[str, Any]:
     Raises ProtocolError for invalid JSON.
     """
     if not _is_json(line):
-        return _text(line)
+        return {"text": _line(line)}
     return dict(parse_frame(line, number, has_types=False).payload)
 
 
 def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
     """Return the message of a line: JSON describes one, other text is that of a `text_message`."""
     if not _is_json(line):
-        return "text_message", _text(line)
+        return "text_message", {"text": _line(line)}
     outgoing = parse_line(line, number)
     return outgoing.type, dict(outgoing.payload)
 
 
 def _is_json(line: bytes) -> bool:
     return line.lstrip().startswith(b"{")
-
-
-def _text(line: bytes) -> dict[str, Any]:
-    return {"text": _line(line)}
 
 
 def _line(line: bytes) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CLEAR: Final = "\r\x1b[K"
 _NARROWEST: Final = 20
+_UNKNOWN: Final = 80  # columns of a terminal that does not say how many it has
 
 
 def is_terminal(out: TextIO | None) -> bool:
@@ -36,8 +37,8 @@ def columns(out: TextIO | None) -> int | None:
     if (width := wanted_columns()) is not None:
         return width
     with suppress(OSError, ValueError):
-        return max(os.get_terminal_size(out.fileno()).columns, _NARROWEST)
-    return 80
+        return max(os.get_terminal_size(out.fileno()).columns or _UNKNOWN, _NARROWEST)
+    return _UNKNOWN
 
 
 def wanted_columns() -> int | None:
