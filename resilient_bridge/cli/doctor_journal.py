@@ -81,7 +81,6 @@ class Connection:
     dialled: float
     opened: float | None = None
     accepted: float | None = None
-    ready: float | None = None
     cut: float | None = None
     record: Record | None = None
     resume: Resume | None = None
@@ -98,7 +97,6 @@ class Connection:
     pongs: list[float] = attrs.field(factory=list[float])  # seconds that a WebSocket ping took
     refused_features: list[str] = attrs.field(factory=list[str])
     probes: list[tuple[float, Probe]] = attrs.field(factory=list[tuple[float, Probe]])
-    frames: int = 0
     unreadable: int = 0
     has_event: bool = False
     has_position: bool = False
@@ -116,7 +114,6 @@ class Connection:
         return now - self.last_replay <= _BURST
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The signs of this class, in order."""
         return [each.sign for each in self.seen if isinstance(each.sign, kind)]
 
     def first(self, kind: type[Any], after: float = 0.0) -> float | None:
@@ -137,7 +134,6 @@ class Reading:
         self._dialect = dialect
 
     def add(self, entry: Entry) -> None:
-        """The next entry."""
         if entry.kind == "dialled":
             self.connections[entry.connection] = Connection(number=entry.connection, dialled=entry.at)
         connection = self.connections.get(entry.connection)
@@ -192,8 +188,6 @@ def _happened(connection: Connection, entry: Entry) -> None:
     match event:
         case events.Connected():
             connection.accepted = entry.at
-        case events.StateChanged(state=events.BridgeState.READY):
-            connection.ready = connection.ready or entry.at
         case events.Resumed() | events.Joined():
             connection.is_joining = False
             if isinstance(event, events.Resumed):
@@ -210,7 +204,6 @@ def _happened(connection: Connection, entry: Entry) -> None:
 
 
 def _came(connection: Connection, entry: Entry, dialect: Dialect) -> None:
-    connection.frames += 1
     known = len(connection.seen)
     if dialect.decode is None:
         _envelope_came(connection, entry, dialect)

@@ -23,7 +23,6 @@ class Page:
     """The findings: rows to print, problems that count, and the same as data."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.rows: list[Row] = []
         self.problems: list[str] = []
         self.data: dict[str, Any] = {}

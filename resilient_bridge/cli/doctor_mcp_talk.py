@@ -18,7 +18,6 @@ from ..adapters.sidecar.upstream_child import ChildUpstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from ..adapters.sidecar.message import Message
     from ..adapters.sidecar.upstream import Loss, Receiver, Upstream
@@ -43,7 +42,6 @@ class Talk:
     """
 
     def __init__(self, make: Callable[[Receiver], Upstream]) -> None:
-        """Prepare; nothing is opened yet."""
         self._upstream = make(self)
         self._answers: dict[int, asyncio.Future[dict[str, Any] | None]] = {}
         self._numbers = 0
@@ -65,14 +63,10 @@ class Talk:
             self.on_lost(error.loss)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """End it, within a few seconds."""
+    async def __aexit__(self, *_: object) -> None:
         await self._upstream.close()
 
     def begin(self, method: str, params: Mapping[str, Any] | None = None) -> int:
-        """Send a request and return its id."""
         self._numbers += 1
         self.unanswered = ""
         self._answers[self._numbers] = asyncio.get_running_loop().create_future()
@@ -92,11 +86,9 @@ class Talk:
     async def ask(
         self, method: str, params: Mapping[str, Any] | None = None, seconds: float = _ANSWER
     ) -> dict[str, Any] | None:
-        """Make a request and return its answer."""
         return await self.answer(self.begin(method, params), seconds)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification."""
         if not self.loss:
             self._upstream.send(message.notification(method, params))
 
@@ -173,7 +165,6 @@ async def greet(talk: Talk) -> tuple[dict[str, Any] | None, float]:
 
 
 async def tools_of(talk: Talk) -> list[dict[str, Any]]:
-    """Return the tools, of all pages."""
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     for _ in range(_PAGES):

@@ -41,7 +41,6 @@ class Row(NamedTuple):
 
 
 def rows_of(findings: Findings) -> list[Row]:
-    """Return the rows, in the order of events."""
     return [
         *_accepting(findings),
         *_events(findings),
@@ -78,12 +77,7 @@ def table_of(rows: Sequence[Row], width: int) -> str:
 
 
 def data_of(findings: Findings) -> dict[str, Any]:
-    """The findings as JSON values."""
-    return attrs.asdict(findings, value_serializer=_plain)
-
-
-def _plain(_: object, __: object, value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return attrs.asdict(findings)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------

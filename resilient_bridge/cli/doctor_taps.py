@@ -48,7 +48,6 @@ class Journal:
         self._changed = asyncio.Event()
 
     def moment(self) -> float:
-        """Seconds since the start."""
         return self._loop.time() - self._start
 
     def add(self, kind: Kind, value: Any = None) -> None:
@@ -102,26 +101,22 @@ class TappedTransport:
         return getattr(self.inner, name)
 
     async def send(self, *frames: str) -> None:
-        """Send frames, and record them."""
         for frame in frames:
             self.journal.add("went", frame)
         await self.inner.send(*frames)
 
     def send_now(self, *frames: str) -> bool:
-        """Send frames where that needs no waiting, and note them."""
         is_sent = self.inner.send_now(*frames)
         for frame in frames if is_sent else ():
             self.journal.add("went", frame)
         return is_sent
 
     async def receive(self) -> str | bytes:
-        """Return the next frame, recorded."""
         frame = await self.inner.receive()
         self.journal.add("came", frame)
         return frame
 
     def receive_now(self) -> str | bytes | None:
-        """Return a frame that has come already, noted."""
         frame = self.inner.receive_now()
         if frame is not None:
             self.journal.add("came", frame)

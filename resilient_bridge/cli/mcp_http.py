@@ -63,12 +63,7 @@ def _token(path: str | None) -> str:
 
 async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | None) -> int:
     host, port = arguments.http
-    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def ask() -> None:
-        if not asked.done():
-            asked.set_result(None)
-
+    asked = asyncio.Event()
     serving = serve_sidecar(
         sidecar,
         token=token,
@@ -80,7 +75,7 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
         events=arguments.events,
         stderr=None if arguments.quiet else sys.stderr.fileno(),
     )
-    with on_signals(ask, signal.SIGINT, *TERM, *HANG_UP):
+    with on_signals(asked.set, signal.SIGINT, *TERM, *HANG_UP):
         async with serving as url:
             if token is not None:
                 where = (
@@ -90,5 +85,5 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
                 )
                 print(f"resilient-bridge mcp: {where}", file=sys.stderr)
             print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr, flush=True)
-            await asked
+            await asked.wait()
     return 0

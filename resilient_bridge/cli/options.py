@@ -69,7 +69,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def positive(text: str) -> float:
-    """Return a finite number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -126,7 +125,6 @@ def fault_plan(text: str) -> int | tuple[str, ...]:
 
 
 def preset_name(text: str) -> str:
-    """Return a preset by name."""
     if text not in PRESETS:
         raise argparse.ArgumentTypeError(f"one of {', '.join(PRESETS)} expected, got {text!r}")
     return text

@@ -89,7 +89,6 @@ class Receipts:
         self.lines += 1
 
     def close(self) -> None:
-        """Close the file."""
         close_quietly(self._handle)
 
     # ---- the file

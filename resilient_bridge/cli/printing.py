@@ -71,6 +71,5 @@ def complain(command: str, text: str) -> int:
 
 
 def words_of(error: Exception) -> str:
-    """Return the system's text for an error."""
     words = error.strerror if isinstance(error, OSError) else None
     return (words or str(error)).lower()

@@ -127,7 +127,6 @@ class _Progress:
         self._is_drawn = False
 
     def add(self, size: int) -> None:
-        """Count a line."""
         self._done += size
         self._lines += 1
         if self._lines % _EVERY:
@@ -137,7 +136,6 @@ class _Progress:
             self._draw(f"reading: {share}, {self._lines:,} lines")
 
     def end(self) -> None:
-        """Remove the progress line."""
         if self._is_drawn:
             self._draw("")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from . import message
+from .lists import LISTS
 from .message import list_of, object_of
 
 
@@ -32,21 +33,12 @@ LISTEN: Final = "subscriptions/listen"
 _MOST_ROUNDS: Final = 10  # times that a server may ask for more input before one answer
 _REFUSED: Final = -32601
 _INVALID: Final = -32600
-_CHANGES: Final = {
+CHANGES: Final = {
     "notifications/tools/list_changed": ("tools", "toolsListChanged"),
     "notifications/prompts/list_changed": ("prompts", "promptsListChanged"),
     "notifications/resources/list_changed": ("resources", "resourcesListChanged"),
 }
-_CACHED: Final = frozenset(
-    {
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "server/discover",
-    }
-)
+_CACHED: Final = frozenset({*LISTS, "resources/read", "server/discover"})
 
 
 class Out(NamedTuple):
@@ -63,7 +55,6 @@ class _Asking(NamedTuple):
     answers: dict[str, Any]
     keys: dict[str, str]  # by the id of our request to the client: the server's key
     state: Any
-    rounds: int
 
 
 class LegacyClient:
@@ -146,7 +137,7 @@ class LegacyClient:
         """Return a request for a stream of changes, and the end of the one before."""
         offered = object_of(self._discovered.result.get("capabilities"))
         wanted: dict[str, Any] = {
-            name: True for capability, name in _CHANGES.values() if capability in offered
+            name: True for capability, name in CHANGES.values() if capability in offered
         }
         if self._uris:
             wanted["resourceSubscriptions"] = list(self._uris)
@@ -208,7 +199,7 @@ class LegacyClient:
             text = f"the server asked for input more than {_MOST_ROUNDS} times"
             return Out([], [(message.error(number, _INVALID, text), None)])
         self._sent[number] = request, rounds + 1
-        asking = _Asking(request, {}, {}, received.result.get("requestState"), rounds)
+        asking = _Asking(request, {}, {}, received.result.get("requestState"))
         self._asking[number] = asking
         found: list[tuple[Message, int | None]] = []
         for key, one in wanted.items():
@@ -336,7 +327,7 @@ class ModernClient:
         return Out([message.error(received.id, _REFUSED, text)], [])
 
     def _noticed(self, received: Message, about: int | None) -> list[tuple[Message, int | None]]:
-        change = _CHANGES.get(received.method)
+        change = CHANGES.get(received.method)
         if change is None and received.method != "notifications/resources/updated":
             return [(received, about)]
         found: list[tuple[Message, int | None]] = []

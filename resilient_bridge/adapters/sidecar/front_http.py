@@ -198,7 +198,7 @@ class HttpFront:
             is_whole = await exchange.answer_or_stream(
                 stream,
                 _session_header(session),
-                wait=self._limits.json_seconds,
+                wait=0,
                 keep_alive=self._limits.keep_alive_seconds,
             )
         finally:

@@ -74,10 +74,6 @@ class Exchange:
         }
         return not ranges.isdisjoint({kind, kind.partition("/")[0] + "/*", "*/*"})
 
-    @property
-    def is_json(self) -> bool:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower() == JSON
-
     async def body(self, size: int, seconds: float) -> bytes:
         """Return the body. Raises BodyError."""
         declared = self.headers.get("content-length", "")
@@ -128,7 +124,7 @@ class Exchange:
 
     async def read_message(self, size: int, seconds: float) -> rpc.Message | None:
         """Return the message in the body; None where the request was refused, and answered."""
-        if not self.is_json:
+        if self.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             await self.refuse(415, f"Unsupported Media Type: Content-Type must be {JSON}")
             return None
         try:

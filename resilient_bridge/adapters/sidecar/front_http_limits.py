@@ -27,7 +27,5 @@ class HttpLimits:
     # the size of those that are kept; the newest is kept whatever its size
     event_bytes: int = 16 * _MIB
     keep_alive_seconds: float = 15.0  # between the comments on a silent stream
-    # sessions: how long to wait for the answer alone, to send it as JSON, before a stream begins
-    json_seconds: float = 0.0
     retry_seconds: float = 1.0  # how long a client is asked to wait before it resumes a stream
     close_seconds: float = 5.0  # at the end: for requests under way, and once more for connections

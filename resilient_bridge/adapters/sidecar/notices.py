@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from . import message
-from .eras import ACKNOWLEDGED, LISTEN, SUBSCRIPTION
+from .eras import ACKNOWLEDGED, CHANGES, LISTEN, SUBSCRIPTION
 from .lists import LISTS
 from .message import key_of, object_of
 from .shared import is_loud_enough, is_subscribed
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 
 _UPDATED: Final = "notifications/resources/updated"
-_FILTERS: Final[Mapping[str, str]] = {
-    "notifications/tools/list_changed": "toolsListChanged",
-    "notifications/prompts/list_changed": "promptsListChanged",
-    "notifications/resources/list_changed": "resourcesListChanged",
-}
 _NEEDS: Final[Mapping[str, str]] = {
     "roots/list": "roots",
     "sampling/createMessage": "sampling",
@@ -46,12 +41,10 @@ def tell_changed(state: State, notice: str) -> None:
     for client in state.clients.values():
         if client.is_modern:
             for call in client.calls.values():
-                if call.method == LISTEN and object_of(call.request.params.get("notifications")).get(
-                    _FILTERS[notice]
-                ):
-                    _to_listener(
-                        state, call, message.notification(notice, {"_meta": {SUBSCRIPTION: call.request.id}})
-                    )
+                wanted = object_of(call.request.params.get("notifications"))
+                if call.method == LISTEN and wanted.get(CHANGES[notice][1]):
+                    params = {"_meta": {SUBSCRIPTION: call.request.id}}
+                    _to_listener(state, call, message.notification(notice, params))
         elif client.is_initialized:
             state.to_client(client, message.notification(notice))
 
@@ -67,7 +60,7 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
         _deliver_to_listener(state, session, note)
     else:
         about = pending_call(session, request)
-        is_for_all = method in _FILTERS or method == _UPDATED
+        is_for_all = method in CHANGES or method == _UPDATED
         # in the stream of a request that is not ours, so of a client that no longer waits
         is_of_one = request is not None and request not in session.pending
         if state.is_shared and about is None and not is_for_all and is_of_one:

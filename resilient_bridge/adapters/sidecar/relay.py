@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import Executed
 from . import message
 from .calls import Calls
-from .eras import VERSION
+from .eras import CAPABILITIES, CHANGES, CLIENT, VERSION
 from .lists import LISTS, cursor_of
 from .notices import ask_client, deliver_notice, leave
 from .restarts import Restarts
@@ -91,8 +91,8 @@ class Relay:
             client.is_modern = True
             # a client that only asks may still open in the other era
             if request.method != "server/discover":
-                names = (name for name in request.meta if name in _ENVELOPE)
-                self._state.envelope = {name: request.meta[name] for name in names}
+                meta = request.meta
+                self._state.envelope = {name: meta[name] for name in meta if name in _ENVELOPE}
         elif client.is_modern is None:
             client.is_modern = False
         if request.method == "ping":
@@ -182,7 +182,7 @@ class Relay:
         if received.is_answer:
             self._answered_by_server(found, received, now)
         elif received.is_notification:
-            if received.method in _CHANGES and found is self._state.current:
+            if received.method in CHANGES and found is self._state.current:
                 self._sessions.catalog.relist(found, received.method, now)
             deliver_notice(self._state, found, received, request)
         elif received.method == "ping":
@@ -287,7 +287,4 @@ class Relay:
         return status_of(self._state, self._restarts, now)
 
 
-_CHANGES: Final = frozenset(notice for _, _, notice in LISTS.values())
-_ENVELOPE: Final = frozenset(
-    f"io.modelcontextprotocol/{name}" for name in ("protocolVersion", "clientCapabilities", "clientInfo")
-)
+_ENVELOPE: Final = frozenset({VERSION, CAPABILITIES, CLIENT})

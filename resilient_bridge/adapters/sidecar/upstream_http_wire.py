@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
 from ...errors import BridgeError, is_sensitive
@@ -74,6 +74,8 @@ class Wire:
 
         Raises LostError for a URL or headers that cannot work; the loss is final.
         """
+        import ssl
+
         import httpx
 
         from .upstream_http_lanes import Lanes
@@ -85,7 +87,9 @@ class Wire:
         self.url = target.copy_with(username=None, password=None)
         proxy = proxy_to(target)
         is_plain = target.scheme == "http" and proxy is None
-        self._lanes = Lanes(_empty_context() if is_plain else httpx.create_ssl_context(), proxy)
+        # an empty context: loading the authorities would take longer than the rest of the start
+        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
+        self._lanes = Lanes(verify, proxy)
         self._headers = httpx.Headers({"accept-encoding": "gzip, deflate", "user-agent": _NAME})
         self._headers.update(own)
         self._cookies = httpx.Cookies()
@@ -190,13 +194,6 @@ def proxy_to(target: httpx.URL) -> str | None:
     if named is None or proxy_bypass(target.netloc.decode("ascii")) or proxy_bypass(target.host):
         return None
     return named if "://" in named else f"http://{named}"
-
-
-def _empty_context() -> Any:
-    """Return an empty TLS context: loading the authorities would take longer than the rest of the start."""
-    import ssl
-
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def is_event_stream(response: httpx.Response) -> bool:

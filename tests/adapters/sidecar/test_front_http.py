@@ -126,15 +126,6 @@ async def test_a_client_of_an_earlier_version_gets_no_event_without_data():
         ] == [7]
 
 
-async def test_json_can_be_waited_for():
-    """With `json_seconds` an answer that comes alone within that time is JSON."""
-    async with running(limits=HttpLimits(json_seconds=5)) as front:
-        session = await front.open()
-        assert (await front.post(call(1, "echo"), session)).headers["content-type"] == "application/json"
-        progress = await front.post(call(2, "progress", "m", {"progressToken": 1}), session)
-        assert progress.headers["content-type"] == "text/event-stream"
-
-
 async def test_what_belongs_to_a_request_goes_into_its_stream():
     """Progress before the answer, and a request of the server whose answer is posted."""
     async with running() as front:
