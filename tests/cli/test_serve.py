@@ -5,39 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import socket
 
 import pytest
 
 import resilient_bridge as rb
-from tests.peers.zygote import PYTHON
+from tests.cli.running_serve import COMMAND, serving
 
 
 pytestmark = pytest.mark.real
-
-COMMAND = (*PYTHON, "-m", "resilient_bridge", "serve")
-
-
-@contextlib.asynccontextmanager
-async def serving(*argv, **environment):
-    """A running `serve` and its address."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | environment,
-    )
-    try:
-        url = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
-        yield process, url
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
 
 
 def type_line(process, line):

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
 
 import pytest
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from tests.peers.zygote import PYTHON
-
-
-@asynccontextmanager
-async def serving(spelled):
-    """A running `serve --dialect` and its address."""
-    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
-    pipes = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
-    try:
-        async with asyncio.timeout(30):
-            yield process, (await process.stdout.readline()).decode().strip()
-    finally:
-        process.terminate()
-        await process.communicate()
+from tests.cli.running_serve import COMMAND, serving
 
 
 async def test_plain_is_served_live_and_nothing_comes_again():
     """Each line is a frame, as it was typed; who was away has missed it, and what a client sends is shown, bytes too."""
-    async with serving("plain") as (process, url):
+    async with serving("--dialect", "plain") as (process, url):
         async with rb.BridgeClient(url, dialect=rb.dialects.plain) as bridge:
             await bridge.wait_ready(timeout=10)
             process.stdin.write('{"n": 1}\n\n[1, "two"]\n7\n{"a":\ngrüße\n'.encode())
@@ -50,7 +35,7 @@ async def test_plain_is_served_live_and_nothing_comes_again():
 async def test_json_rpc_is_served_by_hand():
     """A request is shown with its id, and the line that is typed answers it."""
     async with (
-        serving("jsonrpc") as (process, url),
+        serving("--dialect", "jsonrpc") as (process, url),
         rb.BridgeClient(url, dialect=rb.dialects.jsonrpc) as bridge,
     ):
         await bridge.wait_ready(timeout=10)
@@ -63,7 +48,7 @@ async def test_json_rpc_is_served_by_hand():
 
 async def test_the_default_has_a_name():
     """`recursor` is what is served without --dialect: a client of the default dialect joins."""
-    async with serving("recursor") as (process, url), rb.BridgeClient(url) as bridge:
+    async with serving("--dialect", "recursor") as (process, url), rb.BridgeClient(url) as bridge:
         await bridge.wait_ready(timeout=10)
         process.stdin.write(b"hello\n")
         assert (await anext(aiter(bridge))).payload == {"text": "hello"}
@@ -72,7 +57,7 @@ async def test_the_default_has_a_name():
 async def test_a_family_is_served_and_spoken():
     """What is typed comes as an event with its number, and again after a cut; what the client sends is shown."""
     spelled = "sequence(field='seq', ask='last_seq')"
-    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*COMMAND, "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     try:
@@ -109,7 +94,7 @@ async def test_a_family_is_served_and_spoken():
 )
 async def test_what_cannot_be_served_is_refused(spelled, words):
     """With 2, and what is served."""
-    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*COMMAND, "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     async with asyncio.timeout(30):
@@ -122,7 +107,7 @@ async def test_what_cannot_be_served_is_refused(spelled, words):
 async def test_a_line_that_cannot_be_sent_is_refused_and_the_next_is_not():
     """Nested too deeply, no JSON, a name twice, a number that JSON does not have: each is told with its number, and typing goes on."""
     spelled = "sequence(field='seq', ask='last_seq')"
-    command = (*PYTHON, "-m", "resilient_bridge", "serve", "--dialect", spelled)
+    command = (*COMMAND, "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
     wrong = ['{"a":' + "[" * 50_000 + "]" * 50_000 + "}", '{"a":', '{"a":1,"a":2}', '{"a":1e999}']

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _LISTEN: Final = "subscriptions/listen"
 _PATH: Final = "/mcp"
+_CHALLENGE: Final = [("WWW-Authenticate", 'Bearer realm="resilient-bridge mcp"')]
 
 
 @asynccontextmanager
@@ -94,13 +95,16 @@ class HttpFront:
             raise ValueError(f"an HTTP request expected, got {scope['type']!r}")
         exchange = Exchange(scope, receive, send)
         is_health = exchange.path == "/health"
-        refusal = self._guard.refusal(exchange.headers)
-        if refusal is None and not (is_health and "authorization" not in exchange.headers):
-            refusal = self._guard.unauthorized(exchange.headers)
-        if refusal is not None:
-            await exchange.refuse(refusal.status, refusal.text, refusal.headers)
+        has_token = self._guard.has_token(exchange.headers)
+        needs_token = self._guard.token is not None and not (
+            is_health and "authorization" not in exchange.headers
+        )
+        if refusal := self._guard.refusal(exchange.headers):
+            await exchange.refuse(403, refusal)
+        elif needs_token and not has_token:
+            await exchange.refuse(401, "Unauthorized", _CHALLENGE)
         elif is_health:
-            await self._health(exchange, has_token=self._guard.has_token(exchange.headers))
+            await self._health(exchange, has_token=has_token)
         elif exchange.path.rstrip("/") != _PATH:
             await exchange.respond(404, f"not found: MCP is at {_PATH}\n", kind="text/plain")
         elif self._is_closed:
@@ -217,7 +221,7 @@ class HttpFront:
             await exchange.refuse(400, "Bad Request: Last-Event-ID is unknown, or too old")
             return
         if last is None:
-            if stream.is_read:
+            if stream.reader is not None:
                 await exchange.refuse(409, "Conflict: Only one SSE stream is allowed per session")
                 return
             session.prime(stream)

@@ -65,7 +65,7 @@ class Exchange:
         self.headers: dict[str, str] = {}
         for name, value in self.pairs:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
-        self._abort: Callable[[], None] | None = scope.get("state", {}).get(ABORT)
+        self._cut: Callable[[], None] | None = scope.get("state", {}).get(ABORT)
         self._receive, self._send = receive, send
 
     def accepts(self, kind: str) -> bool:
@@ -154,12 +154,12 @@ class Exchange:
         Returns as `stream_events` does. `status_of` returns the status of an answer that is sent as
         JSON.
         """
-        with self._reading(stream) as reader:
+        with self._reading(stream) as gone:
             if wait > 0:
-                await _first_event(stream, reader.gone, wait)
+                await _first_event(stream, gone, wait)
             answer = stream.only_answer
             if answer is None:
-                return await self._stream(stream, headers, keep_alive, reader)
+                return await self._stream(stream, headers, keep_alive, gone)
             await self.respond(status_of(answer.text) if status_of else 200, answer.text, headers)
             return True
 
@@ -168,21 +168,25 @@ class Exchange:
 
         Returns whether it was sent completely: not disconnected or taken over.
         """
-        with self._reading(stream) as reader:
-            return await self._stream(stream, headers, keep_alive, reader)
+        with self._reading(stream) as gone:
+            return await self._stream(stream, headers, keep_alive, gone)
+
+    def abort(self) -> None:
+        """Cut the connection, if the server of this application can."""
+        if self._cut is not None:
+            self._cut()
 
     @contextmanager
-    def _reading(self, stream: MessageStream) -> Generator[_Reader]:
-        """Read a stream, and wake it when the client leaves."""
+    def _reading(self, stream: MessageStream) -> Generator[asyncio.Task[None]]:
+        """Read a stream; yield the task that ends when the client leaves, which wakes the stream."""
         gone = asyncio.get_running_loop().create_task(self._disconnected())
         gone.add_done_callback(lambda _: stream.wake.set())
-        reader = _Reader(self._abort, gone)
-        stream.attach(reader.abort)
+        stream.attach(self)
         try:
-            yield reader
+            yield gone
         finally:
             gone.cancel()
-            stream.detach(reader.abort)
+            stream.detach(self)
 
     async def _disconnected(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -193,14 +197,10 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def _stream(
-        self,
-        stream: MessageStream,
-        headers: Headers,
-        keep_alive: float,
-        reader: _Reader,
+        self, stream: MessageStream, headers: Headers, keep_alive: float, gone: asyncio.Task[None]
     ) -> bool:
         await self._begin(200, [*_STREAM_HEADERS, *headers])
-        while not reader.gone.done() and stream.is_attached(reader.abort):
+        while not gone.done() and stream.reader is self:
             stream.wake.clear()
             if chunk := stream.take():
                 await self._send_part(chunk)
@@ -214,15 +214,6 @@ class Exchange:
 
     async def _send_part(self, part: bytes, *, more: bool = True) -> None:
         await self._send({"type": "http.response.body", "body": part, "more_body": more})
-
-
-class _Reader:
-    """The sender of a stream to a client: how its connection is cut, and the task that ends when the client disconnects."""
-
-    def __init__(self, cut: Callable[[], None] | None, gone: asyncio.Task[None]) -> None:
-        """Create a function of its own, as its identity."""
-        self.abort: Callable[[], None] = lambda: cut() if cut is not None else None
-        self.gone = gone
 
 
 async def _woken(stream: MessageStream, seconds: float) -> bool:

@@ -27,15 +27,6 @@ _AUTHORITY: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::\
 _ORIGIN: Final = re.compile(r"https?://(?P<authority>[^/@\s]+)")
 
 
-@attrs.frozen
-class HttpRefusal:
-    """The answer to a request without access."""
-
-    status: int
-    text: str
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 @attrs.frozen(kw_only=True)
 class HttpGuard:
     """The access rules.
@@ -49,25 +40,13 @@ class HttpGuard:
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
-    def refusal(self, headers: Mapping[str, str]) -> HttpRefusal | None:
-        """Return why Host and Origin of a request are refused; None if they are allowed."""
+    def refusal(self, headers: Mapping[str, str]) -> str:
+        """Return why Host or Origin of a request is refused; "" if both are allowed."""
         if not self._is_our_host(headers.get("host", "")):
-            return HttpRefusal(403, "Invalid Host header")
+            return "Invalid Host header"
         origin = headers.get("origin")
-        if origin is not None and not self._is_allowed_origin(origin):
-            return HttpRefusal(403, "Invalid Origin header")
-        return None
-
-    def unauthorized(self, headers: Mapping[str, str]) -> HttpRefusal | None:
-        """Return why a request is refused for its token.
-
-        None if it has the token, or none is required.
-        """
-        if self.token is None or self.has_token(headers):
-            return None
-        return HttpRefusal(
-            401, "Unauthorized", (("WWW-Authenticate", 'Bearer realm="resilient-bridge mcp"'),)
-        )
+        is_allowed = origin is None or self._is_allowed_origin(origin)
+        return "" if is_allowed else "Invalid Origin header"
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
         scheme, _, shown = headers.get("authorization", "").partition(" ")

@@ -94,7 +94,7 @@ class HttpSessions:
         if self._modern is not None and self._shared is None:
             relays.append(self._modern[0].relay)
         servers = [relay.status() for relay in relays]
-        worst = max((_rank(server.get("status")) for server in servers), default=0)
+        worst = max((_RANKS.index(server["status"]) for server in servers), default=0)
         return {"status": _RANKS[worst], "sessions": len(self._sessions), "servers": servers}
 
     async def close(self) -> None:
@@ -129,7 +129,3 @@ class HttpSessions:
         task = asyncio.get_running_loop().create_task(relay.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-
-
-def _rank(status: object) -> int:
-    return _RANKS.index(status) if isinstance(status, str) and status in _RANKS else len(_RANKS) - 1

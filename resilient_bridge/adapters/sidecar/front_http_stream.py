@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import attrs
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 _CHUNK: Final = 64 << 10  # bytes that are sent in one piece, or one event if it is larger
@@ -40,6 +36,13 @@ class SentEvent:
         return f"{name}{position}{retry}data: {self.text}\r\n\r\n".encode("utf-8", "replace")
 
 
+class Reader(Protocol):
+    """What sends a stream to a client."""
+
+    def abort(self) -> None:
+        """Cut the connection."""
+
+
 class MessageStream:
     """A bounded queue of events for a reader.
 
@@ -54,12 +57,8 @@ class MessageStream:
         self._queue_bytes, self._events = queue_bytes, events
         self._waiting: deque[SentEvent] = deque()
         self._size = 0
-        self._abort: Callable[[], None] | None = None
+        self.reader: Reader | None = None
         self._was_read = False
-
-    @property
-    def is_read(self) -> bool:
-        return self._abort is not None
 
     @property
     def has_messages(self) -> bool:
@@ -80,9 +79,9 @@ class MessageStream:
         """
         if self.is_ended:
             return True
-        if self._abort is not None and self._size > self._queue_bytes:
+        if self.reader is not None and self._size > self._queue_bytes:
             return False
-        while self._abort is None and (self._size > self._queue_bytes or len(self._waiting) >= self._events):
+        while self.reader is None and (self._size > self._queue_bytes or len(self._waiting) >= self._events):
             self._size -= len(self._waiting.popleft().text)
         self._waiting.append(event)
         self._size += len(event.text)
@@ -116,7 +115,7 @@ class MessageStream:
         A resumed stream gets the stored ones.
         """
         self.is_ended = True
-        if self._abort is None and self._was_read:
+        if self.reader is None and self._was_read:
             self._let_wait([])
         self.wake.set()
 
@@ -124,23 +123,20 @@ class MessageStream:
         """End at once: the queue is dropped, and the reader's connection is cut, because it may be stuck."""
         self._let_wait([])
         self.end()
-        if self._abort is not None:
-            self._abort()
+        if self.reader is not None:
+            self.reader.abort()
 
-    def attach(self, abort: Callable[[], None]) -> None:
+    def attach(self, reader: Reader) -> None:
         """Start reading. An earlier reader is cut off."""
-        before, self._abort = self._abort, abort
+        before, self.reader = self.reader, reader
         self._was_read = True
         if before is not None:
-            before()
+            before.abort()
 
-    def is_attached(self, abort: Callable[[], None]) -> bool:
-        return self._abort is abort
-
-    def detach(self, abort: Callable[[], None]) -> None:
+    def detach(self, reader: Reader) -> None:
         """Stop reading, unless another reader has taken over."""
-        if self._abort is not abort:
+        if self.reader is not reader:
             return
-        self._abort = None
+        self.reader = None
         if self.is_ended:
             self._let_wait([])

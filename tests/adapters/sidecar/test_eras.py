@@ -124,6 +124,38 @@ def _modern(number: int, method: str) -> message.Message:
     return message.request(number, method, {"_meta": {VERSION: MODERN}})
 
 
+def _behind_a_modern_server():
+    """A wire whose client has a session, and whose server knows requests alone."""
+    wire = Wire()
+    wire.upstream.send(
+        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    )
+    wire.refuse(wire.sent[0], -32022)
+    found = {"supportedVersions": [MODERN], "capabilities": {}}
+    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
+    return wire
+
+
+def _behind_an_old_server(request):
+    """A wire whose client makes this request without a session, and whose server has sessions."""
+    wire = Wire()
+    wire.upstream.send(request)
+    wire.refuse(wire.sent[0])
+    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    return wire
+
+
+def _while_the_other_era_is_tried():
+    """A wire whose server refused the calls 1 and 2; the call 3 waits."""
+    wire = Wire()
+    for number in (1, 2):
+        wire.upstream.send(_modern(number, "tools/call"))
+    wire.refuse(wire.sent[0])
+    wire.refuse(wire.sent[1])
+    wire.upstream.send(_modern(3, "tools/call"))
+    return wire
+
+
 def test_a_server_that_refuses_both_eras_gives_its_first_refusal():
     """The client hears what the server said to the client's own era."""
     wire = Wire()
@@ -156,10 +188,7 @@ def test_requests_that_are_refused_together_are_all_sent_again():
 
 def test_a_question_of_an_old_server_is_refused_with_the_reason():
     """In the later era a server cannot ask: the server hears why, and the client nothing."""
-    wire = Wire()
-    wire.upstream.send(_modern(1, "tools/call"))
-    wire.refuse(wire.sent[0])
-    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    wire = _behind_an_old_server(_modern(1, "tools/call"))
     wire.upstream.on_message(message.request("q", "sampling/createMessage"), None)
     refusal = wire.sent[-1]
     assert (refusal.id, refusal.error["code"]) == ("q", -32601)
@@ -169,13 +198,7 @@ def test_a_question_of_an_old_server_is_refused_with_the_reason():
 
 def test_a_server_that_wants_input_for_ever_is_stopped():
     """After ten rounds the call ends with an error."""
-    wire = Wire()
-    wire.upstream.send(
-        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
-    )
-    wire.refuse(wire.sent[0], -32022)
-    found = {"supportedVersions": [MODERN], "capabilities": {}}
-    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
+    wire = _behind_a_modern_server()
     wire.upstream.send(message.request(2, "tools/call", {"name": "a"}))
     for _ in range(20):
         asked = wire.sent[-1]
@@ -192,37 +215,16 @@ def test_a_server_that_wants_input_for_ever_is_stopped():
 
 def test_a_loss_is_reported_for_the_clients_own_request():
     """A request that was sent again under another id is reported under the client's."""
-    wire = Wire()
-    wire.upstream.send(
-        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
-    )
-    wire.refuse(wire.sent[0], -32022)
-    found = {"supportedVersions": [MODERN], "capabilities": {}}
-    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
+    wire = _behind_a_modern_server()
     wire.upstream.send(message.request(2, "tools/call", {"name": "a"}))
     wire.upstream.on_message(message.result(2, {"resultType": "input_required", "requestState": "s"}), None)
     wire.upstream.on_unanswered(wire.sent[-1].id, Loss(reason="cut"))
     assert (wire.heard[-1].id, wire.heard[-1].error["message"]) == (2, "cut")
 
 
-def _behind_a_modern_server():
-    """A wire whose client has a session, and whose server knows requests alone."""
-    wire = Wire()
-    wire.upstream.send(
-        message.request(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
-    )
-    wire.refuse(wire.sent[0], -32022)
-    found = {"supportedVersions": [MODERN], "capabilities": {}}
-    wire.upstream.on_message(message.result(wire.sent[1].id, found), None)
-    return wire
-
-
 def test_a_server_with_sessions_hears_that_a_modern_client_cancels():
     """The client closes its stream, which that server would not understand: it is told, or the tool would run on."""
-    wire = Wire()
-    wire.upstream.send(_modern(1, "tools/call"))
-    wire.refuse(wire.sent[0])
-    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    wire = _behind_an_old_server(_modern(1, "tools/call"))
     wire.upstream.cancel(1)
     assert [(one.method, one.params["requestId"]) for one in wire.sent[-1:]] == [
         ("notifications/cancelled", 1)
@@ -232,11 +234,8 @@ def test_a_server_with_sessions_hears_that_a_modern_client_cancels():
 
 def test_a_stream_of_changes_that_is_cancelled_hears_no_more():
     """A modern client that listened and left gets no further change, and the other stream gets each once."""
-    wire = Wire()
     listen = {"notifications": {"toolsListChanged": True}, "_meta": {VERSION: MODERN}}
-    wire.upstream.send(message.request(1, "subscriptions/listen", listen))
-    wire.refuse(wire.sent[0])
-    wire.upstream.on_message(message.result(wire.sent[1].id, {"capabilities": {}}), None)
+    wire = _behind_an_old_server(message.request(1, "subscriptions/listen", listen))
     wire.upstream.send(message.request(2, "subscriptions/listen", listen))
     wire.upstream.cancel(1)
     wire.heard.clear()
@@ -246,12 +245,7 @@ def test_a_stream_of_changes_that_is_cancelled_hears_no_more():
 
 def test_what_is_cancelled_while_the_other_era_is_tried_is_never_sent():
     """Neither a request that waited for that, nor one that was refused, runs once nobody wants it."""
-    wire = Wire()
-    for number in (1, 2):
-        wire.upstream.send(_modern(number, "tools/call"))
-    wire.refuse(wire.sent[0])
-    wire.refuse(wire.sent[1])
-    wire.upstream.send(_modern(3, "tools/call"))
+    wire = _while_the_other_era_is_tried()
     wire.upstream.send(_modern(4, "tools/call"))
     wire.upstream.cancel(2)
     wire.upstream.cancel(3)
@@ -275,11 +269,6 @@ def test_a_request_that_is_cancelled_while_its_server_waits_for_input_is_not_sen
 
 def test_what_a_connection_had_not_sent_when_it_ended_did_not_run():
     """It waited for the other era to be tried, or was refused in the first: nothing of it is unknown."""
-    wire = Wire()
-    for number in (1, 2):
-        wire.upstream.send(_modern(number, "tools/call"))
-    wire.refuse(wire.sent[0])
-    wire.refuse(wire.sent[1])
-    wire.upstream.send(_modern(3, "tools/call"))
+    wire = _while_the_other_era_is_tried()
     wire.upstream.on_lost(Loss(reason="exit code 1"))
     assert wire.losses[0].unread == {1, 2, 3}

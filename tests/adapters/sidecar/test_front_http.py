@@ -185,7 +185,7 @@ async def test_a_stream_that_was_cut_is_resumed():
         assert first.startswith("id: ")
         client, held = relay.held()
         stream = client._in_flight[held.key]
-        await until(lambda: not stream.is_read, "it is noticed")
+        await until(lambda: stream.reader is None, "it is noticed")
         client.deliver(rpc.notification("while away"), held.key)
         client.deliver(rpc.notification("of no request"), None)
         async with front.stream("GET", session=session, last_event_id=first[4:]) as response:
@@ -230,7 +230,7 @@ async def test_a_resumed_stream_has_one_reader():
                 client.deliver(rpc.notification("two"), None)
                 found = await next_messages(second.aiter_lines(), 2)
                 assert [message["method"] for message in found] == ["one", "two"]
-                assert client.notices.is_read
+                assert client.notices.reader is not None
 
 
 async def test_a_port_that_is_taken_leaves_nothing_behind():

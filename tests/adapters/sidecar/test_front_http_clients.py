@@ -82,9 +82,9 @@ async def test_the_sdk_resumes_a_call_whose_stream_was_cut():
         await until(lambda: any(message.name == "hold" for _, message in relay.got), "the call is under way")
         owner, message = relay.held()
         stream = owner._in_flight[message.key]
-        await until(lambda: stream.is_read, "its stream is open")
-        stream._abort()
-        await until(lambda: not stream.is_read, "the connection is cut")
+        await until(lambda: stream.reader is not None, "its stream is open")
+        stream.reader.abort()
+        await until(lambda: stream.reader is None, "the connection is cut")
         relay.answer(owner, message)
         assert await calling == "survived"
         assert sum(message.name == "hold" for _, message in relay.got) == 1
