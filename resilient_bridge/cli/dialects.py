@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from ..protocol import dialects
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
-from ..settings.dialect_names import makes_dialects
+from ..settings.dialect_names import families, makes_dialects, ready
 
 
 _LONGEST: Final = 4_000  # characters
@@ -59,18 +59,17 @@ def _spelled(node: ast.expr) -> Spelled:
     named = node if call is None else call.func
     if not isinstance(named, ast.Name):
         raise _no_name(named)
-    found: object = getattr(dialects, named.id, None) if named.id in dir(dialects) else None
+    name = named.id  # found by itself: all of them take longer to load than one
+    found: object = getattr(dialects, name, None) if name in dir(dialects) else None
     if isinstance(found, Dialect):
         if call is not None:
-            raise ValueError(
-                f"{named.id} expected, which takes no arguments, got {_short(ast.unparse(node))}"
-            )
-        return Spelled(found, f"{_WHERE}{named.id}")
+            raise ValueError(f"{name} expected, which takes no arguments, got {_short(ast.unparse(node))}")
+        return Spelled(found, f"{_WHERE}{name}")
     if not makes_dialects(found):
         raise _no_name(named)
     if call is None:
-        raise ValueError(f"{_signature(named.id, found)} expected, got {named.id!r} without its arguments")
-    return Spelled(_made(named.id, found, call), f"{_WHERE}{ast.unparse(node)}")
+        raise ValueError(f"{_signature(name, found)} expected, got {name!r} without its arguments")
+    return Spelled(_made(name, found, call), f"{_WHERE}{ast.unparse(node)}")
 
 
 def read_served(text: str) -> tuple[str, dict[str, Any]]:
@@ -127,10 +126,8 @@ def laid_out(code: str, width: int) -> str:
 # ---- what there is -------------------------------------------------------------------------------------------------
 
 
-def _signature(name: str, make: object) -> str:
+def _signature(name: str, make: Callable[..., Any]) -> str:
     """Return the call with its required arguments, such as `sequence(field=…, ask=…)`."""
-    if not callable(make):
-        return name
     needed: list[str] = []
     for parameter in inspect.signature(make).parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -142,14 +139,9 @@ def _signature(name: str, make: object) -> str:
 
 def _known() -> Mapping[str, str]:
     """Return every dialect by its name, as it is written."""
-    found: dict[str, str] = {}
-    for name in dir(dialects):
-        value: object = getattr(dialects, name)
-        if isinstance(value, Dialect):
-            found[name] = name
-        elif makes_dialects(value):
-            found[name] = _signature(name, value)
-    return found
+    found = {name: name for name in ready()}
+    found |= {name: _signature(name, make) for name, make in families().items()}
+    return dict(sorted(found.items()))
 
 
 def _listed() -> str:
