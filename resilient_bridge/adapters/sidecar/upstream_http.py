@@ -43,11 +43,11 @@ class HTTPUpstream(Upstream):
     """One connection to an MCP server over streamable HTTP; see `Upstream` for its interface.
 
     `headers` are sent with every request, and never to another origin; `open` reads the secrets
-    that they name. `max_message` is the most bytes of an answer or an event. `connect_timeout`: seconds. An answer may take as long as it
-    likes. A broken stream with event ids is resumed, as long as that succeeds within
-    `resume_within` seconds. Credentials over http:// to another machine are refused by `open`
-    unless `allow_plaintext_credentials`. Messages of 2026-07-28 are recognised by the version in
-    their `_meta`.
+    that they name. `max_message` is the most bytes of an answer or an event. `connect_timeout`:
+    seconds. An answer may take as long as it likes. A broken stream with event ids is resumed, as
+    long as that succeeds within `resume_within` seconds. Credentials over http:// to another
+    machine are refused by `open` unless `allow_plaintext_credentials`. Messages of 2026-07-28 are
+    recognised by the version in their `_meta`.
     """
 
     def __init__(
