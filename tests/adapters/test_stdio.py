@@ -41,7 +41,7 @@ async def test_answers_find_their_questions_in_any_order():
         )
         assert [name for name in dir(peer) if not name.startswith("_")] == shown.split()  # no callback (J05)
         slow = asyncio.create_task(peer.request("silence"))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         fast = await asyncio.gather(
             *(peer.request("echo", {"n": n}, timeout=timedelta(seconds=9)) for n in range(9))
         )
@@ -97,7 +97,7 @@ async def test_a_line_may_arrive_in_pieces_and_end_either_way():
     """Half a line waits for the other half; `\\r\\n` ends it as well, and a byte order mark before it is no noise."""
     async with stdio(*CHILD)() as peer:
         half = asyncio.create_task(peer.request("raw", as_hex(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"resu')))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         await peer.notify("raw", as_hex(b'lt":"wh\xc3'))
         await peer.notify("raw", as_hex(b'\xb6le"}\r\n'))
         assert await half == "whöle"
@@ -195,11 +195,11 @@ async def test_a_request_that_was_never_sent_says_so():
     async with stdio(*CHILD, close_timeout=0.1)() as peer:
         await peer.request("deaf")
         full = asyncio.create_task(peer.request("length", {"text": "x" * 10**6}))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         with pytest.raises(rb.AttemptTimeoutError, match="it never left") as caught:
             await peer.request("echo", timeout=0.1)
         assert rb.classify(caught.value).executed is rb.Executed.NO
-        assert not peer._exchange._child._queue
+        assert not peer._child._queue
         full.cancel()
 
 
@@ -207,20 +207,20 @@ async def test_a_cancelled_request_is_forgotten():
     """Nothing waits for its answer any more; one that had not left is not written."""
     async with stdio(*CHILD)() as peer:
         asked = asyncio.create_task(peer.request("silence"))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         asked.cancel()
         await asyncio.wait([asked])
         assert asked.cancelled()
         await peer.notify("say", {"message": {"id": 1, "result": "for nobody"}})
         await peer.request("echo")
-        assert (peer._exchange._calls, peer.unmatched) == ({}, 1)
+        assert (peer._calls, peer.unmatched) == ({}, 1)
 
 
 async def test_an_answer_to_no_question_does_no_harm():
     """Unknown, repeated and strange ids match nothing, `true` is not 1, and each is counted."""
     async with stdio(*CHILD)() as peer:
         asked = asyncio.create_task(peer.request("silence"))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         strange = ["1", None, 99, -1, 1.5]
         for number in strange:
             await peer.notify("say", {"message": {"id": number, "result": "wrong"}})
@@ -287,7 +287,7 @@ async def test_a_child_that_asks_and_does_not_read_costs_no_memory():
         assert peer.missed > 1_000
         heard = await peer.request("unasked")
         assert len(heard) + peer.missed == 5_000
-        assert peer._exchange._refusing == 0
+        assert peer._refusing == 0
 
 
 # -- what may not be asked --------------------------------------------------------------------------------------------

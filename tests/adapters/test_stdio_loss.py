@@ -52,7 +52,7 @@ async def test_when_the_child_goes_every_request_learns_what_is_known():
     """Handed out: OutcomeUnknownError; later ones: NotConnectedError; both from the exit, with its code and its last words."""
     async with stdio(*CHILD, SECRET)() as peer:
         asked = [asyncio.create_task(peer.request("silence", idempotent=True)) for _ in range(3)]
-        await until(lambda: len(peer._exchange._calls) == 3)
+        await until(lambda: len(peer._calls) == 3)
         await peer.notify("leave", {"code": 3, "stderr": f"Traceback:\n  it was {SECRET}\nfatal"})
         await peer.wait_closed()
         assert isinstance(peer.close_exc, subprocess.CalledProcessError)
@@ -87,9 +87,9 @@ async def test_what_was_not_sent_did_not_run():
     async with stdio(*CHILD)() as peer:
         await peer.request("deaf")
         started = asyncio.create_task(peer.request("length", {"text": "x" * 10**5}))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         waiting = [asyncio.create_task(peer.request("echo")), asyncio.create_task(peer.notify("x"))]
-        await until(lambda: len(peer._exchange._child._queue) == 2)
+        await until(lambda: len(peer._child._queue) == 2)
         os.kill(peer.pid, signal.SIGKILL)
         await peer.wait_closed()
         with pytest.raises(rb.OutcomeUnknownError):
@@ -158,9 +158,7 @@ async def test_an_answer_written_just_before_the_end_arrives():
         asked = asyncio.create_task(peer.request("echo", {"text": text}))
         answer = b'{"jsonrpc":"2.0","id":2,"result":"open end"}'
         last = asyncio.create_task(peer.request("raw", {"hex": answer.hex()}))
-        await until(
-            lambda: len(peer._exchange._calls) == 2 or asked.done()
-        )  # both were written: the echo may be back
+        await until(lambda: len(peer._calls) == 2 or asked.done())  # both were written: the echo may be back
         await peer.notify("leave", {"code": 0})
         assert await asked == {"text": text}
         assert await last == "open end"
@@ -186,7 +184,7 @@ async def test_leaving_tells_who_waits_and_reaps_the_child():
     async with stdio(*CHILD)() as peer:
         asked = asyncio.create_task(peer.request("silence"))
         gone = asyncio.create_task(peer.wait_closed())
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         assert not gone.done()
     with pytest.raises(
         rb.OutcomeUnknownError, match=f"silence: {PROGRAM} was closed; it was handed out"
@@ -221,7 +219,7 @@ async def test_a_cancelled_block_leaves_no_process(flags):
             await peer.request("silence")
 
     task = asyncio.create_task(main())
-    await until(lambda: peers and peers[0]._exchange._calls)
+    await until(lambda: peers and peers[0]._calls)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
@@ -252,10 +250,10 @@ async def test_a_cancelled_notification_that_was_not_sent_is_not_sent():
     async with stdio(*CHILD, close_timeout=0.1)() as peer:
         await peer.request("deaf")
         full = asyncio.create_task(peer.request("length", {"text": "x" * 10**6}))
-        await until(lambda: peer._exchange._calls)
+        await until(lambda: peer._calls)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(peer.notify("x"), 0.05)
-        assert not peer._exchange._child._queue
+        assert not peer._child._queue
         full.cancel()
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from ...errors import config_error, mapping_of
 from ...transports.process import ChildProcess
 from ...values.fields import is_count, read_seconds
-from .peer import Peer
-from .peer_exchange import PeerExchange
+from .peer import running
 
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from ...values.fields import Seconds
+    from .peer import Peer
 
 
 _MAX_LINE: Final = 64 * 2**20
@@ -82,16 +82,8 @@ class _Factory:
     async def __call__(self) -> AsyncGenerator[Peer]:
         """Start one child, and end it when the block is left."""
         child = ChildProcess(self._command, cwd=self._cwd, env=self._env, max_line=self._max_line)
-        exchange = PeerExchange(child, self._max_line)
-        await child.start(exchange.on_line, exchange.on_exit)
-        try:
-            yield Peer(exchange)
-        finally:
-            exchange.on_closing()
-            try:
-                await child.close(self._close_timeout)
-            finally:
-                exchange.on_closed()
+        async with running(child, self._max_line, self._close_timeout) as peer:
+            yield peer
 
 
 def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:

@@ -1,21 +1,46 @@
-"""The user's view of a child process that speaks JSON-RPC 2.0.
+"""A child process that speaks JSON-RPC 2.0: pending requests, and what is known of each when the child exits.
 
-Rule: only a view; the transport calls `peer_exchange`.
+Rule: a request fails the moment its fate is known, and says whether it can have run. The child's
+output can be wrong in every way: that increments a counter and never ends the link.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import itertools
+import subprocess
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import stays_here
+from ...classification import classify
+from ...classification.exits import tail_of
+from ...errors import (
+    AttemptTimeoutError,
+    BridgeError,
+    Category,
+    Executed,
+    Failure,
+    error_for,
+    redact,
+    stays_here,
+)
+from ...transports.loop_guard import LoopGuard
+from ...values.fields import Seconds, read_seconds
+from .notifications import Notifications, Reader
+from .peer_lines import decode, encode, refusal, result_of
 
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from ...protocol import Message
-    from ...values.fields import Seconds
-    from .peer_exchange import PeerExchange
+    from ...transports.lines import Outgoing
+    from ...transports.process import ChildProcess
+    from .peer_lines import Fields
+
+
+_SHOWN: Final = 100  # characters of a line that is shown
+_REFUSALS: Final = 100  # answers queued for a child that sends requests and does not read
 
 
 class Peer:
@@ -28,27 +53,38 @@ class Peer:
     in another process, thread or event loop than that of its block.
     """
 
-    __slots__ = ("__weakref__", "_exchange")
-
-    def __init__(self, exchange: PeerExchange) -> None:
-        """Wrap an exchange; created by `rb.stdio` only."""
-        self._exchange = exchange
+    def __init__(self, child: ChildProcess, queue_bytes: int) -> None:
+        """Talk to this child, and keep notifications up to so many bytes of their lines; `rb.stdio` does."""
+        self._child = child
+        self._ids = itertools.count(1)
+        # None: there will be no answer
+        self._calls: dict[object, asyncio.Future[Fields | None]] = {}
+        self._notes: set[asyncio.Future[None]] = set()
+        self._guard = LoopGuard("Peer")
+        loop = self._guard.loop = asyncio.get_running_loop()
+        self._notifications = Notifications(queue_bytes, self._ending)
+        self._is_closing = False
+        self._closed: asyncio.Future[None] = loop.create_future()
+        self._noise = self._unmatched = self._refusing = self._unanswered = 0
+        self._last_noise = b""  # the beginning of the last line that was not JSON-RPC
+        self._last_stray: object = None  # the id of the last unmatched answer
 
     __reduce__ = stays_here
 
     def __repr__(self) -> str:
         """A status line: program, pid, state, pending requests."""
-        return repr(self._exchange)
+        state = "closed" if self._is_closing else "open" if self.close_exc is None else "lost"
+        return f"<Peer {self._child.program} pid={self.pid} {state} waiting={len(self._calls)}>"
 
     @property
     def pid(self) -> int:
         """The process id of the child."""
-        return self._exchange.pid
+        return self._child.pid
 
     @property
     def returncode(self) -> int | None:
         """Its exit code once it has ended, negative for a signal; None before."""
-        return self._exchange.returncode
+        return self._child.returncode
 
     @property
     def close_exc(self) -> Exception | None:
@@ -56,27 +92,27 @@ class Peer:
 
         None while it is open, and after a close by us.
         """
-        return self._exchange.close_exc
+        return self._child.loss
 
     @property
     def stderr(self) -> str:
         """The end of its stderr: at most 8 KiB, with secrets masked."""
-        return self._exchange.stderr
+        return self._child.stderr
 
     @property
     def noise(self) -> int:
         """How many lines of its stdout were skipped: not JSON-RPC, not UTF-8, empty, or longer than `max_line`."""
-        return self._exchange.noise
+        return self._noise + self._child.skipped
 
     @property
     def unmatched(self) -> int:
         """How many answers matched no pending request: late, repeated, or with an unknown id."""
-        return self._exchange.unmatched
+        return self._unmatched
 
     @property
     def missed(self) -> int:
         """How many notifications were dropped unread, and requests of the child not answered because it does not read."""
-        return self._exchange.missed
+        return self._notifications.missed + self._unanswered
 
     async def request(
         self,
@@ -85,7 +121,7 @@ class Peer:
         /,
         *,
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
-        idempotent: bool = False,
+        idempotent: bool = False,  # noqa: ARG002 -- for who repeats requests: rb.reconnecting
     ) -> Any:
         """Send a request and return the `result` of its answer.
 
@@ -102,7 +138,26 @@ class Peer:
 
         Cancelled, it is withdrawn if it was not written yet.
         """
-        return await self._exchange.request(method, params, timeout=timeout, idempotent=idempotent)
+        self._guard.check()
+        seconds = read_seconds("request.timeout", timeout, zero=True)
+        number = next(self._ids)
+        data = encode("request", method, params, number)
+        self._check_open(method)
+        before = self.noise, self.unmatched
+        outcome: asyncio.Future[Fields | None] = asyncio.get_running_loop().create_future()
+        self._calls[number] = outcome
+        line = self._child.send(data, _nothing)
+        try:
+            await asyncio.wait([outcome], timeout=seconds)
+        finally:
+            self._calls.pop(number, None)
+            self._child.withdraw(line)
+        if not outcome.done():
+            raise _timed_out(method, seconds, line, *self._came_instead(*before))
+        answer = outcome.result()
+        if answer is None:
+            raise self._lost(method, was_handed=line.is_handed) from self.close_exc
+        return result_of(method, answer)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None, /) -> None:
         """Send a notification; returns when it is written to the pipe, which is not delivery.
@@ -111,7 +166,19 @@ class Peer:
         child exits before, and ConfigError for what cannot be sent. Cancelled, it is withdrawn if
         it was not written yet.
         """
-        await self._exchange.notify(method, params)
+        self._guard.check()
+        data = encode("notify", method, params)
+        self._check_open(method)
+        handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._notes.add(handed)
+        line = self._child.send(data, lambda: _wake(handed))
+        try:
+            await handed
+        finally:
+            self._notes.discard(handed)
+            self._child.withdraw(line)
+        if not line.is_handed:
+            raise self._lost(method, was_handed=False) from self.close_exc
 
     def notifications(self) -> AsyncIterator[Message]:
         """Iterate over the child's notifications: `type` is the method, `payload` the params (a list as `{"params": […]}`).
@@ -120,8 +187,140 @@ class Peer:
         to one reader. After the last it raises NotConnectedError, from `close_exc`, if the child
         ended by itself, and stops if it was closed by us.
         """
-        return self._exchange.notifications()
+        return Reader(self._notifications, self._guard)
 
     async def wait_closed(self) -> None:
         """Wait until the child has exited or was closed; `close_exc` says why, nothing is raised."""
-        await self._exchange.wait_closed()
+        self._guard.check()
+        await asyncio.wait([self._closed])
+
+    @asynccontextmanager
+    async def _running(self, close_timeout: float) -> AsyncGenerator[Peer]:
+        """Start the child, and end it when the block is left."""
+        await self._child.start(self._on_line, self._on_exit)
+        try:
+            yield self
+        finally:
+            self._is_closing = True
+            self._release()
+            try:
+                await self._child.close(close_timeout)
+            finally:
+                _wake(self._closed)
+
+    # -- what the child does ----------------------------------------------------------------------------------------
+    def _on_line(self, line: bytes) -> None:
+        message = decode(line)
+        if message is None:
+            self._noise += 1
+            self._last_noise = line[:_SHOWN]
+        elif "method" not in message:
+            self._answered(message)
+        elif message.get("id") is None:
+            self._notifications.put(message["method"], message.get("params"), len(line))
+        elif self._refusing >= _REFUSALS:
+            self._unanswered += 1
+        else:
+            self._refusing += 1
+            self._child.send(refusal(message["id"]), self._refused)
+
+    def _on_exit(self) -> None:
+        self._release()
+        _wake(self._closed)
+
+    def _answered(self, message: Fields) -> None:
+        outcome = self._calls.pop(message["id"], None)
+        if outcome is None or outcome.done():
+            self._unmatched += 1
+            self._last_stray = message["id"]
+        else:
+            outcome.set_result(message)
+
+    def _came_instead(self, noise: int, unmatched: int) -> tuple[str, dict[str, Any]]:
+        """Return what the child wrote since these counts of noise and unmatched answers: in words, and as details."""
+        noise, unmatched = self.noise - noise, self.unmatched - unmatched
+        words, details = list[str](), dict[str, Any]()
+        if noise:
+            last = redact(self._last_noise.decode("utf-8", "replace").strip(), limit=_SHOWN)
+            words.append(f"{noise} {'line' if noise == 1 else 'lines'} of no JSON-RPC, the last {last!r}")
+            details["noise"] = noise
+        if unmatched:
+            last = redact(str(self._last_stray), limit=_SHOWN)
+            words.append(
+                f"{unmatched} {'answer' if unmatched == 1 else 'answers'} to an id that was not asked, the last {last!r}"
+            )
+            details["unmatched"] = unmatched
+        return f"; instead came {' and '.join(words)}" if words else "", details
+
+    def _refused(self) -> None:
+        self._refusing -= 1
+
+    def _release(self) -> None:
+        for outcome in self._calls.values():
+            if not outcome.done():
+                outcome.set_result(None)
+        for handed in self._notes:
+            _wake(handed)
+        self._notifications.end()
+
+    def _ending(self) -> BridgeError | None:
+        if self.close_exc is None:
+            return None
+        error = self._lost("notifications", was_handed=False)
+        error.__cause__ = self.close_exc
+        return error
+
+    def _check_open(self, method: str) -> None:
+        if self._is_closing or self.close_exc is not None:
+            raise self._lost(method, was_handed=False) from self.close_exc
+
+    def _lost(self, what: str, *, was_handed: bool) -> BridgeError:
+        cause, details = self.close_exc, dict[str, Any]()
+        if cause is not None:
+            fields = {"exit_code": self.returncode, "stderr": tail_of(self.stderr) or None}
+            details = {name: value for name, value in fields.items() if value is not None}
+        why = f"{what}: {_reason(self._child.program, cause)}"
+        if was_handed:
+            why += "; it was handed out"
+            return error_for(Failure.of("SYS_OUTCOME_UNKNOWN", why, details=details, cause=cause))
+        # A command that cannot be run now cannot be run the next time either.
+        retryable = False if cause and classify(cause).category is Category.CONFIG else None
+        why += "; it never left"
+        return error_for(
+            Failure.of("CONN_NOT_CONNECTED", why, details=details, cause=cause, retryable=retryable)
+        )
+
+
+def running(child: ChildProcess, queue_bytes: int, close_timeout: float) -> AbstractAsyncContextManager[Peer]:
+    """Return the block in which this child runs, with its peer."""
+    return Peer(child, queue_bytes)._running(close_timeout)  # noqa: SLF001 -- a Peer cannot be started by its user
+
+
+def _timed_out(
+    method: str, seconds: float, line: Outgoing, instead: str, details: dict[str, Any]
+) -> AttemptTimeoutError:
+    remaining = "it was handed out" if line.is_handed else "it never left"
+    executed = Executed.MAYBE if line.is_handed else Executed.NO
+    text = f"{method}: no answer within {seconds:g} s; {remaining}{instead}"
+    return AttemptTimeoutError(Failure.of("SYS_TIMEOUT", text, executed=executed, details=details))
+
+
+def _reason(program: str, cause: Exception | None) -> str:
+    match cause:
+        case None:
+            return f"{program} was closed"
+        case subprocess.CalledProcessError():
+            return f"{program} ended with exit code {cause.returncode}"
+        case OSError():
+            return str(cause.strerror)
+        case _:
+            return str(cause)
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _nothing() -> None:
+    """Do nothing when the pipe has it."""
