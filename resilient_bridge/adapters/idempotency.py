@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from enum import Enum
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -29,15 +28,6 @@ class Call:
 
 Idempotent: TypeAlias = bool | Collection[str] | Callable[[Call], bool]
 """Which calls may be repeated although they may have run: all or none, these names, or those that a predicate accepts."""
-
-
-class Repeats(Enum):
-    """When a call may be repeated: whatever happened to it, only if it provably did not run, or never."""
-
-    FREELY = "freely"
-    UNRUN = "unrun"  # or by the convention that a 429 was not begun
-    REFUSED = "refused"  # the user said no: only a proof counts
-    NEVER = "never"
 
 
 def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | None:

@@ -62,7 +62,7 @@ def wrap(
     if sdk is None and methods is None:
         raise config_error("wrap.methods", f"the methods of {kind.__name__} to protect", methods)
     wrapping = Wrapping(
-        calls_of(policy, "wrap.policy"),
+        policy=calls_of(policy, "wrap.policy"),
         name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
         sdk=sdk,
         is_async=hasattr(kind, "__aenter__"),

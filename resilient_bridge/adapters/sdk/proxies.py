@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ...errors import BridgeError, stays_here
+from ...errors import stays_here
 from .sdks import SDK, sdk_of
 from .stream_proxies import AsyncItems, Items, Proxy, has
 
@@ -20,21 +20,15 @@ if TYPE_CHECKING:
 
 
 class Shared(Protocol):
-    """What all proxies of one client share."""
+    """What proxies use of the `Wrapping` that all proxies of one client share."""
 
     sdk: SDK | None
 
-    def seen(self, path: str, value: Any, owner: Any) -> Any:
-        """Return the proxy for an attribute of `owner`."""
-
-    def protected(self, path: str, method: Any) -> Any:
-        """Return the proxy of a method whose calls go through the policy."""
-
-    def broken_off(self, protected: Any, error: Exception) -> None:
-        """Note that a stream failed after its first item."""
-
-    def add_base(self, error: BridgeError) -> None:
-        """Make an error of ours one of the SDK's, too."""
+    def seen(self, path: str, value: Any, owner: Any) -> Any: ...
+    def protected(self, path: str, method: Any) -> Any: ...
+    def broken_off(self, protected: Any, error: Exception) -> None: ...
+    def run(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any: ...
+    async def run_async(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any: ...
 
 
 class Wrapped(Proxy):
@@ -105,16 +99,47 @@ class Page(Wrapped):
         return _class_of(self).__anext__(self)
 
 
-class AsyncEntry:
-    """A context manager of an async client: entering or awaiting it is the call.
+class Prepared:
+    """A prepared call: entering or awaiting its object makes it. Most objects can be used only once.
 
-    `manager` is None for one that is created then.
+    `made` is the object, None for one that is created when it is needed.
     """
 
-    def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
-        self._manager = manager
-        self._wrapping, self._protected, self._again = wrapping, protected, again
-        self._is_fresh = manager is not None
+    def __init__(self, wrapping: Shared, protected: Any, make: Callable[[], Any], made: Any = None) -> None:
+        self._wrapping, self._protected, self._make = wrapping, protected, make
+        self.made = made
+        self._is_fresh = made is not None
+
+    def shown(self) -> Any:
+        """Return the object without using it."""
+        if self.made is None:
+            self.made, self._is_fresh = self._make(), True
+        return self.made
+
+    def fresh(self) -> Any:
+        """Return an unused object, to be used now."""
+        if not self._is_fresh:
+            self.made = self._make()
+        self._is_fresh = False
+        return self.made
+
+    def run(self, step: Callable[[], Any]) -> Any:
+        return self._watched(self._wrapping.run(self._protected, step, (), {}))
+
+    async def run_async(self, step: Callable[[], Any]) -> Any:
+        return self._watched(await self._wrapping.run_async(self._protected, step, (), {}))
+
+    def _watched(self, entered: Any) -> Any:
+        if isinstance(entered, AsyncItems | Items):
+            entered.watched(partial(self._wrapping.broken_off, self._protected))
+        return entered
+
+
+class AsyncEntry:
+    """A context manager of an async client: entering or awaiting it is the call."""
+
+    def __init__(self, call: Prepared) -> None:
+        self._call = call
 
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self)
@@ -123,72 +148,37 @@ class AsyncEntry:
     __copy__ = __deepcopy__ = __reduce_ex__
 
     def __getattr__(self, name: str) -> Any:
-        if self._manager is None:
-            self._make()
-        return getattr(self._manager, name)
-
-    def _make(self) -> None:
-        method, args, kwargs = self._again
-        self._manager = method(*args, **kwargs)
-        self._is_fresh = True
+        return getattr(self._call.shown(), name)
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._begin(self._ask).__await__()
-
-    async def _begin(self, step: Callable[[], Any]) -> Any:
-        try:
-            return await self._protected(step, (), {})
-        except BridgeError as error:
-            self._wrapping.add_base(error)
-            raise
+        return self._call.run_async(self._ask).__await__()
 
     async def _ask(self) -> Any:
-        return await self._fresh()
-
-    def _fresh(self) -> Any:
-        """Return an unused manager: most can be used only once."""
-        if not self._is_fresh:
-            self._make()
-        self._is_fresh = False
-        return self._manager
+        return await self._call.fresh()
 
     async def __aenter__(self) -> Any:
-        entered = await self._begin(self._enter)
-        if isinstance(entered, AsyncItems):
-            entered.watched(partial(self._wrapping.broken_off, self._protected))
-        return entered
+        return await self._call.run_async(self._enter)
 
     async def _enter(self) -> Any:
-        entered = await self._fresh().__aenter__()
+        entered = await self._call.fresh().__aenter__()
         return await AsyncItems.at_first_item(entered) if has(entered, "__anext__") else entered
 
     async def __aexit__(self, *error: object) -> Any:
-        return await self._manager.__aexit__(*error)
+        return await self._call.made.__aexit__(*error)
 
 
 class EntryPoint(Proxy):
     """A context manager of a blocking client: entering it is the call."""
 
-    def __init__(self, manager: Any, wrapping: Shared, protected: Any, again: tuple[Any, Any, Any]) -> None:
-        super().__init__(manager)
-        self._self_wrapping, self._self_protected, self._self_again = wrapping, protected, again
-        self._self_fresh = True
+    def __init__(self, call: Prepared) -> None:
+        super().__init__(call.made)
+        self._self_call = call
 
     def __enter__(self) -> Any:
-        try:
-            entered = self._self_protected(self._self_enter, (), {})
-        except BridgeError as error:
-            self._self_wrapping.add_base(error)
-            raise
-        if isinstance(entered, Items):
-            entered.watched(partial(self._self_wrapping.broken_off, self._self_protected))
-        return entered
+        return self._self_call.run(self._self_enter)
 
     def _self_enter(self) -> Any:
-        if not self._self_fresh:  # most can be entered once only
-            method, args, kwargs = self._self_again
-            self.__wrapped__ = method(*args, **kwargs)
-        self._self_fresh = False
+        self.__wrapped__ = self._self_call.fresh()
         entered = self.__wrapped__.__enter__()
         return Items.at_first_item(entered) if has(entered, "__next__") else entered
 
@@ -202,35 +192,18 @@ class ProxiedAnswer(Proxy):
     `seen` makes the proxy of the result.
     """
 
-    def __init__(
-        self,
-        answer: Any,
-        wrapping: Shared,
-        protected: Any,
-        again: tuple[Any, Any, Any],
-        seen: Callable[[Any, Any, Any], Any],
-    ) -> None:
-        super().__init__(answer)
-        self._self_seen = seen
-        self._self_wrapping, self._self_protected, self._self_again = wrapping, protected, again
-        self._self_fresh = True
+    def __init__(self, call: Prepared, seen: Callable[[Any], Any]) -> None:
+        super().__init__(call.made)
+        self._self_call, self._self_seen = call, seen
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._self_answer().__await__()
 
     async def _self_answer(self) -> Any:
-        try:
-            result = await self._self_protected(self._self_ask, (), {})
-        except BridgeError as error:
-            self._self_wrapping.add_base(error)
-            raise
-        return self._self_seen(result, self._self_wrapping, self._self_protected)
+        return self._self_seen(await self._self_call.run_async(self._self_ask))
 
     async def _self_ask(self) -> Any:
-        if not self._self_fresh:
-            method, args, kwargs = self._self_again
-            self.__wrapped__ = method(*args, **kwargs)
-        self._self_fresh = False
+        self.__wrapped__ = self._self_call.fresh()
         return await self.__wrapped__
 
     async def __aiter__(self) -> AsyncIterator[Any]:

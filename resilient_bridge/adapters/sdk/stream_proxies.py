@@ -48,6 +48,8 @@ class Proxy(_ObjectProxy):
 class _StartedProxy(Proxy):
     """The common part of both kinds of streams, whose first item has arrived."""
 
+    _self_step: str  # the name of its method that returns the next item
+
     def __init__(
         self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
     ) -> None:
@@ -56,6 +58,15 @@ class _StartedProxy(Proxy):
         self._self_limits = limits
         self._self_on_break: Callable[[Exception], None] | None = None
         self._self_ending = ending or Ending()
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self.__wrapped__, name)
+        if has(value, self._self_step):  # `text_stream`: the same items in another form
+            return type(self)(value, _NOTHING, self._self_limits).watched(self._self_report)
+        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
+
+    def _self_to_the_end(self, method: Any) -> Any:
+        raise NotImplementedError
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
         """Return this stream, with a failure after the first item reported."""
@@ -77,6 +88,8 @@ class _StartedProxy(Proxy):
 class AsyncItems(_StartedProxy):
     """An async stream whose first item has arrived."""
 
+    _self_step = "__anext__"
+
     @classmethod
     async def at_first_item(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
@@ -90,12 +103,6 @@ class AsyncItems(_StartedProxy):
             if close is not None:
                 await close()
             raise
-
-    def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self.__wrapped__, name)
-        if has(value, "__anext__"):  # `text_stream`: the same items in another form
-            return AsyncItems(value, _NOTHING, self._self_limits).watched(self._self_report)
-        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_to_the_end(self, method: Any) -> Any:
         @wraps(method)
@@ -135,6 +142,8 @@ class AsyncItems(_StartedProxy):
 class Items(_StartedProxy):
     """A blocking stream whose first item has arrived."""
 
+    _self_step = "__next__"
+
     @classmethod
     def at_first_item(cls, stream: Any) -> Self:
         """Return the stream at its first item, or at its end."""
@@ -148,12 +157,6 @@ class Items(_StartedProxy):
             if close is not None:
                 close()
             raise
-
-    def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self.__wrapped__, name)
-        if has(value, "__next__"):  # `text_stream`: the same items in another form
-            return Items(value, _NOTHING, self._self_limits).watched(self._self_report)
-        return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_to_the_end(self, method: Any) -> Any:
         @wraps(method)

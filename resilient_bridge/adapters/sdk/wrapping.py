@@ -10,14 +10,16 @@ from functools import partial, wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from ...calls.run.protect import bind, form_of
 from ...calls.run.stream_calls import begin_held, broken_off
 from ...calls.states import States
 from ...errors import BridgeError, config_error
-from ..idempotency import Call, Repeats, never_again, permits
+from ..idempotency import Call, never_again, permits
 from ..limits import check_bytes, named
 from ..sdk_errors import add_base
-from .proxies import AsyncEntry, EntryPoint, Page, ProxiedAnswer, Wrapped
+from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
 from .sdks import is_page
 from .stream_proxies import AsyncItems, Items, has
 
@@ -32,61 +34,44 @@ if TYPE_CHECKING:
 
 _NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
 _STREAMS: Final = frozenset({"stream", "async_stream"})
-_IDEMPOTENT: Final[Mapping[Repeats, bool | None]] = {
-    Repeats.FREELY: True,
-    Repeats.UNRUN: None,
-    Repeats.NEVER: None,
-    Repeats.REFUSED: False,
-}
 _REQUESTS: Final = frozenset(
     {"get", "post", "put", "patch", "delete", "request"}
 )  # of a client itself, for paths without a method
 
 
+@attrs.define(eq=False, kw_only=True)
 class Wrapping:
     """The shared parts of all proxies of one client: the policy, its state, and what may be repeated."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        name: str,
-        sdk: SDK | None,
-        is_async: bool,
-        idempotent: Idempotent | None,
-        methods: Mapping[str, Policy | None],
-        max_bytes: Mapping[str, int],
-        allow_plaintext_credentials: bool,
-    ) -> None:
-        self.policy = policy
-        self.name = name
-        self.sdk = sdk
-        self.is_async = is_async
-        self.idempotent = idempotent
-        self.methods = methods
-        self.max_bytes = max_bytes
-        self.allow_plaintext_credentials = allow_plaintext_credentials
-        self.states = States(name)
-        self.counts_requests = False
-        self._bound: dict[tuple[str, bool, Repeats], Any] = {}
-        if sdk is not None and (is_async or not sdk.async_part):
-            self.bound("", is_async=is_async, repeats=Repeats.UNRUN)  # refused now, not at a call
+    policy: Policy
+    name: str
+    sdk: SDK | None
+    is_async: bool
+    idempotent: Idempotent | None
+    methods: Mapping[str, Policy | None]
+    max_bytes: Mapping[str, int]
+    allow_plaintext_credentials: bool
+    states: States = attrs.field(init=False)
+    counts_requests: bool = attrs.field(init=False, default=False)
+    _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.states = States(self.name)
+        if self.sdk is not None and (self.is_async or not self.sdk.async_part):
+            self.bound("", is_async=self.is_async)  # refused now, not at a call
 
     def __circuit__(self) -> object | None:
         """Return the circuit in use, None where no layer has one."""
         return self.states.current
 
-    def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> Repeats:
-        """Return when a call may be repeated."""
+    def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> tuple[bool | None, bool]:
+        """Return whether a call may be repeated (None: only if it provably did not run), and whether it never may, whatever happens."""
         permission = self._permission(call)
-        if permission:
-            return Repeats.FREELY
-        if self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
-            return Repeats.NEVER
-        if permission is False:
-            return Repeats.REFUSED
-        is_free = self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner)
-        return Repeats.FREELY if is_free else Repeats.UNRUN
+        if not permission and self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
+            return None, True
+        if permission is None and self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner):
+            return True, False
+        return permission, False
 
     def _permission(self, call: Call) -> bool | None:
         """Return what the user says about a call, model calls included; None for nothing."""
@@ -97,20 +82,38 @@ class Wrapping:
             return permits(names, call)
         return True if call.method in names else None
 
-    def bound(self, path: str, *, is_async: bool, repeats: Repeats) -> Any:
+    def bound(
+        self, path: str, *, is_async: bool, idempotent: bool | None = None, is_once: bool = False
+    ) -> Any:
         """Return the function that makes calls of this path, behind their policy."""
-        key = path, is_async, repeats
+        key = path, is_async, idempotent, is_once
         if key not in self._bound:
             self._bound[key] = bind(
                 self.methods.get(path) or self.policy,
-                _MAKERS[is_async, repeats is Repeats.NEVER],
-                idempotent=_IDEMPOTENT[repeats],
+                _MAKERS[is_async, is_once],
+                idempotent=idempotent,
                 proofs="request" if self.counts_requests else "none",
                 allowed_by="wrap(…, idempotent=…)",
                 name=f"{self.name}.{path}" if path else self.name,
                 states=self.states,
             )
         return self._bound[key]
+
+    def run(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any:
+        """Make a call; an error of ours becomes one of the SDK's, too."""
+        try:
+            return protected(begin, args, kwargs)
+        except BridgeError as error:
+            self.add_base(error)
+            raise
+
+    async def run_async(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any:
+        """Make a call; an error of ours becomes one of the SDK's, too."""
+        try:
+            return await protected(begin, args, kwargs)
+        except BridgeError as error:
+            self.add_base(error)
+            raise
 
     def add_base(self, error: BridgeError) -> None:
         """Make an error of ours one of the SDK's, too."""
@@ -131,16 +134,16 @@ class Wrapping:
         for path in self.methods:
             method = attrgetter(path)(client)
             if form_of(method) in _STREAMS:
-                self.generating(path, method, repeats=Repeats.UNRUN)
+                self.generating(path, method, idempotent=None)
             else:
-                self.bound(path, is_async=self._is_async_at(path, method), repeats=Repeats.UNRUN)
+                self.bound(path, is_async=self._is_async_at(path, method))
 
     def seen(self, path: str, value: Any, owner: Any) -> Any:
         """Return the proxy for an attribute of `owner`: a protected call, a part with calls, or the attribute itself."""
         if self.sdk is not None and path in self.sdk.derived:
-            return _deriving(value, self)
+            return _returning(value, partial(wrapped, wrapping=self))
         if self.sdk is not None and path in self.sdk.makes:
-            return _making(value, self, path.rpartition(".")[0])
+            return _returning(value, partial(Wrapped, wrapping=self, path=path.rpartition(".")[0]))
         if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
             # its `self` is the proxy, so each step is a separate call
             return value.__func__.__get__(owner)
@@ -183,12 +186,12 @@ class Wrapping:
         inner = inspect.unwrap(method)
         return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
 
-    def generating(self, path: str, method: Any, *, repeats: Repeats) -> Any:
+    def generating(self, path: str, method: Any, *, idempotent: bool | None) -> Any:
         """Return a generator function behind its policy."""
         return bind(
             self.methods.get(path) or self.policy,
             method,
-            idempotent=_IDEMPOTENT[repeats],
+            idempotent=idempotent,
             allowed_by="wrap(…, idempotent=…)",
             name=f"{self.name}.{path}",
             states=self.states,
@@ -230,8 +233,8 @@ _MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
 """The runners, by whether the client is async, and whether the call is made once and never again."""
 
 
-def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> Repeats:
-    """Check the arguments of a call, and return when it may be repeated."""
+def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> tuple[bool | None, bool]:
+    """Check the arguments of a call, and return when it may be repeated: see `Wrapping.repeats`."""
     sdk, owner = wrapping.sdk, getattr(method, "__self__", None)
     arguments = named(method, args, kwargs) if sdk is not None or wrapping.max_bytes else kwargs
     try:
@@ -248,8 +251,8 @@ def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any)
 
 def _ready(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
     """Check the arguments of a call, and return the function that makes it."""
-    repeats = _checked(wrapping, path, method, args, kwargs)
-    return wrapping.bound(path, is_async=is_async, repeats=repeats)
+    idempotent, is_once = _checked(wrapping, path, method, args, kwargs)
+    return wrapping.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
 
 
 def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
@@ -262,11 +265,7 @@ def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
-        try:
-            result = await protected(begin, args, kwargs)
-        except BridgeError as error:
-            wrapping.add_base(error)
-            raise
+        result = await wrapping.run_async(protected, begin, args, kwargs)
         return _watched(result, wrapping, protected, path)
 
     return call
@@ -282,14 +281,10 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
-        try:
-            result = protected(begin, args, kwargs)
-        except BridgeError as error:
-            wrapping.add_base(error)
-            raise
+        result = wrapping.run(protected, begin, args, kwargs)
         # of an SDK that is not known to prepare
         if has(result, "__enter__") and not has(result, "__next__"):
-            return EntryPoint(result, wrapping, protected, (method, args, kwargs))
+            return EntryPoint(Prepared(wrapping, protected, partial(method, *args, **kwargs), result))
         return _watched(result, wrapping, protected, path)
 
     return call
@@ -301,7 +296,8 @@ def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
-        return EntryPoint(method(*args, **kwargs), wrapping, protected, (method, args, kwargs))
+        make = partial(method, *args, **kwargs)
+        return EntryPoint(Prepared(wrapping, protected, make, make()))
 
     return call
 
@@ -312,15 +308,16 @@ def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool)
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
-        again = method, args, kwargs
+        make = partial(method, *args, **kwargs)
         # created on entering: some hold a coroutine, which a rejected call would leave unawaited
         if is_prepared:
-            return AsyncEntry(None, wrapping, protected, again)
-        result = method(*args, **kwargs)
+            return AsyncEntry(Prepared(wrapping, protected, make))
+        result = make()
         if has(result, "__aenter__"):
-            return AsyncEntry(result, wrapping, protected, again)
+            return AsyncEntry(Prepared(wrapping, protected, make, result))
         if has(result, "__await__"):
-            return ProxiedAnswer(result, wrapping, protected, again, partial(_watched, path=path))
+            seen = partial(_watched, wrapping=wrapping, protected=protected, path=path)
+            return ProxiedAnswer(Prepared(wrapping, protected, make, result), seen)
         if wrapping.sdk is None:
             wanted = "what its client is, async: wrap an object of its own for methods that block"
             raise config_error(f"wrap.methods[{path!r}]", wanted, result)
@@ -334,8 +331,8 @@ def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        repeats = _checked(wrapping, path, method, args, kwargs)
-        return wrapping.generating(path, method, repeats=repeats)(*args, **kwargs)
+        idempotent, _ = _checked(wrapping, path, method, args, kwargs)
+        return wrapping.generating(path, method, idempotent=idempotent)(*args, **kwargs)
 
     return call
 
@@ -349,24 +346,14 @@ def _watched(result: Any, wrapping: Wrapping, protected: Any, path: str) -> Any:
     return Wrapped(result, wrapping, owner) if wrapping.is_part(path, result) else result
 
 
-def _deriving(method: Any, wrapping: Wrapping) -> Any:
-    """A method that returns another client of the same kind."""
+def _returning(method: Any, proxied: Callable[[Any], Any]) -> Any:
+    """A method that returns another client, or a part of this one, without a request."""
 
     @wraps(method)
-    def derive(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(method(*args, **kwargs), wrapping)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return proxied(method(*args, **kwargs))
 
-    return derive
-
-
-def _making(method: Any, wrapping: Wrapping, path: str) -> Any:
-    """A method that returns a part of the client, without a request."""
-
-    @wraps(method)
-    def make(*args: Any, **kwargs: Any) -> Any:
-        return Wrapped(method(*args, **kwargs), wrapping, path)
-
-    return make
+    return call
 
 
 def wrapped(client: Any, wrapping: Wrapping) -> Any:
