@@ -46,6 +46,15 @@ def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | Non
     return frozenset(passed)
 
 
+def permission(allowed: Idempotent | None, call: Call) -> bool | None:
+    """Return what the user says about a call, None for nothing."""
+    if allowed is None or isinstance(allowed, bool):
+        return allowed
+    if callable(allowed):
+        return permits(allowed, call)
+    return True if call.method in allowed else None
+
+
 def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
     """Return what a predicate says about a call; ConfigError if that is not True or False.
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...calls.frame import count_request
+from ...classification.dispatch import package_of
 from ...errors import Executed, Failure, Record, attach, config_error, error_for, is_sensitive, record_of
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
@@ -35,11 +36,6 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _SHORTEST: Final = 0.001
 _HOP: Final = "rb.redirected"
 PORTS: Final = {"http": 80, "https": 443}
-
-
-def package_of(request: Any) -> str:
-    """Return the library of a request: "httpx" or "httpx2"."""
-    return type(request).__module__.partition(".")[0]
 
 
 def origin_of(url: Any) -> str:
@@ -253,5 +249,5 @@ def disprove_hop(error: Exception, request: Any) -> None:
 
 def default_inner(request: Any, *, is_async: bool) -> Any:
     """Return a transport of the request's library."""
-    library = import_module(package_of(request))
+    library = import_module(package_of(type(request)))
     return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()

@@ -15,6 +15,7 @@ from ...calls.frame import CURRENT
 from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
+from ...classification.dispatch import package_of
 from ...errors import BridgeError, config_error, stays_here
 from ...values.fields import check_flag, is_count
 from ...world import current_world
@@ -36,7 +37,6 @@ from .requests import (
     note_domains,
     note_sent,
     origin_of,
-    package_of,
 )
 
 
@@ -394,6 +394,6 @@ def _sending_async(
 
 def _add_library_base(error: BridgeError, request: Any) -> None:
     """Make our error one of the client's library as well, so that `except httpx.HTTPError` catches it."""
-    library = import_module(package_of(request))
+    library = import_module(package_of(type(request)))
     add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
     cast("Any", error).request = request

@@ -68,11 +68,6 @@ class Connection:
         return is_open and self._retirement is None
 
     @property
-    def is_readable(self) -> bool:
-        """Whether its client can be read from."""
-        return is_readable(self.client)
-
-    @property
     def known_cause(self) -> BaseException | None:
         """Why it was lost, as far as known before the client has been left.
 

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 
 class Beating(Protocol):
-    """What a heartbeat uses of a connection."""
+    """What a heartbeat uses of a `Connection`."""
 
     client: Any
     received: int
     has_worked: bool
 
-    def end(self, cause: BaseException | None) -> None:
-        """The connection is lost."""
+    def end(self, cause: BaseException | None) -> None: ...
 
 
 def has_heartbeat(client: object) -> bool:

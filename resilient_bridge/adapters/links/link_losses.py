@@ -34,24 +34,14 @@ class Losses:
 
     def __init__(self, policy: Reconnect, rng: random.Random) -> None:
         self._policy = policy
-        self._reconnection = Reconnection(policy, rng, superseded=(), can_refresh=True)
+        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=True)
         self._made: object = None  # what the factory returned the last time
         self._unreadable: object = None  # the close code of a message that could not be taken
 
-    @property
-    def attempt(self) -> int:
-        """Attempts since the last stable connection."""
-        return self._reconnection.attempt
-
-    @property
-    def failed(self) -> int:
-        """Failed attempts in a row."""
-        return self._reconnection.failed
-
     def opened(self) -> None:
         """Note that a connection is open: the user has a client."""
-        self._reconnection.connected()
-        self._reconnection.entered()
+        self.reconnection.connected()
+        self.reconnection.entered()
 
     def lost(self, connection: Connection, failure: Failure, now: Now) -> Decision:
         """Return what follows the end of this connection, or of the attempt to make it."""
@@ -62,8 +52,8 @@ class Losses:
             if connection.has_worked or is_stable:
                 is_accepted = is_stable or lasted >= _ACCEPTED
                 opened = Now(connection.opened_at, now.wall - lasted)
-                self._reconnection.ready(opened, proves_credentials=is_accepted)
-                self._reconnection.pong()  # for a link, received data is the proof of health
+                self.reconnection.ready(opened, proves_credentials=is_accepted)
+                self.reconnection.pong()  # for a link, received data is the proof of health
         elif is_programming_error(failure):
             failure = factory_failure(f"raised {failure.message}", failure)
         elif connection.made is not None and connection.made is self._made and _is_used_up(failure):
@@ -71,7 +61,7 @@ class Losses:
                 f"returned the same object again, which said: {failure.message}", failure
             )
         self._made = connection.made
-        decision = self._reconnection.lost(failure, now)
+        decision = self.reconnection.lost(failure, now)
         return decision._replace(retry=False) if self._is_stuck(failure, is_stable=is_stable) else decision
 
     def _is_stuck(self, failure: Failure, *, is_stable: bool) -> bool:

@@ -15,8 +15,9 @@ from ...calls.evidence import failure_in
 from ...calls.frame import CURRENT, new_frame
 from ...calls.run.protect import bind
 from ...calls.states import States
+from ...classification.dispatch import package_of
 from ...errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
-from ..idempotency import Call, permits
+from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from ..mcp_wire import CURRENT_WIRE, MCPWire
 from .connection import close_cause, is_readable
@@ -31,7 +32,6 @@ from .loss_rules import (
     is_session_lost,
     is_silent,
     native,
-    package_of,
     sends_no_more,
 )
 from .mcp_hints import hint_for
@@ -69,38 +69,19 @@ _WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" ma
 
 
 class LinkSeen(Protocol):
-    """What calls use of their link."""
+    """What calls use of their link, a `LinkSupervisor`."""
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that entered it."""
-        ...
-
+    def loop(self) -> asyncio.AbstractEventLoop: ...
     @property
-    def is_over(self) -> bool:
-        """Whether no further client will be made."""
-        ...
-
+    def is_over(self) -> bool: ...
     @property
-    def current(self) -> Any:
-        """The client in use, or the last one; None before the first."""
-
-    def check_loop(self) -> None:
-        """Refuse another process or loop."""
-
-    def usable(self) -> Connection | None:
-        """Return the connection in use, None while there is none."""
-
-    async def connection(self, seconds: float | None) -> Connection:
-        """Return the connection in use, waiting for it."""
-        ...
-
-    async def to_read(self, seconds: float | None) -> Connection:
-        """Return the first connection that may have something to read, waiting for one."""
-        ...
-
-    def drained(self, connection: Connection) -> None:
-        """Note that a connection has nothing more to read."""
+    def current(self) -> Any: ...
+    def check_loop(self) -> None: ...
+    def usable(self) -> Connection | None: ...
+    async def connection(self, seconds: float | None) -> Connection: ...
+    async def to_read(self, seconds: float | None) -> Connection: ...
+    def drained(self, connection: Connection) -> None: ...
 
 
 class LinkCalls:
@@ -161,20 +142,15 @@ class LinkCalls:
 
     def _is_permitted(self, call: Call) -> bool:
         """Return whether this call may be repeated although it may have run, by the user, the protocol or the specification."""
-        allowed = self._idempotent
-        if allowed is False or call.kwargs.get("idempotent") is False:
+        named_so = call.kwargs.get("idempotent")
+        if self._idempotent is False or named_so is False:
             return False
-        if allowed is True or call.kwargs.get("idempotent") is True:
-            return True
-        if callable(allowed):
-            if permits(allowed, call):
-                return True
-        elif allowed is not None and call.method in allowed:
+        if named_so is True or permission(self._idempotent, call):
             return True
         return self._is_read(call, self.link.current) or _operation(call) in self._repeatable
 
     def _is_read(self, call: Call, client: Any) -> bool:
-        return call.method in _READS.get(package_of(client), ())
+        return call.method in _READS.get(package_of(type(client)), ())
 
     async def _hint(self, connection: Connection, call: Call) -> str:
         """Return the hint of this connection's server about the called tool, where it counts."""
@@ -203,7 +179,7 @@ class LinkCalls:
             ended = await connection.call(_begin(client, call, wire))
             if ended.error is None and not ended.is_lost:
                 # What a websocket has sent was passed to the system; the peer may be gone.
-                connection.has_worked |= package_of(client) != "websockets"
+                connection.has_worked |= package_of(type(client)) != "websockets"
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
                 is_served = wire.is_answered or not is_refusal(ended.error) or await _is_served(connection)
@@ -272,14 +248,14 @@ class LinkCalls:
 
 def _receives(client: Any, name: str) -> bool:
     """Return whether a call takes what has come in."""
-    return name in _RECEIVES.get(package_of(client), ()) and is_readable(client)
+    return name in _RECEIVES.get(package_of(type(client)), ()) and is_readable(client)
 
 
 def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any, Any, Any]]:
     """Return the function that makes a call, in a task of its own. `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
-        if package_of(client) in _HIDES:
+        if package_of(type(client)) in _HIDES:
             # Requests are made in this context: a Retry below would leave the failure to ours, in vain.
             around = CURRENT.get()
             CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))

@@ -1,19 +1,17 @@
-"""The supervisor behind `reconnecting`: creates a client again whenever it dies.
+"""The supervisor behind `reconnecting`: creates a client again whenever it dies, and says what calls and readers may use.
 
-Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it
-provably did not run, or may be run twice; every other call in progress is reported as an unknown
-outcome.
+Rule: a dead client is never repaired; a factory makes the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from ...client.streams import EventStream, tell
+from ...client.streams import tell
 from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ...presets import BridgePolicy
 from ...protocol.clock import Now
@@ -22,43 +20,31 @@ from ...telemetry import events
 from ...telemetry.events import BridgeState
 from ...telemetry.open_links import opened
 from ...transports.loop_guard import LoopGuard
-from ...values.fields import optional_seconds
 from ...world import current_world
-from ..idempotency import Idempotent
 from ..sdk_errors import with_class_of
-from .connection import Connection, failure_of
+from .connection import Connection, failure_of, is_readable
 from .link_health import LinkHealth
 from .link_losses import Losses
-from .link_proxy import LinkCalls, linked
 
 
 if TYPE_CHECKING:
     import weakref
-    from datetime import timedelta
-    from typing import TypeAlias
 
+    from ...client.streams import EventStream
     from ...telemetry.events import Event
 
-    Seconds: TypeAlias = float | timedelta
 
-
-T = TypeVar("T")
 _MOST_UNREAD: Final = 16
 
 
-class LinkSupervisor(Generic[T]):
+class LinkSupervisor:
     """Creates the client again when it is lost; users have a `Reconnecting`."""
 
     def __init__(
         self,
-        factory: Callable[[], AbstractAsyncContextManager[T]],
+        factory: Callable[[], AbstractAsyncContextManager[Any]],
         policy: BridgePolicy,
-        *,
-        idempotent: Idempotent | None,
-        trust_hints: bool,
-        patience: float,
-        max_bytes: Mapping[str, int],
-        name: str = "",
+        name: str,
     ) -> None:
         world = current_world()
         self.name = name
@@ -68,8 +54,7 @@ class LinkSupervisor(Generic[T]):
         self._policy = policy
         self._wall = world.loop_wall
         self._losses = Losses(policy.reconnect, world.new_rng())
-        self._calls = LinkCalls(self, policy, idempotent, patience, max_bytes, trust_hints=trust_hints)
-        self._guard = LoopGuard("Reconnecting")
+        self.guard = LoopGuard("Reconnecting")
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._client: Any = None
@@ -89,16 +74,16 @@ class LinkSupervisor(Generic[T]):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop that entered it."""
-        return self._guard.loop or asyncio.get_running_loop()
+        return self.guard.loop or asyncio.get_running_loop()
 
-    async def enter(self) -> T:
-        """Start, wait for the first client or its failure, and return the proxy of the client."""
+    async def enter(self) -> None:
+        """Start, and wait for the first client or its failure."""
         self.check_loop()
         if self._owner is not None or self.state is not BridgeState.IDLE:
             raise config_error(
                 "Reconnecting", "to be entered once: make another one", f"a second time ({self.state.value})"
             )
-        loop = self._guard.loop = asyncio.get_running_loop()
+        loop = self.guard.loop = asyncio.get_running_loop()
         self._changed = loop.create_future()
         opened(self, self.name)
         self._owner = loop.create_task(self._own(), name="resilient_bridge link")
@@ -107,18 +92,15 @@ class LinkSupervisor(Generic[T]):
         except BaseException:
             await self.aclose()
             raise
-        return cast("T", linked(self._calls))
 
     async def _first_attempt(self, changed: asyncio.Future[None]) -> None:
         """Wait for the result of the first attempt, which is bounded; offline, the link keeps trying."""
         while self._reconnects < 0 and self._failure is None and not self.is_over:
             await asyncio.wait([changed])
             changed = self._changed or changed
-        if self.state is BridgeState.FAILED and self._failure is not None:
-            raise self._final(self._failure)
+        self._check_not_failed()
 
     async def aclose(self) -> None:
-        """Leave the client and end, in bounded time; calls in progress fail. May be called again."""
         if self.is_over or self._owner is None:
             self._end()
             return
@@ -144,60 +126,35 @@ class LinkSupervisor(Generic[T]):
 
     # ---- what the user asks -----------------------------------------------------------------------------------
 
-    def events(self) -> EventStream:
-        """Return this link's events from now on, to iterate over."""
-        self.check_loop()
-        return EventStream(self, self._guard)
-
     def health(self) -> LinkHealth:
-        """Return the health of the link in plain numbers; any thread of this process may ask."""
-        self._guard.check_process()
+        self.guard.check_process()
         connection = self._connection
         remaining = (
             None
-            if self._retry_at is None or self._guard.loop is None
-            else max(0.0, self._retry_at - self._guard.loop.time())
+            if self._retry_at is None or self.guard.loop is None
+            else max(0.0, self._retry_at - self.guard.loop.time())
         )
         return LinkHealth(
             ready=self.state is BridgeState.READY,
             state=self.state,
             reason=self._reason,
-            attempt=self._losses.attempt,
+            attempt=self._losses.reconnection.attempt,
             reconnects=max(0, self._reconnects),
             in_flight=0 if connection is None else connection.calls,
             retry_in=remaining,
             failure=self._failure,
         )
 
-    async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
-        """Wait until there is a client.
-
-        Raises AttemptTimeoutError after `timeout` seconds, or the final error.
-        """
-        self.check_loop()
-        seconds = optional_seconds("wait_ready.timeout", timeout)
-        try:
-            await self.connection(seconds)
-        except NotConnectedError as error:
-            if self.state is BridgeState.CLOSED or seconds is None:
-                raise
-            failure = self._failure
-            last = "" if failure is None else f"; the last attempt: {failure}"
-            late = Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{last}", cause=error)
-            raise error_for(late) from error
+    def late(self, seconds: float, error: NotConnectedError) -> BridgeError:
+        """Return the error of a wait that was too short."""
+        return error_for(Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{self._last}", cause=error))
 
     def reconnect_now(self) -> None:
-        """End the wait before the next connection attempt."""
         self.check_loop()
         if self._cut_wait is not None and not self._cut_wait.done():
             self._cut_wait.set_result(None)
 
-    def circuit_state(self) -> object | None:
-        """Return the circuit of its calls, None where no layer has one: `rb.circuit(link)` is the handle."""
-        return self._calls.states.current
-
     def __repr__(self) -> str:
-        """Return a status line."""
         connection = self._connection
         return f"<Reconnecting {self.state.value} in_flight={0 if connection is None else connection.calls} reconnects={max(0, self._reconnects)}>"
 
@@ -205,7 +162,7 @@ class LinkSupervisor(Generic[T]):
 
     def check_loop(self) -> None:
         """Refuse to work in another process or on another loop than the one that entered the link (threat 32)."""
-        self._guard.check()
+        self.guard.check()
 
     @property
     def is_over(self) -> bool:
@@ -247,8 +204,7 @@ class LinkSupervisor(Generic[T]):
         while True:
             if (connection := find()) is not None:
                 return connection
-            if self.state is BridgeState.FAILED and self._failure is not None:
-                raise self._final(self._failure)
+            self._check_not_failed()
             remaining = None if until is None else until - self.loop.time()
             if (
                 self.state is BridgeState.CLOSED
@@ -258,20 +214,22 @@ class LinkSupervisor(Generic[T]):
                 raise self._away()
             await asyncio.wait([self._changed], timeout=remaining)
 
+    @property
+    def _last(self) -> str:
+        return "" if self._failure is None else f"; the last attempt: {self._failure}"
+
     def _away(self) -> BridgeError:
-        failure = self._failure
-        last = "" if failure is None else f"; the last attempt: {failure}"
-        cause = None if failure is None else failure.cause
-        error = error_for(
-            Failure.of("CONN_NOT_CONNECTED", f"not connected ({self.state.value.lower()}){last}", cause=cause)
-        )
+        cause = None if self._failure is None else self._failure.cause
+        text = f"not connected ({self.state.value.lower()}){self._last}"
+        error = error_for(Failure.of("CONN_NOT_CONNECTED", text, cause=cause))
         error.__cause__ = cause
         return error
 
-    def _final(self, failure: Failure) -> BridgeError:
-        error = error_for(failure)
-        error.__cause__ = failure.cause
-        return with_class_of(error, failure.cause)
+    def _check_not_failed(self) -> None:
+        if self.state is BridgeState.FAILED and self._failure is not None:
+            error = error_for(self._failure)
+            error.__cause__ = self._failure.cause
+            raise with_class_of(error, self._failure.cause)
 
     # ---- its owner --------------------------------------------------------------------------------------------
 
@@ -291,7 +249,7 @@ class LinkSupervisor(Generic[T]):
                 self._tell(events.GaveUp(at=now.at, name="Reconnecting", failure=decision.failure))
                 return
             if decision.suspended and not self._is_suspended:
-                self._tell(events.Suspended(**why, attempts=self._losses.failed))
+                self._tell(events.Suspended(**why, attempts=self._losses.reconnection.failed))
             self._is_suspended = decision.suspended
             self._become(
                 BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason
@@ -309,7 +267,7 @@ class LinkSupervisor(Generic[T]):
         )
         if connection.opened.done():
             self._client = connection.client
-            if connection.is_readable:
+            if is_readable(connection.client):
                 self._unread.append(connection)
             self._losses.opened()
             self._reconnects += 1

@@ -28,18 +28,14 @@ _PATIENCE: Final = 5.0  # seconds for the list of tools
 _PAGES: Final = 20
 
 
-def _may_ask(client: Any, *, trusts: bool) -> bool:
-    """Return whether a hint of this server would count: it is a command that the user starts, or trusted explicitly."""
-    return hasattr(client, "list_tools") and (trusts or is_command(client))
-
-
 async def hint_for(connection: Connection, tool: str, *, trusts: bool) -> Hint:
     """Return the hint of this connection's server about a tool, as far as it counts.
 
     A command that the user starts is trusted when it says read-only. Everything else needs
     `trusts`.
     """
-    if not _may_ask(connection.client, trusts=trusts):
+    client = connection.client
+    if not hasattr(client, "list_tools") or not (trusts or is_command(client)):
         return ""
     if connection.hints is None:
         connection.hints = asyncio.ensure_future(_listed(connection))

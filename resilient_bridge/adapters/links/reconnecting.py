@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ...calls.policy import Policy
 from ...client.arguments import checked_name, checked_policy
-from ...errors import config_error, stays_here
+from ...client.streams import EventStream
+from ...errors import NotConnectedError, config_error, stays_here
 from ...presets import BridgePolicy, default
+from ...telemetry.events import BridgeState
 from ...values.fields import check_flag, optional_seconds
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .link_credentials import guarded
+from .link_proxy import LinkCalls, linked
 from .link_supervisor import LinkSupervisor
 
 
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from ...client.streams import EventStream
-    from ...telemetry.events import BridgeState
     from .link_health import LinkHealth
 
     Seconds: TypeAlias = float | timedelta
@@ -80,16 +81,21 @@ def reconnecting(
         )
     check_flag("reconnecting.allow_plaintext_credentials", allow_plaintext_credentials)
     check_flag("reconnecting.trust_hints", trust_hints)
-    supervisor: LinkSupervisor[T] = LinkSupervisor(
+    checked = checked_policy(policy, path="reconnecting.policy")
+    supervisor = LinkSupervisor(
         guarded(factory, allow_plaintext_credentials=allow_plaintext_credentials),
-        checked_policy(policy, path="reconnecting.policy"),
-        idempotent=checked_idempotent(idempotent, "reconnecting.idempotent"),
-        trust_hints=trust_hints,
-        patience=optional_seconds("reconnecting.patience", patience) or 0.0,
-        max_bytes=checked_bytes(max_bytes, "reconnecting.max_bytes"),
-        name=checked_name(name, "reconnecting.name"),
+        checked,
+        checked_name(name, "reconnecting.name"),
     )
-    return Reconnecting(supervisor)
+    calls = LinkCalls(
+        supervisor,
+        checked,
+        checked_idempotent(idempotent, "reconnecting.idempotent"),
+        optional_seconds("reconnecting.patience", patience) or 0.0,
+        checked_bytes(max_bytes, "reconnecting.max_bytes"),
+        trust_hints=trust_hints,
+    )
+    return Reconnecting(supervisor, calls)
 
 
 class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
@@ -101,9 +107,10 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
     permanent loss (a wrong configuration, refused credentials) is raised by the next operation.
     """
 
-    def __init__(self, supervisor: LinkSupervisor[T]) -> None:
+    def __init__(self, supervisor: LinkSupervisor, calls: LinkCalls) -> None:
         """Wrap a supervisor; created by `reconnecting` only."""
         self._supervisor = supervisor
+        self._calls = calls
 
     __reduce__ = stays_here
 
@@ -113,7 +120,8 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     async def __aenter__(self) -> T:
         """Start, wait for the first client or its failure, and return the proxy of the client."""
-        return await self._supervisor.enter()
+        await self._supervisor.enter()
+        return cast("T", linked(self._calls))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -132,7 +140,8 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     def events(self) -> EventStream:
         """Return this link's events from now on, to iterate over."""
-        return self._supervisor.events()
+        self._supervisor.check_loop()
+        return EventStream(self._supervisor, self._supervisor.guard)
 
     def health(self) -> LinkHealth:
         """Return the health of the link in plain numbers; any thread of this process may ask."""
@@ -143,7 +152,14 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
         Raises AttemptTimeoutError after `timeout` seconds, or the final error.
         """
-        await self._supervisor.wait_ready(timeout)
+        self._supervisor.check_loop()
+        seconds = optional_seconds("wait_ready.timeout", timeout)
+        try:
+            await self._supervisor.connection(seconds)
+        except NotConnectedError as error:
+            if self.state is BridgeState.CLOSED or seconds is None:
+                raise
+            raise self._supervisor.late(seconds, error) from error
 
     def reconnect_now(self) -> None:
         """End the wait before the next connection attempt."""
@@ -151,4 +167,4 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
 
     def __circuit__(self) -> object | None:
         """Return the circuit of its calls, None where no layer has one: `rb.circuit(link)` is the handle."""
-        return self._supervisor.circuit_state()
+        return self._calls.states.current

@@ -16,7 +16,7 @@ from ...calls.run.protect import bind, form_of
 from ...calls.run.stream_calls import begin_held, broken_off
 from ...calls.states import States
 from ...errors import BridgeError, config_error
-from ..idempotency import Call, never_again, permits
+from ..idempotency import Call, never_again, permission
 from ..limits import check_bytes, named
 from ..sdk_errors import add_base
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
@@ -66,21 +66,12 @@ class Wrapping:
 
     def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> tuple[bool | None, bool]:
         """Return whether a call may be repeated (None: only if it provably did not run), and whether it never may, whatever happens."""
-        permission = self._permission(call)
-        if not permission and self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
+        permitted = permission(self.idempotent, call)
+        if not permitted and self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
             return None, True
-        if permission is None and self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner):
+        if permitted is None and self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner):
             return True, False
-        return permission, False
-
-    def _permission(self, call: Call) -> bool | None:
-        """Return what the user says about a call, model calls included; None for nothing."""
-        names = self.idempotent
-        if names is None or isinstance(names, bool):
-            return names
-        if callable(names):
-            return permits(names, call)
-        return True if call.method in names else None
+        return permitted, False
 
     def bound(
         self, path: str, *, is_async: bool, idempotent: bool | None = None, is_once: bool = False
