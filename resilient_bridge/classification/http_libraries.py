@@ -233,12 +233,6 @@ def allow_proof(error: BaseException) -> None:
         object.__setattr__(error, ONE_REQUEST, True)
 
 
-def withdraw_proof(error: BaseException) -> None:
-    """Say that a request was sent before the one whose error this is."""
-    with suppress(Exception):
-        object.__setattr__(error, ONE_REQUEST, False)
-
-
 def proof_of(error: BaseException, root: BaseException) -> str:
     """Return the row of the table of proofs that an error of one request is, empty for none; `root` is what stands below it."""
     try:

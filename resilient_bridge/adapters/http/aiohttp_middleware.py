@@ -19,8 +19,8 @@ from ...errors import BridgeError, stays_here
 from ...errors.extras import needed
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
-from .requests import IDEMPOTENT_METHODS, SAFE_METHODS
-from .views import AnswerView, Core, RequestView, URLView, disprove, says_more
+from .requests import IDEMPOTENT_METHODS, SAFE_METHODS, disprove_hop
+from .views import AnswerView, Core, RequestView, URLView, says_more
 
 
 if TYPE_CHECKING:
@@ -85,19 +85,16 @@ class HTTPMiddleware:
             raise error  # aiohttp itself repeats what the policy had given up
         comes_back = self._repeats and _switch_off(request)
         carried = _carried(request)
-        is_hop = "rb.redirected" in carried
         view = RequestView(
             request, _url(request), carried, stream=_SentBody(request), options={"handler": handler}
         )
         try:
             answer = self._core.returned(view, await self._core.prepared(view, is_async=True)(view))
         except BridgeError as error:
-            base = needed("aiohttp", "aiohttp_middleware").ClientError
-            add_base(error, base)
+            add_base(error, needed("aiohttp", "aiohttp_middleware").ClientError)
             raise
         except Exception as error:
-            if is_hop:  # a request before this one ran, so nothing is proved of the whole call
-                disprove(error)
+            disprove_hop(error, view)
             if comes_back and task and not view.stream.is_started and _is_repeated_by_aiohttp(error):
                 self._abandoned[task] = error
             raise

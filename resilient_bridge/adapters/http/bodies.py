@@ -17,17 +17,17 @@ from .decoding import Decoding, decoded
 
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 _MOST_DECODED: Final = 1_000_000  # bytes that they may become
-SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
+_SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
-def _tells(response: Any) -> bool:
+def tells(response: Any) -> bool:
     """Return whether the body can change what the status means: JSON of a status with several meanings."""
-    return response.status_code in SAYS_MORE and "json" in response.headers.get("content-type", "")
+    return response.status_code in _SAYS_MORE and "json" in response.headers.get("content-type", "")
 
 
 def peek(response: Any) -> None:
     """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
-    if not _tells(response):
+    if not tells(response):
         return
     parts: list[bytes] = []
     size, rest, broken = 0, iter(response.stream), None
@@ -48,7 +48,7 @@ def peek(response: Any) -> None:
 
 async def peek_async(response: Any) -> None:
     """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
-    if not _tells(response):
+    if not tells(response):
         return
     parts: list[bytes] = []
     size, rest, broken = 0, aiter(response.stream), None
@@ -103,11 +103,10 @@ def note_use(request: Any) -> None:
 def _rewinds(stream: Any) -> bool:
     """Whether the files of a multipart body can be read from their beginning again."""
     files = (getattr(field, "file", None) for field in getattr(stream, "fields", ()))
-    return all(file is None or isinstance(file, str | bytes) or _seekable(file) for file in files)
-
-
-def _seekable(file: Any) -> bool:
-    return hasattr(file, "seekable") and bool(file.seekable())
+    return all(
+        file is None or isinstance(file, str | bytes) or (hasattr(file, "seekable") and file.seekable())
+        for file in files
+    )
 
 
 # ---- the two kinds of body ---------------------------------------------------------------------------------------
@@ -168,7 +167,19 @@ class _Bound:
         return error
 
 
-class _Body:
+class _Around:
+    """A body of the client library inside of one of ours."""
+
+    _stream: Any
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Body(_Around):
     """A body of which some parts have been read, and of which at most so many bytes are returned.
 
     `broken` is the error that ended the reading: it is raised after the parts, as it would have
@@ -203,14 +214,8 @@ class _Body:
                 self._bound.count(part)
             yield part
 
-    def close(self) -> None:
-        self._stream.close()
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Once:
+class _Once(_Around):
     """A body that records whether it has been read from."""
 
     def __init__(self, stream: Any) -> None:
@@ -225,9 +230,3 @@ class _Once:
         self.is_started = True
         async for part in self._stream:
             yield part
-
-    def close(self) -> None:
-        self._stream.close()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

@@ -16,7 +16,8 @@ from ...errors import BridgeError, config_error, stays_here
 from ...errors.extras import needed
 from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
-from .views import Core, RequestView, URLView, disprove, says_more
+from .requests import disprove_hop
+from .views import Core, RequestView, URLView, says_more
 
 
 if TYPE_CHECKING:
@@ -96,7 +97,6 @@ class HTTPAdapter(_Base):
         options = {"stream": stream, "verify": verify, "cert": cert, "proxies": proxies}
         hooks: dict[str, Any] = request.hooks
         carried: dict[str, Any] = hooks.setdefault(_CARRIED, {})
-        is_hop = "rb.redirected" in carried
         body = request.body
         watched = _watched(request)
         view = RequestView(request, _url(request.url or ""), carried, stream=watched, options=options)
@@ -108,8 +108,7 @@ class HTTPAdapter(_Base):
         except BridgeError as error:
             raise _theirs(error, request) from error.__cause__
         except Exception as error:
-            if is_hop:  # a request before this one ran, so nothing is proved of the whole call
-                disprove(error)
+            disprove_hop(error, view)
             raise
         finally:
             carried.pop("rb.transport", None)

@@ -245,23 +245,18 @@ class HTTPTransport(_Bases):
     # ---- what differs between client libraries --------------------------------------------------------------------
 
     def _as_theirs(self, error: BridgeError, request: Any) -> None:
-        """Make our error one of the client's library as well."""
         _add_library_base(error, request)
 
     def _note_cookies(self, response: Any) -> None:
-        """Remember which cookies a response sets for a whole domain."""
         note_domains(response, self._domains)
 
     def _watch(self, request: Any) -> None:
-        """Watch a body that can be read only once, to know whether it has been read."""
         once(request)
 
     def _peek(self, response: Any) -> None:
-        """Read the beginning of an error's body."""
         peek(response)
 
     async def _peek_async(self, response: Any) -> None:
-        """Read the beginning of an error's body."""
         await peek_async(response)
 
     # ---- its life ---------------------------------------------------------------------------------------------

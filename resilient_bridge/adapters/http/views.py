@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ...classification.http_libraries import withdraw_proof
-from ...errors import Executed, attach, record_of
-from .bodies import LOOK, SAYS_MORE
+from .bodies import LOOK, tells
 from .requests import PORTS, note_domains
 from .transport import HTTPTransport
 
@@ -118,17 +116,11 @@ class AnswerView:
         """Return the inspected part of an error's body, decoded."""
         return json.loads(self.body or b"null")
 
-    def close(self) -> None:
-        """Close the response, and free its connection."""
-        self.native.close()
-
 
 def says_more(answer: Any) -> bool:
     """Return whether the body of an error can change what its status means, and is known to be short."""
-    if answer.status_code not in SAYS_MORE or "json" not in answer.headers.get("content-type", ""):
-        return False
     length = answer.headers.get("content-length", "")
-    return length.isdecimal() and int(length) <= LOOK
+    return tells(answer) and length.isdecimal() and int(length) <= LOOK
 
 
 class Core(HTTPTransport):
@@ -160,24 +152,10 @@ class Core(HTTPTransport):
         """Leave it to the view."""
 
     def __repr__(self) -> str:
-        """Return the policy."""
         return repr(self._policy)
 
     def prepared(self, request: RequestView, *, is_async: bool) -> Any:
-        """Check a request and return the function that sends it under the policy.
-
-        Raises BridgeError for a refused one.
-        """
         return self._ready(request, is_async=is_async)
 
     def returned(self, request: RequestView, response: Any) -> Any:
-        """Return the native response, and remember where a redirect comes from."""
         return self._returned(request, response)
-
-
-def disprove(error: BaseException) -> None:
-    """Mark that a request was sent before the failed one: its error proves nothing about the whole call."""
-    withdraw_proof(error)
-    record = record_of(error)
-    if record is not None:
-        attach(error, record._replace(executed=Executed.MAYBE))

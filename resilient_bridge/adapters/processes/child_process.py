@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, cast
 
+import attrs
+
 from ...errors import config_error, mapping_of
 from ...transports.process import ChildProcess
 from ...values.fields import is_count, read_seconds
@@ -58,21 +60,15 @@ def stdio(
     )
 
 
+@attrs.frozen(repr=False, eq=False)
 class _Factory:
     """The factory that `stdio` returns; equal arguments make equal children."""
 
-    __slots__ = ("_close_timeout", "_command", "_cwd", "_env", "_max_line")
-
-    def __init__(
-        self,
-        command: tuple[str, ...],
-        cwd: str | None,
-        env: dict[str, str] | None,
-        max_line: int,
-        close_timeout: float,
-    ) -> None:
-        self._command, self._cwd, self._env = command, cwd, env
-        self._max_line, self._close_timeout = max_line, close_timeout
+    _command: tuple[str, ...]
+    _cwd: str | None
+    _env: dict[str, str] | None
+    _max_line: int
+    _close_timeout: float
 
     def __repr__(self) -> str:
         """Show the program, and nothing of its arguments."""

@@ -37,11 +37,10 @@ def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
     tools = body.get("tools") or ()
     if not isinstance(tools, Collection):
         return True
-    return any(_runs_without_approval(tool) for tool in cast("Collection[object]", tools))
-
-
-def _runs_without_approval(tool: object) -> bool:
-    return bool(field_of(tool, "type") == "mcp" and field_of(tool, "require_approval") != "always")
+    return any(
+        field_of(tool, "type") == "mcp" and field_of(tool, "require_approval") != "always"
+        for tool in cast("Collection[object]", tools)
+    )
 
 
 def anthropic_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
