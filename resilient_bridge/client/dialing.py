@@ -137,7 +137,7 @@ class FactoryDialer:
         self.secrets.learn(token)
         entered = self._factory()
         websocket = await entered.__aenter__()
-        transport = WebSocketTransport.wrap(websocket)
+        transport = WebSocketTransport(websocket)
         transport.keeps_bytes = self._keeps_bytes
         return _Entered(transport, entered), token
 

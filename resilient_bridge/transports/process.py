@@ -60,7 +60,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._tail_is_cut = False
         self._open_pipes = {_STDIN, _STDOUT, _STDERR}
         self._is_paused = self._is_closing = False
-        self._unread: Unread | None = None
         self._loop = asyncio.get_running_loop()
         self._verdict: asyncio.TimerHandle | None = None
         self._started: asyncio.Future[None] | None = None  # done once it is known whether it was started
@@ -139,7 +138,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def was_read(self, line: Outgoing) -> bool:
         """Return whether it may have read a line; once it is lost, False where the pipe still has the line's end."""
-        return line.is_handed and (self._unread is None or self._unread.may_have_read(line.end))
+        return line.is_handed and self._unread.may_have_read(line.end)
 
     def _flush(self) -> None:
         while self._queue and not (
@@ -150,12 +149,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if self._stdin.is_closing():  # the pipe was broken, and empty before: none of it has left
                 return
             self._queue.popleft()
-            if self._unread is not None:
-                line.end = self._unread.wrote(len(line.data))
+            line.end = self._unread.wrote(len(line.data))
             line.handed()
 
     def pause_writing(self) -> None:
-        """The pipe is full."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
@@ -165,7 +162,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def close_input(self) -> None:
         """Close its stdin once it has what was written; most children end then."""
-        self._forget_unread()
+        self._unread.close()
         if not self._stdin.is_closing():
             self._stdin.close()
 
@@ -183,7 +180,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     # -- what the child does --------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It runs."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self.pid = self._transport.get_pid()
         self._tree = ProcessTree(self._transport, self._exited)
@@ -192,7 +188,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._unread = Unread.of(self._stdin)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """It wrote something."""
         if fd == _STDERR:
             self._tail += data
             if len(self._tail) > STDERR_BYTES:
@@ -209,7 +204,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 self._on_skipped()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- the exit code says more
-        """It closed a pipe."""
         self._open_pipes.discard(fd)
         if fd == _STDOUT and not self._is_over:
             for line in self._lines.end():
@@ -227,7 +221,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- None, always
-        """It ended and all pipes are closed."""
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -267,13 +260,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         else:
             self.loss = BrokenPipeError(errno.EPIPE, f"{self.program} closed its input and goes on running")
         self._queue.clear()
-        if self._unread is not None:
-            self._unread.take()
+        self._unread.take()
         self._on_lost()
-
-    def _forget_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.close()
 
     def _stop_waiting(self) -> None:
         if self._verdict is not None:
@@ -296,7 +284,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self.pid == 0:  # it was never started
             calm.give_back()
             return
-        self._forget_unread()
+        self._unread.close()
         self._stdin.close()
         if not await self._tree.is_ended_within(calm, seconds):
             await self._tree.end(calm, seconds)

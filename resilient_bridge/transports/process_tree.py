@@ -63,7 +63,6 @@ class ProcessTree:
     """A child that leads a session of its own, and what it started there; `exited` is done once the child is reaped."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, exited: asyncio.Future[None]) -> None:
-        """Know the child; what it was started with is of no interest here."""
         self._transport = transport
         self._exited = exited
         self._pid = transport.get_pid()

@@ -186,8 +186,7 @@ class Output:
     async def write(self, text: str) -> None:
         """The same, but wait while too much is unwritten: this is how a slow reader slows down the source."""
         self.put(text)
-        if not self.is_broken:
-            await self._room.wait()
+        await self._room.wait()
 
     async def written(self) -> None:
         """Wait until everything is written, or the other side has gone: then `is_broken`."""

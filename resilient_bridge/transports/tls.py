@@ -61,19 +61,17 @@ def parse_pin(text: str) -> bytes:
     return pin
 
 
-def default_context() -> ssl.SSLContext:
-    """Return a new context that checks chain and host name against the system's authorities, TLS 1.2 or newer."""
-    return ssl.create_default_context()
-
-
 def shared_default_context() -> ssl.SSLContext:
-    """Return the process's one default context: loading the authorities takes milliseconds, too long for each attempt."""
+    """Return the process's one default context, which checks chain and host name against the system's authorities, TLS 1.2 or newer.
+
+    Loading the authorities takes milliseconds, too long for each attempt.
+    """
     return _context_for(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @functools.lru_cache(maxsize=4)
 def _context_for(_file: str | None, _directory: str | None) -> ssl.SSLContext:
-    return default_context()
+    return ssl.create_default_context()
 
 
 class _PinnedContext(ssl.SSLContext):
@@ -132,7 +130,7 @@ def _check_pin(certificate: bytes | None, wanted: bytes) -> None:
     shown = "no certificate" if certificate is None else f"sha256:{got.hex()}"
     mismatch = PinMismatchError(1, f"certificate pin mismatch: wanted sha256:{wanted.hex()}, got {shown}")
     with contextlib.suppress(ValueError):
-        mismatch.certificate_expiry = certificate_expiry(certificate or b"")
+        mismatch.certificate_expiry = certificate_dates(certificate or b"")[1]
     raise mismatch
 
 
@@ -167,11 +165,6 @@ async def _certificate_of(host: str, port: int, server_hostname: str) -> bytes:
         return tls.getpeercert(binary_form=True) or b""
     finally:
         transport.abort()
-
-
-def certificate_expiry(certificate: bytes) -> str:
-    """Return the notAfter instant of an X.509 certificate in DER form as "2026-03-01T00:00:00Z"; see `certificate_dates`."""
-    return certificate_dates(certificate)[1]
 
 
 def certificate_dates(certificate: bytes) -> tuple[str, str]:

@@ -20,22 +20,25 @@ _CHUNK: Final = 65536
 class Unread:
     """Counts the bytes that were written to a pipe, and after the reader's end those that it left."""
 
-    def __init__(self, descriptor: int) -> None:
-        """Own `descriptor`, a writing end: while it is open, what is in the pipe is not lost, and the reader has no end of input."""
-        self._descriptor: int | None = descriptor
+    def __init__(self, descriptor: int | None) -> None:
+        """Own `descriptor`, a writing end: while it is open, what is in the pipe is not lost, and the reader has no end of input.
+
+        None: nothing is proven.
+        """
+        self._descriptor = descriptor
         self._written = 0
         self._unread = 0
 
     @classmethod
-    def of(cls, pipe: asyncio.WriteTransport) -> Self | None:
-        """Return the count for a pipe that nothing was written to yet; None where the system cannot tell."""
+    def of(cls, pipe: asyncio.WriteTransport) -> Self:
+        """Return the count for a pipe that nothing was written to yet."""
         file = pipe.get_extra_info("pipe")  # uvloop has none
         if sys.platform != "linux" or file is None:
-            return None
+            return cls(None)
         try:
             return cls(os.dup(file.fileno()))
         except (OSError, ValueError):  # no descriptor is free; the child is gone, and its pipe closed
-            return None
+            return cls(None)
 
     def wrote(self, count: int) -> int:
         """So many bytes more were written; return how many those are in all."""

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from ssl import SSLCertVerificationError, SSLContext
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
@@ -49,27 +49,11 @@ _logger = logging.getLogger(__name__)
 _logger.setLevel(logging.INFO)
 
 
-class WebSocketLike(Protocol):
-    """What a WebSocket connection opened by the user must offer to be wrapped."""
-
-    def send(self, message: str, /) -> Awaitable[None]:
-        """Send one text frame."""
-        ...
-
-    def recv(self) -> Awaitable[str | bytes]:
-        """Return the next frame."""
-        ...
-
-    def close(self, code: int = ..., /) -> Awaitable[None]:
-        """Close politely."""
-        ...
-
-
 class WebSocketTransport:
-    """One open WebSocket connection; the native exceptions of websockets surface unchanged."""
+    """One open WebSocket connection, a `Transport`; the native exceptions of websockets surface unchanged."""
 
     def __init__(self, ws: Any, address: tuple[str, int] | None = None) -> None:
-        """Adopt an open connection; `open_websocket()` and `wrap()` are the ways in."""
+        """Adopt an open connection: of `open_websocket()`, or of a user, anything with `send`, `recv` and `close`."""
         self.address = address
         """Host and port that were dialled; None behind an HTTP proxy or for a wrapped connection."""
         self.keeps_bytes = False
@@ -80,27 +64,23 @@ class WebSocketTransport:
         self._arrivals = ws.arrivals if isinstance(ws, _BoundedConnection) else None
         self._pending: set[asyncio.Future[Any]] = set()
 
-    @classmethod
-    def wrap(cls, ws: WebSocketLike) -> WebSocketTransport:
-        """Adapt a connection the user opened, anything with `send`, `recv` and `close`; the transport then owns it."""
-        return cls(ws)
-
     def __repr__(self) -> str:
         """Show where it leads and whether it was dropped, nothing else."""
         return f"<WebSocketTransport {self.address or 'wrapped'}{' aborted' if self._aborted else ''}>"
 
     @property
     def half_received(self) -> int | None:
-        """How many bytes of a data frame have come that is not whole yet; None if there is none, or nobody can tell."""
         return half_received(self._ws) if self._is_websockets else None
 
     async def send(self, *frames: str) -> None:
-        """Send text frames, waiting while the write buffer is full; see `Transport.send`."""
         if isinstance(self._ws, _BoundedConnection) and not self._aborted:
             await self._ws.send_texts(frames)
         else:
             for frame in frames:
-                await self._send_one(frame)
+                if self._is_websockets and not self._aborted:
+                    await self._ws.send(frame)
+                else:
+                    await self._foreign(self._ws.send, frame)
         # An abort wakes a sender that waits for room as if there were room: say that the frames are lost.
         if self._aborted:
             raise ConnectionClosedError(None, None)
@@ -110,12 +90,6 @@ class WebSocketTransport:
         return (
             isinstance(self._ws, _BoundedConnection) and not self._aborted and self._ws.send_texts_now(frames)
         )
-
-    async def _send_one(self, frame: str) -> None:
-        if self._is_websockets and not self._aborted:
-            await self._ws.send(frame)
-        else:
-            await self._foreign(self._ws.send, frame)
 
     async def receive(self) -> str | bytes:
         """Return the next frame: text, or bytes if it is not UTF-8, or if it was sent as bytes and `keeps_bytes`; see `Transport.receive`.
@@ -173,7 +147,6 @@ class WebSocketTransport:
             self._pending.discard(call)
 
     def abort(self) -> None:
-        """Drop the connection now, without a close frame; see `Transport.abort`."""
         if self._aborted:
             return
         self._aborted = True
@@ -306,7 +279,6 @@ class _BoundedConnection(ClientConnection):
             super().process_event(event)
 
     async def send_texts(self, frames: Iterable[str]) -> None:
-        """Send text frames, waiting while the write buffer is full."""
         if not self.send_texts_now(frames):
             async with self.send_context():  # it waits, or raises what ended the connection
                 self._write(frames)

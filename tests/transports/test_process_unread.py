@@ -69,4 +69,7 @@ async def test_of_a_pipe_that_is_closed_already_nothing_is_proven():
     pipe.abort()
     os.close(source)
     await until(lambda: file.closed)
-    assert Unread.of(pipe) is None
+    unread = Unread.of(pipe)
+    end = unread.wrote(10)
+    unread.take()
+    assert unread.may_have_read(end)

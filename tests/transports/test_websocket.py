@@ -198,7 +198,7 @@ async def test_a_foreign_connection_is_wrapped():
     """Anything with send, recv and close serves; abort ends its pending receive and closes it in the background."""
     tasks = asyncio.all_tasks()
     foreign = Foreign()
-    link = WebSocketTransport.wrap(foreign)
+    link = WebSocketTransport(foreign)
     assert link.address is None
     await link.send("out")
     await foreign.incoming.put("in")
@@ -216,7 +216,7 @@ async def test_a_foreign_connection_is_wrapped():
 async def test_cancelling_a_foreign_receive_cancels_it_and_loses_nothing():
     """A cancelled receive stays a cancellation, and the next one gets the frame."""
     foreign = Foreign()
-    link = WebSocketTransport.wrap(foreign)
+    link = WebSocketTransport(foreign)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await link.receive()
@@ -228,7 +228,7 @@ async def test_cancelling_a_foreign_receive_cancels_it_and_loses_nothing():
 
 async def test_a_websockets_connection_is_wrapped(bridge):
     """A connection the user opened with websockets behaves as one of ours, abort included."""
-    link = WebSocketTransport.wrap(await connect(bridge.url))
+    link = WebSocketTransport(await connect(bridge.url))
     await link.send("x")
     assert await link.receive() == "x"
     link.abort()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -137,9 +137,9 @@ async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
     return entered, response
 
 
-def note_domains(response: Any, domains: OrderedDict[str, str]) -> None:
-    """Remember which cookies a response sets for a whole domain."""
-    for line in response.headers.get_list("set-cookie"):
+def note_domains(lines: Iterable[str], domains: OrderedDict[str, str]) -> None:
+    """Remember which cookies the Set-Cookie lines of a response set for a whole domain."""
+    for line in lines:
         found = _DOMAIN.search(line)
         name = line.partition("=")[0].strip()
         if found is not None:

@@ -70,6 +70,17 @@ _OWN_KEY: Final = (
 )
 
 
+def _add_library_base(error: BridgeError, request: Any) -> None:
+    """Make our error one of the client's library as well, so that `except httpx.HTTPError` catches it."""
+    library = import_module(package_of(type(request)))
+    add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
+    cast("Any", error).request = request
+
+
+def _cookie_lines(response: Any) -> list[str]:
+    return response.headers.get_list("set-cookie")  # type: ignore[no-any-return]
+
+
 class HTTPTransport(_Bases):
     """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
 
@@ -116,6 +127,13 @@ class HTTPTransport(_Bases):
         self._allows_plaintext = allow_plaintext_credentials
         self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies set for a whole domain
+
+    # What differs between client libraries: see `views.Core`.
+    _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
+    _cookie_lines: Callable[[Any], list[str]] = staticmethod(_cookie_lines)
+    _watch: Callable[[Any], None] = staticmethod(once)
+    _peek: Callable[[Any], Any] = staticmethod(peek)
+    _peek_async: Callable[[Any], Any] = staticmethod(peek_async)
 
     # ---- one request ------------------------------------------------------------------------------------------
 
@@ -235,29 +253,12 @@ class HTTPTransport(_Bases):
         if type(response) is _Sound:
             response = response.response
         if "set-cookie" in response.headers:
-            self._note_cookies(response)
+            note_domains(self._cookie_lines(response), self._domains)
         if 300 <= response.status_code < 400:
             mark_redirect(request)
         if self._max_body is not None:
             bounded(response, self._max_body, request, _add_library_base)
         return response
-
-    # ---- what differs between client libraries --------------------------------------------------------------------
-
-    def _as_theirs(self, error: BridgeError, request: Any) -> None:
-        _add_library_base(error, request)
-
-    def _note_cookies(self, response: Any) -> None:
-        note_domains(response, self._domains)
-
-    def _watch(self, request: Any) -> None:
-        once(request)
-
-    def _peek(self, response: Any) -> None:
-        peek(response)
-
-    async def _peek_async(self, response: Any) -> None:
-        await peek_async(response)
 
     # ---- its life ---------------------------------------------------------------------------------------------
 
@@ -385,10 +386,3 @@ def _sending_async(
         return response
 
     return send
-
-
-def _add_library_base(error: BridgeError, request: Any) -> None:
-    """Make our error one of the client's library as well, so that `except httpx.HTTPError` catches it."""
-    library = import_module(package_of(type(request)))
-    add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
-    cast("Any", error).request = request

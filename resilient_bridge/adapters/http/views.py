@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, MutableMapping
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from .bodies import LOOK, tells
-from .requests import PORTS, note_domains
+from .requests import PORTS
 from .transport import HTTPTransport
 
 
@@ -58,43 +59,34 @@ class HeadersView(MutableMapping[str, str]):
         return len(self._headers)
 
 
-class _CookieLines:
-    """The Set-Cookie lines of an answer: aiohttp keeps each, urllib3 below requests too."""
-
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
-
-    def get_list(self, name: str) -> list[str]:
-        answer = self._answer
-        headers = getattr(getattr(answer, "raw", None), "headers", None) or answer.headers
-        read = getattr(headers, "getlist", None) or getattr(headers, "getall", None)
-        return list(read(name)) if read is not None else []
+def _cookie_lines(answer: Any) -> list[str]:
+    """Return the Set-Cookie lines of an answer: aiohttp keeps each, urllib3 below requests too."""
+    headers = getattr(getattr(answer, "raw", None), "headers", None) or answer.headers
+    read = getattr(headers, "getlist", None) or getattr(headers, "getall", None)
+    return list(read("set-cookie")) if read is not None else []
 
 
+def _nothing(*_: Any) -> None:
+    pass
+
+
+@attrs.define(eq=False)
 class RequestView:
     """A request of another client.
 
     `stream` says with `is_started` whether its body can no longer be sent again.
     """
 
-    __slots__ = ("extensions", "headers", "method", "native", "options", "stream", "url")
+    native: Any
+    url: URLView
+    extensions: dict[str, Any]
+    stream: Any = attrs.field(default=None, kw_only=True)
+    options: dict[str, Any] = attrs.field(factory=dict, kw_only=True)
+    method: str = attrs.field(init=False)
+    headers: HeadersView = attrs.field(init=False)
 
-    def __init__(
-        self,
-        native: Any,
-        url: URLView,
-        extensions: dict[str, Any],
-        *,
-        stream: Any = None,
-        options: dict[str, Any] | None = None,
-    ) -> None:
-        self.native = native
-        self.method: str = native.method
-        self.url = url
-        self.headers = HeadersView(native.headers)
-        self.extensions = extensions
-        self.stream = stream
-        self.options = options or {}
+    def __attrs_post_init__(self) -> None:
+        self.method, self.headers = self.native.method, HeadersView(self.native.headers)
 
 
 class AnswerView:
@@ -130,26 +122,14 @@ class Core(HTTPTransport):
     async.
     """
 
+    _as_theirs = _watch = staticmethod(_nothing)
+    _cookie_lines = staticmethod(_cookie_lines)
+
     def __init__(
         self, policy: Policy | BridgePolicy | None, inner: Any, look: Callable[[Any], Any], **options: Any
     ) -> None:
         super().__init__(policy, inner, **options)
-        self._look = look
-
-    def _peek(self, response: Any) -> None:
-        self._look(response)
-
-    async def _peek_async(self, response: Any) -> None:
-        await self._look(response)
-
-    def _note_cookies(self, response: Any) -> None:
-        note_domains(SimpleNamespace(headers=_CookieLines(response)), self._domains)
-
-    def _as_theirs(self, error: Any, request: Any) -> None:
-        """Leave it unchanged: see the adapters."""
-
-    def _watch(self, request: Any) -> None:
-        """Leave it to the view."""
+        self._peek = self._peek_async = look
 
     def __repr__(self) -> str:
         return repr(self._policy)

@@ -43,8 +43,10 @@ def guarded(
 
 def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
     from websockets.datastructures import Headers
-    from websockets.exceptions import InvalidURI
+    from websockets.exceptions import InvalidURI, SecurityError
+    from websockets.uri import parse_uri
 
+    from ...transports.origin import origin_of
     from ...transports.websockets_releases import target_of
 
     if made.additional_headers is not None:
@@ -67,11 +69,16 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
             return _refused("redirect to what is no ws:// or wss:// url", wrong)
         if found is error:
             return found
-        refused = _refusal(here, found, carries=carries)
-        if refused is None and isinstance(found, str) and not _stays(here, found):
-            headers = Headers(made.additional_headers or ())
-            made.additional_headers = Headers([pair for pair in headers.raw_items() if may_follow(pair[0])])
-        return refused or found
+        if isinstance(found, SecurityError):
+            return _refused("redirect from wss to ws", found)
+        if isinstance(found, Exception) or _stays(here, found):
+            return found
+        # The library removes Authorization and Cookie, and follows it; it does not know X-Api-Key.
+        if carries:
+            return _refused(f"redirect with credentials to another origin, {origin_of(parse_uri(found))},")
+        headers = Headers(made.additional_headers or ())
+        made.additional_headers = Headers([pair for pair in headers.raw_items() if may_follow(pair[0])])
+        return found
 
     cast("Any", made).process_redirect = process_redirect
 
@@ -100,25 +107,6 @@ def _check_plaintext(made: connect) -> None:
     if target.secure or options.get("unix") or is_loopback(str(host)):
         return
     raise plaintext_refused("wss", origin_of(target), "reconnecting")
-
-
-def _refusal(here: WebSocketURI, found: Exception | str, *, carries: bool) -> BridgeError | None:
-    """Return the problem of a redirect to another origin with credentials, or from wss to ws (threat 41).
-
-    The library removes Authorization and Cookie, and follows it; it does not know X-Api-Key.
-    """
-    from websockets.exceptions import SecurityError
-    from websockets.uri import parse_uri
-
-    from ...transports.origin import origin_of
-
-    if isinstance(found, SecurityError):
-        return _refused("redirect from wss to ws", found)
-    if isinstance(found, Exception) or not carries:
-        return None
-    if _stays(here, found):
-        return None
-    return _refused(f"redirect with credentials to another origin, {origin_of(parse_uri(found))},")
 
 
 def _stays(here: WebSocketURI, found: str) -> bool:

@@ -36,14 +36,6 @@ from .sdk_tools import (
 _VIEWS: Final = ("with_raw_response.", "with_streaming_response.")
 
 
-def _runs_no_tools(*_: object) -> bool:
-    return False
-
-
-def _no_options(*_: object) -> object:
-    return None
-
-
 @attrs.frozen(kw_only=True)
 class SDK:
     """One SDK.
@@ -71,9 +63,9 @@ class SDK:
     counts_requests: Callable[[Any], bool]
     steps: re.Pattern[str] = re.compile(r"(?!)")
     has_effect: Callable[[Mapping[str, Any], object], bool]
-    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = _runs_no_tools
+    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = lambda *_: False
     addresses: Callable[[Any], Iterable[object]]
-    options: Callable[[Mapping[str, Any], object], object] = _no_options
+    options: Callable[[Mapping[str, Any], object], object] = lambda *_: None
     derived: frozenset[str] = frozenset()
     makes: frozenset[str] = frozenset()
     async_part: str = ""
