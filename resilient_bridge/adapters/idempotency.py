@@ -38,7 +38,8 @@ def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | Non
     if passed is None or isinstance(passed, bool):
         return passed
     if callable(passed):
-        if _is_async(passed):
+        called = getattr(type(passed), "__call__", None)  # noqa: B004 -- of an object whose `__call__` is async
+        if inspect.iscoroutinefunction(passed) or inspect.iscoroutinefunction(called):
             raise config_error(path, "a predicate that is no async function: nobody awaits it", passed)
         return passed
     if isinstance(passed, str) or not isinstance(cast("object", passed), Collection):
@@ -66,11 +67,6 @@ def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
     if inspect.iscoroutine(verdict):
         verdict.close()  # or Python warns that it was never awaited
     raise config_error("idempotent", f"True or False from the predicate for {call.method}", verdict)
-
-
-def _is_async(predicate: Callable[[Call], bool]) -> bool:
-    called = getattr(type(predicate), "__call__", None)  # noqa: B004 -- of an object whose `__call__` is async
-    return inspect.iscoroutinefunction(predicate) or inspect.iscoroutinefunction(called)
 
 
 @contextmanager

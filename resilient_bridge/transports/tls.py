@@ -44,7 +44,7 @@ def parse_pin(text: str) -> bytes:
     wanted = 'pin: wanted "sha256:<64 hex digits>" or "sha256/<base64>"'
     value = text.strip()
     algorithm, separator, digest = value[:6].lower(), value[6:7], value[7:]
-    if algorithm != "sha256" or separator not in {":", "/"} or not separator:
+    if algorithm != "sha256" or separator not in {":", "/"}:
         msg = f"{wanted}, got {text[:80]!r}"
         raise ValueError(msg)
     try:
@@ -77,7 +77,6 @@ def _context_for(_file: str | None, _directory: str | None) -> ssl.SSLContext:
 class _PinnedContext(ssl.SSLContext):
     """A context whose handshakes end in `PinMismatchError` unless the peer shows the one certificate."""
 
-    pin: bytes
     base: ssl.SSLContext | None
 
     def wrap_bio(
@@ -119,7 +118,7 @@ def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.sslobject_class = PinnedObject
-    context.pin, context.base = digest, base
+    context.base = base
     return context
 
 

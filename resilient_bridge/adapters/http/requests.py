@@ -7,12 +7,10 @@ from collections import OrderedDict
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager
 from functools import lru_cache
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...calls.frame import count_request
-from ...classification.dispatch import package_of
 from ...errors import Executed, Failure, Record, attach, config_error, error_for, is_sensitive, record_of
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
@@ -182,11 +180,7 @@ def _has_credentials(request: Any, beside: str = "") -> bool:
 
 
 # On every request, for the same few names and hosts.
-@lru_cache(maxsize=1_024)
-def _is_credential(header: str) -> bool:
-    return is_sensitive(header)
-
-
+_is_credential = lru_cache(maxsize=1_024)(is_sensitive)
 _is_loopback = lru_cache(maxsize=1_024)(is_loopback)
 
 
@@ -245,9 +239,3 @@ def disprove_hop(error: Exception, request: Any) -> None:
     """Mark the error of a redirected request as no proof for the whole call: a request before it was sent, and answered."""
     if _HOP in request.extensions:
         attach(error, (record_of(error) or Record())._replace(executed=Executed.MAYBE))
-
-
-def default_inner(request: Any, *, is_async: bool) -> Any:
-    """Return a transport of the request's library."""
-    library = import_module(package_of(type(request)))
-    return library.AsyncHTTPTransport() if is_async else library.HTTPTransport()

@@ -31,7 +31,6 @@ from .requests import (
     check_inner,
     check_plaintext,
     check_transport,
-    default_inner,
     disprove_hop,
     mark_redirect,
     note_domains,
@@ -190,7 +189,8 @@ class HTTPTransport(_Bases):
         if self._inner is None:
             with self._making:
                 if self._inner is None:
-                    self._inner = default_inner(request, is_async=is_async)
+                    library = import_module(package_of(type(request)))
+                    self._inner = library.AsyncHTTPTransport() if is_async else library.HTTPTransport()
         policy = extensions.get("rb.policy", self._policy)
         if policy is None:
             return self._inner.handle_async_request if is_async else self._inner.handle_request  # type: ignore[no-any-return]

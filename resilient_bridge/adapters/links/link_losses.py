@@ -55,9 +55,9 @@ class Losses:
                 self.reconnection.ready(opened, proves_credentials=is_accepted)
                 self.reconnection.pong()  # for a link, received data is the proof of health
         elif is_programming_error(failure):
-            failure = factory_failure(f"raised {failure.message}", failure)
+            failure = _factory_failure(f"raised {failure.message}", failure)
         elif connection.made is not None and connection.made is self._made and _is_used_up(failure):
-            failure = factory_failure(
+            failure = _factory_failure(
                 f"returned the same object again, which said: {failure.message}", failure
             )
         self._made = connection.made
@@ -73,7 +73,7 @@ class Losses:
         return self._unreadable == before and most_specific(self._policy.rules, failure) is None
 
 
-def factory_failure(what: str, failure: Failure) -> Failure:
+def _factory_failure(what: str, failure: Failure) -> Failure:
     """Return the failure of a factory with a programming error: a configuration error, which no attempt can help."""
     return Failure.of(
         "SYS_CONFIG_INVALID",

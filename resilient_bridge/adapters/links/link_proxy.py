@@ -147,10 +147,7 @@ class LinkCalls:
             return False
         if named_so is True or permission(self._idempotent, call):
             return True
-        return self._is_read(call, self.link.current) or _operation(call) in self._repeatable
-
-    def _is_read(self, call: Call, client: Any) -> bool:
-        return call.method in _READS.get(package_of(type(client)), ())
+        return _is_read(call, self.link.current) or _operation(call) in self._repeatable
 
     async def _hint(self, connection: Connection, call: Call) -> str:
         """Return the hint of this connection's server about the called tool, where it counts."""
@@ -170,7 +167,7 @@ class LinkCalls:
             client, wire = connection.client, MCPWire(connection.client)
             if _receives(client, call.method):  # it was called before there was a client
                 return await self._receive(call)
-            may_repeat = is_idempotent or (self._idempotent is not False and self._is_read(call, client))
+            may_repeat = is_idempotent or (self._idempotent is not False and _is_read(call, client))
             hint = "" if may_repeat else await self._hint(connection, call)
             may_repeat |= hint == "read"
             self._writes += not may_repeat
@@ -246,8 +243,11 @@ class LinkCalls:
             raise
 
 
+def _is_read(call: Call, client: Any) -> bool:
+    return call.method in _READS.get(package_of(type(client)), ())
+
+
 def _receives(client: Any, name: str) -> bool:
-    """Return whether a call takes what has come in."""
     return name in _RECEIVES.get(package_of(type(client)), ()) and is_readable(client)
 
 
@@ -316,7 +316,7 @@ class _NotYet:
     """The placeholder before the first client."""
 
 
-class _Linked(_ObjectProxy):
+class Linked(_ObjectProxy):
     """The current client, to `isinstance` and to attribute access."""
 
     def __init__(self, calls: LinkCalls) -> None:
@@ -369,8 +369,3 @@ def _call(calls: LinkCalls, name: str, method: Any) -> Callable[..., Any]:
         return await calls.make(name, args, kwargs)
 
     return call if method is None else wraps(method)(call)
-
-
-def linked(calls: LinkCalls) -> Any:
-    """Return the proxy for the client of a link."""
-    return _Linked(calls)

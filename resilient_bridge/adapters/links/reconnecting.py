@@ -21,7 +21,7 @@ from ...values.fields import check_flag, optional_seconds
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .link_credentials import guarded
-from .link_proxy import LinkCalls, linked
+from .link_proxy import LinkCalls, Linked
 from .link_supervisor import LinkSupervisor
 
 
@@ -121,7 +121,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
     async def __aenter__(self) -> T:
         """Start, wait for the first client or its failure, and return the proxy of the client."""
         await self._supervisor.enter()
-        return cast("T", linked(self._calls))
+        return cast("T", Linked(self._calls))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
