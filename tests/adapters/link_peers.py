@@ -15,6 +15,7 @@ from typing import Any
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
+from tests.peers.running import until
 
 
 def quick(*, calls: rb.Policy | None = None, **reconnect: Any) -> rb.BridgePolicy:
@@ -40,13 +41,6 @@ def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 def now() -> float:
     """The time of this loop."""
     return asyncio.get_running_loop().time()
-
-
-async def until(condition: Any, seconds: float = 20) -> None:
-    """Wait for a condition, with a bound."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def quiet() -> set[str]:

@@ -17,6 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import quick, quiet
+from tests.peers.processes import is_running
 from tests.peers.running import Ledger, mcp_server, stdio_command, until
 
 
@@ -38,20 +39,12 @@ class Peer:
             return
         pid = self.ledger.lives[-1]
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: not is_alive(pid), "the child is dead")
+        await until(lambda: not is_running(pid), "the child is dead")
 
     async def start(self) -> None:
         """Start it again; a child is started by the link."""
         if self.server is not None:
             await self.server.start()
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
 
 
 @asynccontextmanager

@@ -17,8 +17,9 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import World, now, quick, until, virtual
+from tests.adapters.link_peers import World, now, quick, virtual
 from tests.internals.testing import HANG, NXDOMAIN
+from tests.peers.running import until
 
 
 BLACKHOLE = "2001:db8::1"
@@ -57,7 +58,7 @@ async def test_row_18_an_attempt_of_a_link_ends_in_time(name, code):
                 assert now() <= 4.1
                 with pytest.raises(rb.NotConnectedError):
                     await ws.send("a")
-                await until(lambda: link.health().attempt >= 3, 60)
+                await until(lambda: link.health().attempt >= 3, seconds=60)
                 spent = now()
                 network.names.clear()
                 await link.wait_ready(10)

@@ -15,6 +15,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.adapters import EventSource
 from tests.adapters.event_servers import Server, answer, numbered, replay, silence, stream
+from tests.peers.running import until
 
 
 QUICK = rb.Reconnect(backoff=rb.Backoff.constant(0.01), connect_burst=10_000)
@@ -41,12 +42,6 @@ def simulated(main, library, *scripts, **options):
             return await main(source, server)
 
     return rb.testing.simulate(inside)
-
-
-async def until(condition):
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def take(source, count):

@@ -10,7 +10,8 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import Failure
-from tests.adapters.link_peers import Client, World, now, quick, until, virtual
+from tests.adapters.link_peers import Client, World, now, quick, virtual
+from tests.peers.running import until
 
 
 REFUSED = ConnectionRefusedError(111, "refused")

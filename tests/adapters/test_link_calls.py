@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, now, quick, until, virtual
+from tests.adapters.link_peers import Client, World, now, quick, virtual
+from tests.peers.running import until
 from tests.rows import each_row
 
 

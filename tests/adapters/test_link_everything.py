@@ -12,8 +12,9 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import resilient_bridge as rb
-from tests.adapters.link_servers import Peer, is_alive, linked, text
+from tests.adapters.link_servers import Peer, linked, text
 from tests.peers.everything import everything_command, needs_everything
+from tests.peers.processes import is_running
 from tests.peers.running import Ledger, until
 
 
@@ -43,7 +44,7 @@ class Children(Peer):
         """Kill the last one."""
         pid = self.lives[-1]
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: not is_alive(pid), "the child is dead")
+        await until(lambda: not is_running(pid), "the child is dead")
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def children(tmp_path):
     made = Children(tmp_path)
     yield made
     made.errlog.close()
-    assert not any(is_alive(pid) for pid in made.lives)
+    assert not any(is_running(pid) for pid in made.lives)
 
 
 async def long_call(client, *, duration=60, steps=600):

@@ -14,13 +14,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, quick, until, virtual
+from tests.adapters.link_peers import Client, World, quick, virtual
 from tests.adapters.link_servers import Peer, linked, peer_of, ticket
 from tests.adapters.test_link_calls import client_of
 from tests.peers.faults import Fault
 from tests.peers.http_fault import HttpFault
 from tests.peers.ports import HOST, Port
-from tests.peers.running import mcp_server
+from tests.peers.running import mcp_server, until
 from tests.rows import each_row
 
 

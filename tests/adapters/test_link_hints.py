@@ -12,10 +12,10 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import World, quick, until, virtual
+from tests.adapters.link_peers import World, quick, virtual
 from tests.adapters.test_link_calls import client_of
 from tests.peers.ports import Port
-from tests.peers.running import Ledger, McpProcess
+from tests.peers.running import Ledger, McpProcess, until
 from tests.peers.zygote import PYTHON
 from tests.rows import each_row
 
@@ -100,7 +100,7 @@ async def linked(folder: Path, transport: str, **options):
         keeper = None if served.is_stdio else asyncio.create_task(keep())
         try:
             if keeper is not None:
-                await until(lambda: served.lives.keys and served.process.is_alive, 30)
+                await until(lambda: served.lives.keys and served.process.is_alive, seconds=30)
                 await asyncio.sleep(0)
             async with rb.reconnecting(served.factory, quick(), patience=30, **options) as client:
                 yield served, client

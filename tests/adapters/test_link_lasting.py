@@ -9,7 +9,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, quick, served, until, virtual
+from tests.adapters.link_peers import Client, World, quick, served, virtual
+from tests.peers.running import until
 from tests.rows import each_row
 
 

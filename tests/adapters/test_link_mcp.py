@@ -15,8 +15,9 @@ from mcp.shared.exceptions import MCPError
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import quick
-from tests.adapters.link_servers import TRANSPORTS, Peer, is_alive, linked, peer_of, text, ticket
+from tests.adapters.link_servers import TRANSPORTS, Peer, linked, peer_of, text, ticket
 from tests.peers.everything import everything, needs_everything
+from tests.peers.processes import is_running
 from tests.peers.running import Ledger, until
 
 
@@ -165,7 +166,7 @@ async def test_a_child_that_dies_in_its_call_is_reaped_and_replaced(tmp_path):
         first, second = peer.ledger.lives
         with pytest.raises(ChildProcessError):
             os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    assert not is_alive(second)
+    assert not is_running(second)
 
 
 @pytest.mark.requirement("G5", "S7")

@@ -9,7 +9,8 @@ import pytest
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, quick, served, until, virtual
+from tests.adapters.link_peers import Client, World, quick, served, virtual
+from tests.peers.running import until
 
 
 GONE = ConnectionResetError("gone")
@@ -72,7 +73,7 @@ async def test_e13_a_wait_that_the_rate_cap_makes_is_called_that():
     seen = link.events()
     async with link:
         for number in range(1, 5):
-            await until(lambda number=number: len(world.made) == number and link.state == "READY", 60)
+            await until(lambda number=number: len(world.made) == number and link.state == "READY", seconds=60)
             await world.lose(link)
     scheduled = [event async for event in seen if isinstance(event, rb.events.ReconnectScheduled)]
     assert [event.reason for event in scheduled] == ["connection_lost"] * 2 + ["rate_capped"] * (

@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import Client, World, now, quick, until, virtual
+from tests.adapters.link_peers import Client, World, now, quick, virtual
+from tests.peers.running import until
 
 
 REFUSED = ConnectionRefusedError(111, "refused")

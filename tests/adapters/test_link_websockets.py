@@ -12,8 +12,9 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import resilient_bridge as rb
-from tests.adapters.link_peers import quick, quiet, until
+from tests.adapters.link_peers import quick, quiet
 from tests.peers.ports import Port
+from tests.peers.running import until
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]

@@ -14,6 +14,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.adapters import stdio
+from tests.peers.running import until
 from tests.rows import each_row
 
 
@@ -23,12 +24,6 @@ pytestmark = pytest.mark.real
 
 def as_hex(data: bytes) -> dict[str, str]:
     return {"hex": data.hex()}
-
-
-async def until(condition, seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------------

@@ -20,8 +20,9 @@ import pytest
 
 import resilient_bridge as rb
 from tests.adapters.campaigns import ATTEMPTS, CALLERS, TRUE, outcome_of, worst_first
-from tests.adapters.link_peers import quick, until
-from tests.adapters.link_servers import is_alive
+from tests.adapters.link_peers import quick
+from tests.peers.processes import is_running
+from tests.peers.running import until
 from tests.samples import IS_ALL, some
 
 
@@ -129,7 +130,7 @@ class Campaign:
             self.ledger.with_name(f"{self.ledger.name}.crash").touch()
         pid = link._supervisor.current.pid
         os.kill(pid, signal.SIGKILL)
-        while is_alive(pid):  # the loop stands still, so that the link cannot know
+        while is_running(pid):  # the loop stands still, so that the link cannot know
             pass
         if what == "killed at rest":
             await until(lambda: link.state != "READY" or link._supervisor.current.pid != pid)
@@ -191,7 +192,7 @@ async def test_a_child_that_fails_in_every_way_takes_no_call_twice(seed, tmp_pat
     run = await campaign(seed, tmp_path)
     run.judge()
     assert {call.reported for call in run.calls} == {"done", "unknown"}
-    assert not any(is_alive(pid) for pid in run.pids)
+    assert not any(is_running(pid) for pid in run.pids)
 
 
 async def test_the_judge_notices_what_runs_twice(tmp_path):

@@ -15,35 +15,14 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.adapters import stdio
+from tests.peers.processes import is_reaped, is_running
+from tests.peers.running import until
 
 
 PROGRAM = Path(sys.executable).name
 CHILD = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")))
 SECRET = "token=s3cret-canary"
 pytestmark = pytest.mark.real
-
-
-async def until(condition, seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-def is_reaped(pid: int) -> bool:
-    """Whether it is no child of ours any more."""
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return False
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
 
 
 # -- the child goes ---------------------------------------------------------------------------------------------------
@@ -105,7 +84,7 @@ async def test_a_request_to_a_child_that_just_died_names_the_exit():
     """The pipe breaks before the exit is known: the exit is waited for, the request never left, and its cause is the exit."""
     async with stdio(*CHILD)() as peer:
         os.kill(peer.pid, signal.SIGTERM)
-        while is_alive(peer.pid):  # without a turn of the loop, which must not know yet
+        while is_running(peer.pid):  # without a turn of the loop, which must not know yet
             time.sleep(0.001)
         with pytest.raises(rb.NotConnectedError, match="exit code -15") as caught:
             await peer.request("echo")

@@ -19,8 +19,9 @@ from websockets.asyncio.server import ServerConnection, serve
 
 import resilient_bridge as rb
 from tests.adapters.campaigns import ATTEMPTS, CALLERS, outcome_of
-from tests.adapters.link_peers import quick, quiet, until
+from tests.adapters.link_peers import quick, quiet
 from tests.peers.ports import HOST, Port
+from tests.peers.running import until
 from tests.samples import IS_ALL, some
 
 

@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import resilient_bridge as rb
-from tests.adapters.wrapped_openai import answering, in_use
+from tests.adapters.wrapped_openai import FAST, answering, assert_protected, in_use
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
 from tests.peers.scripted_answers import Turn
@@ -20,7 +20,6 @@ from tests.rows import each_row
 
 real = pytest.mark.real
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
-FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(3, open_for=30))
 
 
 def wrapped(server, policy=FAST, **options):
@@ -375,26 +374,6 @@ def test_the_client_that_blocks_is_protected_in_every_form():
         portal.wrap_async_context_manager(Providers()) as server,
         rb.wrap(anthropic.Anthropic(base_url=server.anthropic, api_key="k", timeout=20), FAST) as client,
     ):
-        for form in (forms := [_sync_plain, _sync_runner, _sync_stream, _sync_texts, _sync_final]):
-            before = server.requests
-            server.script(Turn.refused("overloaded"))
-            with rb.testing.virtual_time():
-                assert form(client) == "one two three"
-            assert server.requests - before == 2
-        for form in forms[2:]:
-            before = server.requests
-            server.script(Turn.failed())
-            with rb.testing.virtual_time():
-                assert form(client) == "one two three"
-            server.script(Turn.failed(after=2))
-            with pytest.raises(anthropic.APIStatusError) as caught:
-                form(client)
-            assert "not repeated: items had been handed out" in caught.value.__notes__
-            assert server.requests - before == 3
-        rb.circuit(client).isolate()
-        before = server.requests
-        for form in forms:
-            with pytest.raises(anthropic.AnthropicError) as caught:
-                form(client)
-            assert isinstance(caught.value, rb.CircuitOpenError)
-        assert server.requests == before
+        forms = [_sync_plain, _sync_runner, _sync_stream, _sync_texts, _sync_final]
+        kinds = {"refusal": "overloaded", "later": anthropic.APIStatusError, "ours": anthropic.AnthropicError}
+        assert_protected(server, client, forms, forms[2:], **kinds)

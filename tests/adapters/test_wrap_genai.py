@@ -13,6 +13,7 @@ from google import genai
 from google.genai import errors, pagers, types
 
 import resilient_bridge as rb
+from tests.adapters.wrapped_openai import FAST, answering, assert_protected
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
 from tests.peers.scripted_answers import Turn
@@ -20,7 +21,6 @@ from tests.peers.scripted_answers import Turn
 
 real = pytest.mark.real
 ASK = {"model": "m", "contents": "hi"}
-FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(3, open_for=30))
 
 
 def wrapped(server, policy=FAST, **options):
@@ -31,20 +31,12 @@ def wrapped(server, policy=FAST, **options):
 
 def scripted(*answers, policy=FAST, **options):
     """A wrapped client whose requests are answered in turn: a status, an exception, or a body. Gives the requests, too."""
-    script, requests = list(answers), []
 
-    def answer(request):
-        requests.append(request)
-        answer = script.pop(0) if script else 200
-        if isinstance(answer, int):
-            status = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}.get(answer)
-            body = {"error": {"code": answer, "message": "no", "status": status}} if status else {}
-            return httpx2.Response(answer, json=body)
-        if isinstance(answer, dict):
-            return httpx2.Response(200, json=answer)
-        raise answer("broken", request=request)
+    def refused(status):
+        name = {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE"}[status]
+        return {"error": {"code": status, "message": "no", "status": name}}
 
-    transport = httpx2.MockTransport(answer)
+    transport, requests = answering(*answers, refused=refused)
     http = types.HttpOptions(
         httpx_client=httpx2.Client(transport=transport),
         httpx_async_client=httpx2.AsyncClient(transport=transport),
@@ -354,30 +346,10 @@ def test_the_side_that_blocks_is_protected_in_every_form():
         portal.wrap_async_context_manager(Providers()) as server,
         wrapped(server) as client,
     ):
-        for form in (forms := [_sync_plain, _sync_chat, _sync_stream, _sync_chat_stream]):
-            before = server.requests
-            server.script(Turn.refused("unavailable"))
-            with rb.testing.virtual_time():
-                assert form(client) == "one two three"
-            assert server.requests - before == 2
-        for form in forms[2:]:
-            before = server.requests
-            server.script(Turn.failed())
-            with rb.testing.virtual_time():
-                assert form(client) == "one two three"
-            server.script(Turn.failed(after=2))
-            with pytest.raises(errors.ServerError) as caught:
-                form(client)
-            assert "not repeated: items had been handed out" in caught.value.__notes__
-            assert server.requests - before == 3
-        rb.circuit(client).isolate()
+        forms = [_sync_plain, _sync_chat, _sync_stream, _sync_chat_stream]
+        kinds = {"refusal": "unavailable", "later": errors.ServerError, "ours": errors.APIError}
+        assert_protected(server, client, forms, forms[2:], **kinds)
         assert client.chats.create(model="m").get_history() == []
-        before = server.requests
-        for form in forms:
-            with pytest.raises(errors.APIError) as caught:
-                form(client)
-            assert isinstance(caught.value, rb.CircuitOpenError)
-        assert server.requests == before
 
 
 def test_a_timeout_holds_for_the_side_that_can_be_cut():

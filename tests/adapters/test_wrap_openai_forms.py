@@ -10,7 +10,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import resilient_bridge as rb
-from tests.adapters.wrapped_openai import ASK, FAST, in_use, scripted, wrapped
+from tests.adapters.wrapped_openai import ASK, FAST, assert_protected, in_use, scripted, wrapped
 from tests.peers.faults import Fault
 from tests.peers.providers import Providers
 from tests.peers.scripted_answers import Turn
@@ -237,31 +237,8 @@ def test_the_client_that_blocks_is_protected_in_every_form():
         portal.wrap_async_context_manager(Providers()) as server,
         rb.wrap(openai.OpenAI(base_url=server.openai, api_key="k", timeout=20), FAST) as client,
     ):
-        for form in SYNC_FORMS:
-            before = server.requests
-            server.script(Turn.refused("unavailable"))
-            with rb.testing.virtual_time():
-                assert form(client) == "one two three"
-            assert server.requests - before == 2
-        for form in SYNC_FORMS[3:]:
-            before = server.requests
-            server.script(Turn.failed())
-            with rb.testing.virtual_time():
-                assert form(client) == "one two three"
-            assert server.requests - before == 2
-            server.script(Turn.failed(after=2))
-            with pytest.raises(openai.APIError) as caught:
-                form(client)
-            assert "not repeated: items had been handed out" in caught.value.__notes__
-            assert server.requests - before == 3
-            rb.circuit(client).reset()
-        rb.circuit(client).isolate()
-        before = server.requests
-        for form in SYNC_FORMS:
-            with pytest.raises(openai.OpenAIError) as caught:
-                form(client)
-            assert isinstance(caught.value, rb.CircuitOpenError)
-        assert server.requests == before
+        kinds = {"refusal": "unavailable", "later": openai.APIError, "ours": openai.OpenAIError}
+        assert_protected(server, client, SYNC_FORMS, SYNC_FORMS[3:], **kinds)
 
 
 def test_preparing_a_stream_is_no_call():

@@ -1,11 +1,13 @@
-"""openai's clients behind `wrap`, as the tests of it use them: against the local provider, or answered without a socket."""
+"""Clients of providers behind `wrap`, as the tests of it use them: against the local provider, or answered without a socket."""
 
 from __future__ import annotations
 
 import httpx2
 import openai
+import pytest
 
 import resilient_bridge as rb
+from tests.peers.scripted_answers import Turn
 
 
 WORDS = [{"role": "user", "content": "hi"}]
@@ -16,7 +18,7 @@ FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)), rb.Breake
 def answering(*answers, refused):
     """A transport that answers in turn: a status, a body, a response, an exception to raise, or a function that gives one of these.
 
-    `refused` is the body of a refusal. Gives the list of the requests, too.
+    `refused` is the body of a refusal, or a function of its status. Gives the list of the requests, too.
     """
     script, requests = list(answers), []
 
@@ -28,7 +30,9 @@ def answering(*answers, refused):
         if isinstance(stated, httpx2.Response):
             return stated
         if isinstance(stated, int):
-            return httpx2.Response(stated, json={} if stated < 400 else refused)
+            if stated < 400:
+                return httpx2.Response(stated, json={})
+            return httpx2.Response(stated, json=refused(stated) if callable(refused) else refused)
         if isinstance(stated, dict):
             return httpx2.Response(200, json=stated)
         raise stated("broken", request=request)
@@ -54,3 +58,35 @@ def in_use(client):
     """How many connections of an async client of openai or anthropic are in use."""
     pool = client.__wrapped__._client._transport._pool
     return len([each for each in pool.connections if not each.is_idle()])
+
+
+def assert_protected(server, client, forms, streams, *, refusal, later, ours):
+    """Of a client that blocks: a refusal and a broken first item are repeated once, a later one is not; an open circuit refuses all.
+
+    `later` is the SDK's error of a stream that fails in the middle, `ours` its class of every rejection.
+    """
+    for form in forms:
+        before = server.requests
+        server.script(Turn.refused(refusal))
+        with rb.testing.virtual_time():
+            assert form(client) == "one two three"
+        assert server.requests - before == 2
+    for form in streams:
+        before = server.requests
+        server.script(Turn.failed())
+        with rb.testing.virtual_time():
+            assert form(client) == "one two three"
+        assert server.requests - before == 2
+        server.script(Turn.failed(after=2))
+        with pytest.raises(later) as caught:
+            form(client)
+        assert "not repeated: items had been handed out" in caught.value.__notes__
+        assert server.requests - before == 3
+        rb.circuit(client).reset()
+    rb.circuit(client).isolate()
+    before = server.requests
+    for form in forms:
+        with pytest.raises(ours) as caught:
+            form(client)
+        assert isinstance(caught.value, rb.CircuitOpenError)
+    assert server.requests == before

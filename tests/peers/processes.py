@@ -29,6 +29,23 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process is there and is no zombie; only where there is a /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
+
+
+def is_reaped(pid: int) -> bool:
+    """Whether it is no child of ours any more."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def open_files() -> int:
     """How many descriptors this process has; 0 on Windows, where nobody can say."""
     return 0 if os.name == "nt" else len(list(Path("/proc/self/fd").iterdir()))

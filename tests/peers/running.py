@@ -25,7 +25,9 @@ PATIENCE = 30.0  # seconds for anything a process may take on a busy machine
 HttpTransport = Literal["streamable-http", "sse"]
 
 
-async def until(condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
+async def until(
+    condition: Callable[[], object], what: str = "a condition", *, seconds: float = PATIENCE
+) -> None:
     """Wait until the condition holds, looking every 5 ms; an AssertionError that names it if it never does."""
     try:
         async with asyncio.timeout(seconds):

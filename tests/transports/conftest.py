@@ -21,6 +21,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from tests.internals.transports import open_websocket
+from tests.peers.running import until
 
 
 MIB = 2**20
@@ -233,12 +234,6 @@ def _held() -> tuple[set[asyncio.Task], int]:
     return asyncio.all_tasks(), sum(str(link).startswith("socket:") for link in links)
 
 
-async def _until(condition):
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 @pytest.fixture
 def raw_server():
     """Start a server that upgrades by hand and then does as told: `async with raw_server(talk) as url`."""
@@ -252,12 +247,6 @@ def dial():
 
 
 @pytest.fixture
-def until():
-    """Wait for a condition, five seconds at most."""
-    return _until
-
-
-@pytest.fixture
 def leaving_nothing():
     """Around a block: at its end, or within five seconds, there are the tasks and as many sockets as before."""
 
@@ -265,6 +254,6 @@ def leaving_nothing():
     async def around():
         before = _held()
         yield
-        await _until(lambda: _held() == before)
+        await until(lambda: _held() == before, "the tasks and sockets of before", seconds=5)
 
     return around

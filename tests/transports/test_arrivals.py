@@ -12,6 +12,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
 from tests.internals.transports import Arrivals
+from tests.peers.running import until
 
 
 def text(data: bytes, *, fin: bool = True) -> Frame:
@@ -94,7 +95,7 @@ async def test_a_waiter_learns_of_the_end(arrivals):
 
 
 @pytest.mark.real
-async def test_what_has_come_is_received_at_once_as_it_would_be_by_waiting(bridge, dial, until):
+async def test_what_has_come_is_received_at_once_as_it_would_be_by_waiting(bridge, dial):
     """Text as text, other bytes as bytes, in order, and None when there is no more."""
     link = await dial(bridge.url)
     await until(lambda: bridge.sockets)
@@ -106,7 +107,7 @@ async def test_what_has_come_is_received_at_once_as_it_would_be_by_waiting(bridg
 
 
 @pytest.mark.real
-async def test_a_text_that_is_none_ends_a_connection_that_keeps_bytes(bridge, dial, until):
+async def test_a_text_that_is_none_ends_a_connection_that_keeps_bytes(bridge, dial):
     """What came before is received; the text itself is left to `receive`, which ends in the close code 1007."""
     link = await dial(bridge.url)
     link.keeps_bytes = True
@@ -122,7 +123,7 @@ async def test_a_text_that_is_none_ends_a_connection_that_keeps_bytes(bridge, di
 
 
 @pytest.mark.real
-async def test_after_an_abort_nothing_is_received_at_once(bridge, dial, until):
+async def test_after_an_abort_nothing_is_received_at_once(bridge, dial):
     """What had arrived is dropped with the link."""
     link = await dial(bridge.url)
     await until(lambda: bridge.sockets)
@@ -134,7 +135,7 @@ async def test_after_an_abort_nothing_is_received_at_once(bridge, dial, until):
 
 
 @pytest.mark.real
-async def test_what_needs_no_waiting_is_sent_at_once(bridge, dial, until):
+async def test_what_needs_no_waiting_is_sent_at_once(bridge, dial):
     """Several frames, in order; with a full write buffer, after the end and after an abort nothing is sent, and `send` decides."""
     link = await dial(bridge.url)
     await until(lambda: bridge.sockets)
@@ -155,7 +156,7 @@ async def test_what_needs_no_waiting_is_sent_at_once(bridge, dial, until):
 
 
 @pytest.mark.real
-async def test_a_queue_of_another_shape_stays_in_use(bridge, dial, until, monkeypatch):
+async def test_a_queue_of_another_shape_stays_in_use(bridge, dial, monkeypatch):
     """An internal of websockets may change: frames are then received by waiting, and none at once."""
 
     class Other(Assembler):

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.internals.transports import GRACE_SECONDS, STDERR_BYTES, ChildProcess
+from tests.peers.processes import is_reaped, is_running
+from tests.peers.running import until
 from tests.rows import each_row
 
 
@@ -69,36 +71,13 @@ async def running(*flags: str, seconds: float = 5, command=CHILD):
             await witness.child.close(seconds)
 
 
-async def until(condition, seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
-
-
-def is_reaped(pid: int) -> bool:
-    """Whether it is no child of ours any more."""
-    try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return False
-
-
 # -- the end ----------------------------------------------------------------------------------------------------------
 @pytest.mark.real
 @pytest.mark.requirement("G5")
 async def test_a_child_that_listens_ends_by_itself():
     """The end of stdin is enough: no signal, exit code 0, reaped."""
     async with running() as witness:
-        assert is_alive(witness.child.pid)
+        assert is_running(witness.child.pid)
     assert (witness.child.returncode, is_reaped(witness.child.pid)) == (0, True)
     assert (witness.child.loss, witness.losses) == (None, 0)
     assert repr(witness.child) == f"<ChildProcess {Path(sys.executable).name} pid={witness.child.pid} closed>"
@@ -130,8 +109,8 @@ async def test_a_grandchild_is_ended_too(pipes, ignore_term):
         witness.tell("spawn", f'{{"pipes":{pipes},"ignore_term":{ignore_term}}}')
         await until(lambda: witness.lines)
         grandchild = int(witness.lines[0].rpartition(b":")[2].strip(b" }"))
-        assert is_alive(grandchild)
-    assert not is_alive(grandchild)
+        assert is_running(grandchild)
+    assert not is_running(grandchild)
     assert is_reaped(witness.child.pid)
 
 
@@ -160,7 +139,7 @@ async def test_what_moved_to_a_session_of_its_own_does_not_hold_the_end_up():
             escaped = int(witness.lines[0])
             after.callback(os.kill, escaped, signal.SIGKILL)
             witness.child.send(b"x" * 2**20, lambda: None)
-        assert is_alive(escaped)
+        assert is_running(escaped)
 
 
 @pytest.mark.real
@@ -278,7 +257,7 @@ async def test_the_exit_does_not_overtake_the_last_words():
     async with running() as witness:
         witness.tell("raw", f'{{"hex":"{(b"last line" * 1_000).hex()}"}}')
         witness.tell("leave", '{"code":3,"stderr":"last words"}')
-        while is_alive(witness.child.pid):  # so that everything is there at once when the loop goes on
+        while is_running(witness.child.pid):  # so that everything is there at once when the loop goes on
             time.sleep(0.001)
         time.sleep(0.05)
         await until(lambda: witness.losses)
@@ -346,7 +325,7 @@ async def test_a_line_to_a_child_that_is_gone_was_not_handed_out():
     """The pipe refuses it as a whole: it never left, even where nobody has noticed yet that the child is dead."""
     async with running() as witness:
         os.kill(witness.child.pid, signal.SIGKILL)
-        while is_alive(witness.child.pid):  # the event loop must not learn of it
+        while is_running(witness.child.pid):  # the event loop must not learn of it
             time.sleep(0.001)
         line = witness.child.send(b"late\n", lambda: None)
         assert not line.is_handed

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from tests.internals.transports import Unread
-from tests.transports.test_process import CHILD, Witness, is_alive, leaving_nothing, running, until
+from tests.peers.processes import is_running
+from tests.peers.running import until
+from tests.transports.test_process import CHILD, Witness, leaving_nothing, running
 
 
 READS = (
@@ -56,7 +58,7 @@ async def test_what_is_closed_while_it_starts_is_ended(steps):
             await asyncio.sleep(0)
         await witness.child.close(5)
         await starting
-        assert witness.child.pid == 0 or not is_alive(witness.child.pid)
+        assert witness.child.pid == 0 or not is_running(witness.child.pid)
 
 
 @pytest.mark.real

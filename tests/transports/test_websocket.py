@@ -22,12 +22,13 @@ from websockets.exceptions import (
 
 from tests.internals.transports import InsecureURLError, WebSocketTransport
 from tests.internals.transports import websocket_RedirectRefusedError as RedirectRefusedError
+from tests.peers.running import until
 
 
 pytestmark = pytest.mark.real
 
 
-async def test_it_carries_frames_and_closes_with_a_code(bridge, dial, until):
+async def test_it_carries_frames_and_closes_with_a_code(bridge, dial):
     """Text goes out and comes back whole, the close code arrives, and the request names only the library."""
     link = await dial(bridge.url, headers={"X-Trace": "1"})
     await link.send("größe")

@@ -17,6 +17,7 @@ from websockets.exceptions import (
 
 from resilient_bridge.testing import Fault, FaultProxy
 from tests.internals.transports import open_websocket, websocket
+from tests.peers.running import until
 
 
 pytestmark = pytest.mark.real
@@ -82,7 +83,7 @@ async def test_abort_ends_a_pending_send_as_lost(dial, raw_server):
         await link.close()
 
 
-async def test_after_an_abort_nothing_more_is_delivered(bridge, dial, until):
+async def test_after_an_abort_nothing_more_is_delivered(bridge, dial):
     """Frames that had arrived but were not read are dropped with the link."""
     link = await dial(bridge.url)
     await link.send("one")
@@ -93,7 +94,7 @@ async def test_after_an_abort_nothing_more_is_delivered(bridge, dial, until):
     await link.close()
 
 
-async def test_what_arrived_before_a_loss_is_delivered_before_it(bridge, dial, until):
+async def test_what_arrived_before_a_loss_is_delivered_before_it(bridge, dial):
     """Frames that came before the cut are read first, then the native exception with the peer's code."""
     link = await dial(bridge.url)
     await until(lambda: bridge.sockets)
@@ -106,7 +107,7 @@ async def test_what_arrived_before_a_loss_is_delivered_before_it(bridge, dial, u
 
 
 @pytest.mark.parametrize("stage", ["tcp", "tls", "upgrade"])
-async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, *, leaving_nothing, until):
+async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, *, leaving_nothing):
     """Whichever handshake hangs, the cancelled call takes its socket and tasks with it."""
     scheme, context = ("ws", None) if stage == "tcp" else ("wss", trusting)
     async with leaving_nothing(), recorder(serving("good") if stage == "upgrade" else None) as server:
@@ -235,7 +236,7 @@ async def test_a_cut_between_any_two_bytes_reaches_the_peer_in_whole_frames(brid
         assert set(bridge.received) <= {"hello, frame"}
 
 
-async def test_who_stops_reading_stops_the_peer(bridge, dial, until):
+async def test_who_stops_reading_stops_the_peer(bridge, dial):
     """With nobody receiving, a peer's frames pile up to a bound in bytes and no further; all of them arrive later."""
     link = await dial(bridge.url, max_frame_bytes=16 * MIB)
     await until(lambda: bridge.sockets)
