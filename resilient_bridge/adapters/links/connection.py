@@ -27,20 +27,19 @@ if TYPE_CHECKING:
 
 _SILENT: Final = "the client ended without saying why"
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls on a connection whose session is gone
+_CLOSING: Final = 5.0  # seconds for a client to be left, and for a call to take its cancellation
 _PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
 
 
 class Connection:
     """A connection attempt.
 
-    `opened` is done when the client exists, `lost` when it is gone, both without a result.
+    `opened` is done when the client exists, `over` when it is no longer usable, `lost` when it is
+    gone or no better cause will be known: all without a result.
     """
 
     def __init__(
-        self,
-        factory: Callable[[], AbstractAsyncContextManager[Any]],
-        heartbeat: Heartbeat | None = None,
-        close_timeout: float = 5.0,
+        self, factory: Callable[[], AbstractAsyncContextManager[Any]], heartbeat: Heartbeat | None
     ) -> None:
         loop = asyncio.get_running_loop()
         self.made: object = None  # what the factory returned
@@ -56,15 +55,14 @@ class Connection:
         self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()
         self.lost: asyncio.Future[None] = loop.create_future()
-        self._over: asyncio.Future[None] = loop.create_future()
-        self._close_timeout = close_timeout
+        self.over: asyncio.Future[None] = loop.create_future()
         self._retirement: BaseException | None = None
         self._task = loop.create_task(self._run(factory), name="resilient_bridge connection")
 
     @property
     def is_usable(self) -> bool:
         """Whether a call can be made on it."""
-        is_open = self.opened.done() and not self._over.done() and not self.lost.done()
+        is_open = self.opened.done() and not self.over.done() and not self.lost.done()
         return is_open and self._retirement is None
 
     @property
@@ -76,19 +74,21 @@ class Connection:
         return None if self._is_silent else self.cause
 
     def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
-        """Leave the client: it is lost for `cause`, or the link closes (None).
+        """Leave the client, or stop entering it: it is lost for `cause`, or the link closes (None).
 
         The first cause counts, unless it only says that there is an end: then the error raised on
         leaving replaces it.
         """
-        if not self._over.done():
+        if not self.over.done():
             if self.cause is None:
                 self.cause, self._is_silent = cause, is_silent
-            self._over.set_result(None)
+            self.over.set_result(None)
+        if not self.opened.done():
+            self._task.cancel()
 
     def retire(self, cause: BaseException) -> None:
         """Accept no more calls, and end for `cause` when those in progress have their answers, which is soon: the peer is alive."""
-        if self._over.done() or self._retirement is not None:
+        if self.over.done() or self._retirement is not None:
             return
         self._retirement = cause
         if self.calls == 0:
@@ -101,27 +101,12 @@ class Connection:
         self.received += 1
         self.has_worked = True
 
-    def abort(self) -> None:
-        """Stop entering the client."""
-        self._task.cancel()
-
-    async def over(self) -> None:
-        """Wait until the connection is no longer usable."""
-        await asyncio.wait([self._over])
-
-    async def gone(self, seconds: float | None = None) -> None:
-        """Wait until the client has been left, or no better cause will be known.
-
-        At most so many seconds.
-        """
-        await asyncio.wait([self.lost], timeout=seconds)
-
     async def closed(self) -> None:
         """Wait until the client has been left, for a bounded time.
 
         Then its task is cancelled, and finally abandoned.
         """
-        for step in (self._close_timeout, self._close_timeout):
+        for step in (_CLOSING, _CLOSING):
             await asyncio.wait([self._task], timeout=step)
             if self._task.done():
                 break
@@ -145,8 +130,8 @@ class Connection:
         except BaseException as error:  # noqa: BLE001 -- whatever it is, it is why the connection ended
             self._learn(error)
         finally:
-            if not self._over.done():
-                self._over.set_result(None)
+            if not self.over.done():
+                self.over.set_result(None)
                 self._learn(ConnectionAbortedError(_SILENT))
             if not self.lost.done():  # or it took so long that it was abandoned
                 self.lost.set_result(None)
@@ -162,14 +147,14 @@ class Connection:
         """Wait until the connection is ended, or the client says that it is closed."""
         wait_closed = getattr(client, "wait_closed", None)
         if not inspect.iscoroutinefunction(wait_closed):
-            await asyncio.shield(self._over)
+            await asyncio.shield(self.over)
             return
         watch = asyncio.ensure_future(wait_closed())
         helpers = [watch]
         if self._heartbeat is not None and has_heartbeat(client):
             helpers.append(asyncio.ensure_future(beat(self, self._heartbeat)))
         try:
-            await asyncio.wait([watch, self._over], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([watch, self.over], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if watch.done() and not watch.cancelled():
                 watch.exception()  # it only had to end
@@ -177,7 +162,7 @@ class Connection:
                 helper.cancel()
                 with suppress(BaseException):
                     await helper
-        if not self._over.done():
+        if not self.over.done():
             self.end(close_cause(client))
 
     # ---- calls ------------------------------------------------------------------------------------------------
@@ -192,13 +177,13 @@ class Connection:
         stepped = _Stepped(begin)
         task = asyncio.ensure_future(stepped.run())
         try:
-            await asyncio.wait([task, self._over], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([task, self.over], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 task.cancel()
-                await asyncio.wait([task], timeout=self._close_timeout)
+                await asyncio.wait([task], timeout=_CLOSING)
         except asyncio.CancelledError:
             task.cancel()
-            await asyncio.wait([task], timeout=self._close_timeout)
+            await asyncio.wait([task], timeout=_CLOSING)
             raise
         finally:
             was_alone = not self._crowded
@@ -220,9 +205,9 @@ class Connection:
 
     async def _learned(self) -> None:
         """Wait for the cause of a loss; if the client cancelled this call alone, that is one."""
-        await asyncio.wait([self._over], timeout=_PATIENCE)
+        await asyncio.wait([self.over], timeout=_PATIENCE)
         self.end(ConnectionAbortedError("the client cancelled a call"))
-        await asyncio.wait([self.lost], timeout=2 * self._close_timeout)
+        await asyncio.wait([self.lost], timeout=2 * _CLOSING)
 
 
 @attrs.frozen(kw_only=True)

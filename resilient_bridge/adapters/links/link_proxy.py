@@ -284,7 +284,7 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
     connection.end(loss, is_silent=is_silent(loss))
     if not is_silent(loss):
         return loss
-    await connection.gone(_WORD_AFTER)
+    await asyncio.wait([connection.lost], timeout=_WORD_AFTER)
     return connection.cause
 
 

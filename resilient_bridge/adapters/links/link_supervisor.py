@@ -109,8 +109,6 @@ class LinkSupervisor:
         connection = self._connection
         if connection is not None:
             connection.end(None)
-            if not connection.opened.done():
-                connection.abort()
         try:
             await asyncio.wait([self._owner])
             if connection is not None:
@@ -129,11 +127,6 @@ class LinkSupervisor:
     def health(self) -> LinkHealth:
         self.guard.check_process()
         connection = self._connection
-        remaining = (
-            None
-            if self._retry_at is None or self.guard.loop is None
-            else max(0.0, self._retry_at - self.guard.loop.time())
-        )
         return LinkHealth(
             ready=self.state is BridgeState.READY,
             state=self.state,
@@ -141,7 +134,7 @@ class LinkSupervisor:
             attempt=self._losses.reconnection.attempt,
             reconnects=max(0, self._reconnects),
             in_flight=0 if connection is None else connection.calls,
-            retry_in=remaining,
+            retry_in=None if self._retry_at is None else max(0.0, self._retry_at - self.loop.time()),
             failure=self._failure,
         )
 
@@ -273,14 +266,13 @@ class LinkSupervisor:
             self._reconnects += 1
             self._become(BridgeState.READY, "connected")
             self._tell(events.Connected(at=self._now().at))
-            await connection.over()
+            await asyncio.wait([connection.over])
             cause = connection.known_cause
             self._become(
                 BridgeState.BACKOFF, "connection_lost" if cause is None else reason_of(failure_of(cause))
             )
         elif not connection.lost.done():
             connection.end(TimeoutError(f"no connection within {timeout:g} s"))
-            connection.abort()
         await connection.closed()
         return connection, failure_of(connection.cause)
 

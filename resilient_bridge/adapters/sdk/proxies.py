@@ -57,9 +57,6 @@ class Wrapped(Proxy):
         self.__wrapped__.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> Any:
-        return self.__wrapped__.__exit__(*error)
-
     async def __aenter__(self) -> Self:
         await self.__wrapped__.__aenter__()
         return self
@@ -181,9 +178,6 @@ class EntryPoint(Proxy):
         self.__wrapped__ = self._self_call.fresh()
         entered = self.__wrapped__.__enter__()
         return Items.at_first_item(entered) if has(entered, "__next__") else entered
-
-    def __exit__(self, *error: object) -> Any:
-        return self.__wrapped__.__exit__(*error)
 
 
 class ProxiedAnswer(Proxy):

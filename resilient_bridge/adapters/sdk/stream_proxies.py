@@ -188,6 +188,3 @@ class Items(_StartedProxy):
 
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(self, *error: object) -> Any:
-        return self.__wrapped__.__exit__(*error)
