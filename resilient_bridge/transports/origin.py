@@ -61,11 +61,9 @@ def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> l
     pairs: list[tuple[str, str]] = list(received.items() if hasattr(received, "items") else received)
     for name, value in pairs:
         if not _HEADER_NAME.fullmatch(name):
-            msg = "headers: wanted names of letters, digits and hyphens, got another character"
-            raise ValueError(msg)
+            raise ValueError("headers: wanted names of letters, digits and hyphens, got another character")
         if not _HEADER_VALUE.fullmatch(value):
-            msg = f"headers: wanted printable characters, got another one in the value of {name}"
-            raise ValueError(msg)
+            raise ValueError(f"headers: wanted printable characters, got another one in the value of {name}")
     return pairs
 
 
@@ -74,8 +72,7 @@ def refuse_credentials(
 ) -> None:
     """Raise `InsecureURLError` if there is a credential: said by the caller, in the URL, or by a header's name."""
     if has_credentials or target.username is not None or any(is_sensitive(name) for name, _ in headers):
-        msg = f"url: wanted wss:// to carry credentials, got {origin_of(target)}"
-        raise InsecureURLError(msg)
+        raise InsecureURLError(f"url: wanted wss:// to carry credentials, got {origin_of(target)}")
 
 
 def redirect_within(url: str, location: str) -> str:
@@ -92,9 +89,7 @@ def redirect_within(url: str, location: str) -> str:
             new._replace(scheme=scheme, netloc=new.netloc.rpartition("@")[2], fragment="").geturl()
         )
     except (ValueError, InvalidURI):
-        msg = f"{wanted}, got an unreadable one"
-        raise RedirectRefusedError(msg) from None
+        raise RedirectRefusedError(f"{wanted}, got an unreadable one") from None
     if (there.secure, there.host, there.port) != (here.secure, here.host, here.port):
-        msg = f"{wanted}, got {origin_of(there)}"
-        raise RedirectRefusedError(msg)
+        raise RedirectRefusedError(f"{wanted}, got {origin_of(there)}")
     return urlsplit(url)._replace(path=new.path, query=new.query, fragment="").geturl()

@@ -92,9 +92,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             starting.result()
         finally:
             self._started.set_result(None)
-            del (
-                starting
-            )  # an exception that holds the frame that holds it would live until the next collection
+            # An exception that holds the frame that holds it would live until the next collection.
+            del starting
         try:
             calm.give_back()
         except asyncio.CancelledError:

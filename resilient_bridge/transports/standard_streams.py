@@ -21,9 +21,8 @@ from typing import Final
 from ..world import REAL
 
 
-LINE_TOO_LONG: Final = (
-    b""  # what `lines_of` yields in place of a line without its end; a true line is never empty
-)
+# what `lines_of` yields in place of a line without its end; a true line is never empty
+LINE_TOO_LONG: Final = b""
 _CHUNK: Final = 65_536
 _AHEAD: Final = 16  # chunks read before the loop asks for them
 

@@ -16,9 +16,8 @@ import ssl
 from typing import Final
 
 
-DIAGNOSIS_SECONDS: Final = (
-    1.0  # a stuck peer must not cost the caller much more than the error it already has
-)
+# a stuck peer must not cost the caller much more than the error it already has
+DIAGNOSIS_SECONDS: Final = 1.0
 _SHA256_BYTES: Final = 32
 
 
@@ -45,19 +44,16 @@ def parse_pin(text: str) -> bytes:
     value = text.strip()
     algorithm, separator, digest = value[:6].lower(), value[6:7], value[7:]
     if algorithm != "sha256" or separator not in {":", "/"}:
-        msg = f"{wanted}, got {text[:80]!r}"
-        raise ValueError(msg)
+        raise ValueError(f"{wanted}, got {text[:80]!r}")
     try:
         if separator == ":":
             pin = binascii.unhexlify(digest.replace(":", ""))
         else:
             pin = base64.b64decode(digest + "=" * (-len(digest) % 4), validate=True)
     except ValueError as error:
-        msg = f"{wanted}, got {text[:80]!r}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{wanted}, got {text[:80]!r}") from error
     if len(pin) != _SHA256_BYTES:
-        msg = f"{wanted}, got {len(pin)} bytes in {text[:80]!r}"
-        raise ValueError(msg)
+        raise ValueError(f"{wanted}, got {len(pin)} bytes in {text[:80]!r}")
     return pin
 
 
@@ -95,8 +91,9 @@ class _PinnedContext(ssl.SSLContext):
         return wrapped
 
     def wrap_socket(self, *_args: object, **_options: object) -> ssl.SSLSocket:
-        msg = "a pinned context works through wrap_bio (asyncio) only: a plain TLS socket would not check the pin"
-        raise NotImplementedError(msg)
+        raise NotImplementedError(
+            "a pinned context works through wrap_bio (asyncio) only: a plain TLS socket would not check the pin"
+        )
 
 
 def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.SSLContext:
@@ -183,8 +180,7 @@ def certificate_dates(certificate: bytes) -> tuple[str, str]:
         end, _ = _der_value(validity, at, validity[at])
         return _instant(validity[0], start), _instant(validity[at], end)
     except IndexError as error:
-        msg = "wanted a DER certificate, got one that is cut short"
-        raise ValueError(msg) from error
+        raise ValueError("wanted a DER certificate, got one that is cut short") from error
 
 
 def _instant(kind: int, value: bytes) -> str:
@@ -192,22 +188,19 @@ def _instant(kind: int, value: bytes) -> str:
     if kind == 0x17:  # UTCTime: two digits of the year, 50 and above are 19xx (RFC 5280, 4.1.2.5.1)
         text = ("19" if text[:2] >= "50" else "20") + text
     if len(text) != len("YYYYMMDDHHMMSSZ") or not text[:-1].isdigit() or text[-1] != "Z":
-        msg = f"wanted YYYYMMDDHHMMSSZ, got {text[:20]!r}"
-        raise ValueError(msg)
+        raise ValueError(f"wanted YYYYMMDDHHMMSSZ, got {text[:20]!r}")
     return f"{text[:4]}-{text[4:6]}-{text[6:8]}T{text[8:10]}:{text[10:12]}:{text[12:14]}Z"
 
 
 def _der_value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
     """Return the content of the DER element that starts at `at`, and where the next one starts."""
     if data[at] != tag:
-        msg = f"wanted DER tag {tag:#x}, got {data[at]:#x}"
-        raise ValueError(msg)
+        raise ValueError(f"wanted DER tag {tag:#x}, got {data[at]:#x}")
     length, start = data[at + 1], at + 2
     if length & 0x80:
         size = length & 0x7F
         start += size
         length = int.from_bytes(data[at + 2 : start], "big")
     if start + length > len(data):
-        msg = f"wanted {length} bytes of DER, got {len(data) - start}"
-        raise ValueError(msg)
+        raise ValueError(f"wanted {length} bytes of DER, got {len(data) - start}")
     return data[start : start + length], start + length

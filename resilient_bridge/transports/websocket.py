@@ -239,8 +239,7 @@ async def open_websocket(
             await tls.explain_refusal(error, *(address or (target.host, target.port)), target.host)
         raise
     except InvalidProxy as error:
-        msg = "the environment's proxy"
-        raise InvalidProxy(msg, error.msg) from None  # its address may hold a password
+        raise InvalidProxy("the environment's proxy", error.msg) from None  # its address may hold a password
     peer: Any = None if proxy is not None else ws.remote_address
     return WebSocketTransport(ws, None if peer is None else (peer[0], peer[1]))
 
@@ -253,8 +252,7 @@ def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes 
             "ssl_shutdown_timeout": CLOSE_SECONDS,
         }
     if pin is not None or ssl is not None:
-        msg = f"{'ssl' if pin is None else 'pin'}: wanted a wss:// url, got {origin_of(target)}"
-        raise ValueError(msg)
+        raise ValueError(f"{'ssl' if pin is None else 'pin'}: wanted a wss:// url, got {origin_of(target)}")
     return {}
 
 

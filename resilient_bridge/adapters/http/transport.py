@@ -64,9 +64,8 @@ _MOST: Final = 512  # origins whose functions are kept; their circuits are kept 
 _KEY_WINDOW: Final = 270.0
 _OURS: Final = "rb.transport"  # marks a request while one of our transports has it
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True},'
-_OWN_KEY: Final = (
-    "rb.idempotency_key"  # the key that we generated, which is no permission; redirects carry it on
-)
+# the key that we generated, which is no permission; redirects carry it on
+_OWN_KEY: Final = "rb.idempotency_key"
 
 
 def _add_library_base(error: BridgeError, request: Any) -> None:

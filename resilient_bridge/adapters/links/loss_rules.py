@@ -129,12 +129,8 @@ def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 def sends_no_more(client: Any) -> bool:
     """Return whether a client sends nothing from now on: a websocket whose closing handshake has begun never opens again."""
-    return package_of(type(client)) == "websockets" and getattr(
-        getattr(client, "state", None), "name", ""
-    ) in {
-        "CLOSING",
-        "CLOSED",
-    }
+    state = getattr(getattr(client, "state", None), "name", "")
+    return package_of(type(client)) == "websockets" and state in {"CLOSING", "CLOSED"}
 
 
 def _is_afterthought(error: BaseException) -> bool:
@@ -169,9 +165,8 @@ def is_loss(error: Exception) -> bool:
         # with data it is a session of the application, one of many on this connection
         return not has_data
     answered = has_data or failure.details.get("http_status") is not None
-    if (
-        failure.details.get("rpc_code") == -32000
-    ):  # a server's own error, too, unless it is one of these texts of mcp
+    # A server's own error, too, unless it is one of these texts of mcp.
+    if failure.details.get("rpc_code") == -32000:
         answered |= not text_of(error).startswith(_MCP_LOST)
     return failure.category is Category.TRANSPORT and not answered
 
@@ -193,11 +188,8 @@ def ending(
     if is_unsent:
         text = f"{name} did not run: {failure.message}"
         return NotConnectedError(Failure.of("CONN_NOT_CONNECTED", text, cause=cause))
-    rules = {
-        key: value
-        for key, value in failure.details.items()
-        if key in ("exit_code", "stderr", "close_code", "http_status")
-    }
+    shown = ("exit_code", "stderr", "close_code", "http_status")
+    rules = {key: value for key, value in failure.details.items() if key in shown}
     if package_of(type(client)) == "resilient_bridge" and getattr(client, "returncode", None) is not None:
         rules["exit_code"] = client.returncode  # also 0, which is no error of the system
     if is_idempotent:

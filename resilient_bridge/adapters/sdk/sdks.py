@@ -218,9 +218,8 @@ def _without_google_retries(client: Any) -> Any:
         api._http_options = options.model_copy(update={"retry_options": once})  # noqa: SLF001
         for part in (client, getattr(client, "_aio", None)):
             for name, made in dict(getattr(part, "__dict__", {})).items():
-                if "sdk_configuration" in getattr(
-                    made, "__dict__", {}
-                ):  # it was made with the retries, and is created again
+                # It was made with the retries, and is created again.
+                if "sdk_configuration" in getattr(made, "__dict__", {}):
                     setattr(part, name, None)
     is_chosen = field_of(options, "aiohttp_client") is not None or field_of(options, "async_client_args")
     if not is_chosen and getattr(api, "_async_httpx_client", None) is not None:

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 _NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
 _STREAMS: Final = frozenset({"stream", "async_stream"})
-_REQUESTS: Final = frozenset(
-    {"get", "post", "put", "patch", "delete", "request"}
-)  # of a client itself, for paths without a method
+# of a client itself, for paths without a method
+_REQUESTS: Final = frozenset({"get", "post", "put", "patch", "delete", "request"})
 
 
 @attrs.define(eq=False, kw_only=True)
