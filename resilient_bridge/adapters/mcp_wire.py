@@ -78,7 +78,6 @@ class MCPWire:
         request.extensions["trace"] = trace
 
     def answered(self, request: Any, status: int, body: bytes) -> None:
-        """Note that a request was answered."""
         if 300 <= status < 400:
             self.redirects += 1
             return

@@ -84,7 +84,6 @@ class Arrivals:
         return data.decode() if is_text else bytes(data)
 
     def close(self) -> None:
-        """Nothing more will come."""
         self._is_closed = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -66,7 +66,6 @@ class Outgoing:
         self._wake = wake
 
     def handed(self) -> None:
-        """The pipe has it."""
         self.is_handed = True
         self.data = b""
         self._wake()

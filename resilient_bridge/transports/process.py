@@ -101,7 +101,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
             raise
 
     def __repr__(self) -> str:
-        """A status line: program, pid, state."""
         state = "closed" if self._is_closing else "open" if self.loss is None else "lost"
         return f"<ChildProcess {self.program} pid={self.pid} {state}>"
 
@@ -155,7 +154,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """The pipe has taken all it was given."""
         self._is_paused = False
         self._flush()
 
@@ -213,7 +211,6 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._look()
 
     def process_exited(self) -> None:
-        """It ended, and was reaped."""
         self.returncode = self._transport.get_returncode()
         if not self._exited.done():
             self._exited.set_result(None)

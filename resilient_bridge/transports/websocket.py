@@ -65,7 +65,6 @@ class WebSocketTransport:
         self._pending: set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
-        """Show where it leads and whether it was dropped, nothing else."""
         return f"<WebSocketTransport {self.address or 'wrapped'}{' aborted' if self._aborted else ''}>"
 
     @property

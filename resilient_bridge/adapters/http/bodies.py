@@ -47,7 +47,6 @@ def peek(response: Any) -> None:
 
 
 async def peek_async(response: Any) -> None:
-    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
     if not tells(response):
         return
     parts: list[bytes] = []

@@ -368,7 +368,6 @@ def _sending(
 def _sending_async(
     inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Return the function that sends a request once; `sound_as` wraps a successful response. `window`: see `_limit`."""
     once_sent = inner.handle_async_request
 
     async def send(request: Any) -> Any:

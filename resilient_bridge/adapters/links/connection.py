@@ -61,7 +61,6 @@ class Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a call can be made on it."""
         is_open = self.opened.done() and not self.over.done() and not self.lost.done()
         return is_open and self._retirement is None
 
@@ -97,7 +96,6 @@ class Connection:
             asyncio.get_running_loop().call_later(_LAST_ANSWERS, self.end, cause)
 
     def took(self) -> None:
-        """Note that a message was read from it."""
         self.received += 1
         self.has_worked = True
 

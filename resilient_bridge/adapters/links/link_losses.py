@@ -39,7 +39,6 @@ class Losses:
         self._unreadable: object = None  # the close code of a message that could not be taken
 
     def opened(self) -> None:
-        """Note that a connection is open: the user has a client."""
         self.reconnection.connected()
         self.reconnection.entered()
 

@@ -76,7 +76,6 @@ class _Factory:
 
     @asynccontextmanager
     async def __call__(self) -> AsyncGenerator[Peer]:
-        """Start one child, and end it when the block is left."""
         child = ChildProcess(self._command, cwd=self._cwd, env=self._env, max_line=self._max_line)
         async with running(child, self._max_line, self._close_timeout) as peer:
             yield peer

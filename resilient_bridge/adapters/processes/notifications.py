@@ -49,7 +49,6 @@ class Notifications:
         self._wake()
 
     def end(self) -> None:
-        """End: no more will come."""
         self._is_ended = True
         self._wake()
 

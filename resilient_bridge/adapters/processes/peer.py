@@ -146,7 +146,7 @@ class Peer:
         before = self.noise, self.unmatched
         outcome: asyncio.Future[Fields | None] = asyncio.get_running_loop().create_future()
         self._calls[number] = outcome
-        line = self._child.send(data, _nothing)
+        line = self._child.send(data, lambda: None)
         try:
             await asyncio.wait([outcome], timeout=seconds)
         finally:
@@ -320,7 +320,3 @@ def _reason(program: str, cause: Exception | None) -> str:
 def _wake(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def _nothing() -> None:
-    """Do nothing when the pipe has it."""

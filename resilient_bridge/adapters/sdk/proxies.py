@@ -7,7 +7,7 @@ the policy, and nothing visible.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import stays_here
 from .sdks import SDK, sdk_of
@@ -65,8 +65,9 @@ class Wrapped(Proxy):
         return await self.__wrapped__.__aexit__(*error)
 
 
-def _class_of(proxy: Any) -> Any:
-    return cast("Any", type(proxy.__wrapped__))
+def _of_class(name: str) -> Callable[[Any], Any]:
+    """Return a method that is the one of the wrapped object's class, with the proxy as `self`."""
+    return lambda proxy: getattr(type(proxy.__wrapped__), name)(proxy)
 
 
 class Page(Wrapped):
@@ -81,19 +82,10 @@ class Page(Wrapped):
         )
         return self._self_wrapping.protected(f"{self._self_path}.{name}", value) if is_call else value
 
-    # The methods of its class, with the proxy as `self`.
-
-    def __iter__(self) -> Any:
-        return _class_of(self).__iter__(self)
-
-    def __next__(self) -> Any:
-        return _class_of(self).__next__(self)
-
-    def __aiter__(self) -> Any:
-        return _class_of(self).__aiter__(self)
-
-    def __anext__(self) -> Any:
-        return _class_of(self).__anext__(self)
+    __iter__ = _of_class("__iter__")
+    __next__ = _of_class("__next__")
+    __aiter__ = _of_class("__aiter__")
+    __anext__ = _of_class("__anext__")
 
 
 class Prepared:

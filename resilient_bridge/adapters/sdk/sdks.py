@@ -243,10 +243,6 @@ def _google_addresses(client: Any) -> Iterable[object]:
     return (field_of(options, "base_url"),)
 
 
-def _google_options(arguments: Mapping[str, Any], owner: object) -> object:
-    return field_of(google_config(arguments, owner), "http_options")
-
-
 _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
     {
         "openai": SDK(
@@ -295,7 +291,7 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             has_effect=google_effect,
             runs_tools=google_runs_tools,
             addresses=_google_addresses,
-            options=_google_options,
+            options=lambda arguments, owner: field_of(google_config(arguments, owner), "http_options"),
             makes=frozenset({"chats.create", "aio.chats.create"}),
             async_part="aio",
         ),

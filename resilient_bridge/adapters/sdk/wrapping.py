@@ -98,7 +98,6 @@ class Wrapping:
             raise
 
     async def run_async(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any:
-        """Make a call; an error of ours becomes one of the SDK's, too."""
         try:
             return await protected(begin, args, kwargs)
         except BridgeError as error:
@@ -106,7 +105,6 @@ class Wrapping:
             raise
 
     def add_base(self, error: BridgeError) -> None:
-        """Make an error of ours one of the SDK's, too."""
         if self.sdk is not None:
             add_base(error, self.sdk.base_error())
 

@@ -104,7 +104,6 @@ class EventSource:
         self._state = BridgeState.IDLE
         self._reason = ""
         self._failure: Failure | None = None
-        self._is_entered = False
         self._guard = LoopGuard("EventSource")
         self._answer: _OpenAnswer | None = None
         self._due = 0.0  # when the next attempt may start, by the loop's clock
@@ -147,11 +146,10 @@ class EventSource:
 
     async def __aenter__(self) -> Self:
         """Return at once; the first request for an event connects."""
-        if self._is_entered:
+        if self._guard.loop is not None:
             raise config_error("EventSource", "one that has not been entered", f"one that is {self._state}")
         self._guard.check()
         self._guard.loop = asyncio.get_running_loop()
-        self._is_entered = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -186,7 +184,7 @@ class EventSource:
 
         Raises the final failure, or ConfigError for a second reader.
         """
-        if not self._is_entered:
+        if self._guard.loop is None:
             raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
         self._guard.check()
         if self._reading is not None:

@@ -29,7 +29,6 @@ def _wanted(is_right: object, field: str, wanted: str, received: object) -> None
 def check_arguments(
     client: object, content: object, on_gap: object, last_event_id: object, limit: object
 ) -> None:
-    """Refuse a wrong argument by name."""
     wanted = "an httpx.AsyncClient or httpx2.AsyncClient"
     _wanted(callable(getattr(client, "stream", None)), "client", wanted, type(client).__name__)
     wanted = "text or bytes, which can be sent again"
