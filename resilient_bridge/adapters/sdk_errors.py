@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from ..errors import BridgeError
 
 
+def package_of(value: object) -> str:
+    """Return the library of an object: "httpx"."""
+    return type(value).__module__.partition(".")[0]
+
+
 def add_base(error: BridgeError, base: type[Exception]) -> None:
     """Make `error` an instance of `base` as well.
 

@@ -15,13 +15,12 @@ from ...calls.frame import CURRENT
 from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
-from ...classification.dispatch import package_of
 from ...errors import BridgeError, config_error, stays_here
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
-from ..sdk_errors import add_base
+from ..sdk_errors import add_base, package_of
 from .bodies import bounded, note_use, once, peek, peek_async
 from .requests import (
     IDEMPOTENT_METHODS,
@@ -70,7 +69,7 @@ _OWN_KEY: Final = "rb.idempotency_key"
 
 def _add_library_base(error: BridgeError, request: Any) -> None:
     """Make our error one of the client's library as well, so that `except httpx.HTTPError` catches it."""
-    library = import_module(package_of(type(request)))
+    library = import_module(package_of(request))
     add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
     cast("Any", error).request = request
 
@@ -188,7 +187,7 @@ class HTTPTransport(_Bases):
         if self._inner is None:
             with self._making:
                 if self._inner is None:
-                    library = import_module(package_of(type(request)))
+                    library = import_module(package_of(request))
                     self._inner = library.AsyncHTTPTransport() if is_async else library.HTTPTransport()
         policy = extensions.get("rb.policy", self._policy)
         if policy is None:

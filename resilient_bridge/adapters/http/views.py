@@ -81,7 +81,7 @@ class RequestView:
     url: URLView
     extensions: dict[str, Any]
     stream: Any = attrs.field(default=None, kw_only=True)
-    options: dict[str, Any] = attrs.field(factory=dict, kw_only=True)
+    options: dict[str, Any] = attrs.field(factory=dict[str, Any], kw_only=True)
     method: str = attrs.field(init=False)
     headers: HeadersView = attrs.field(init=False)
 

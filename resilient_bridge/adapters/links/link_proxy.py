@@ -15,11 +15,11 @@ from ...calls.evidence import failure_in
 from ...calls.frame import CURRENT, new_frame
 from ...calls.run.protect import bind
 from ...calls.states import States
-from ...classification.dispatch import package_of
 from ...errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
 from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from ..mcp_wire import CURRENT_WIRE, MCPWire
+from ..sdk_errors import package_of
 from .connection import close_cause, is_readable
 from .loss_rules import (
     did_not_run,
@@ -176,7 +176,7 @@ class LinkCalls:
             ended = await connection.call(_begin(client, call, wire))
             if ended.error is None and not ended.is_lost:
                 # What a websocket has sent was passed to the system; the peer may be gone.
-                connection.has_worked |= package_of(type(client)) != "websockets"
+                connection.has_worked |= package_of(client) != "websockets"
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
                 is_served = wire.is_answered or not is_refusal(ended.error) or await _is_served(connection)
@@ -244,18 +244,18 @@ class LinkCalls:
 
 
 def _is_read(call: Call, client: Any) -> bool:
-    return call.method in _READS.get(package_of(type(client)), ())
+    return call.method in _READS.get(package_of(client), ())
 
 
 def _receives(client: Any, name: str) -> bool:
-    return name in _RECEIVES.get(package_of(type(client)), ()) and is_readable(client)
+    return name in _RECEIVES.get(package_of(client), ()) and is_readable(client)
 
 
 def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any, Any, Any]]:
     """Return the function that makes a call, in a task of its own. `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
-        if package_of(type(client)) in _HIDES:
+        if package_of(client) in _HIDES:
             # Requests are made in this context: a Retry below would leave the failure to ours, in vain.
             around = CURRENT.get()
             CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))

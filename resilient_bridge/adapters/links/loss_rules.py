@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import classify
-from ...classification.dispatch import package_of
 from ...errors import (
     BridgeError,
     Category,
@@ -23,6 +22,7 @@ from ...errors import (
 )
 from ...errors.record import OWN_WORDS
 from ..mcp_wire import is_command, never_sent_for
+from ..sdk_errors import package_of
 
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def did_not_run(ended: Ended, connection: Connection, call: Call, wire: MCPWire)
     error, client = ended.error, connection.client
     if not ended.has_started or (error is not None and is_not_executed(error)):
         return True
-    package = package_of(type(client))
+    package = package_of(client)
     if package in _SENDS_LATER and not ended.has_suspended:
         return True
     if package == "mcp":
@@ -82,7 +82,7 @@ def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> 
     """
     if is_not_executed(error):
         return True
-    package, number = package_of(type(client)), failure.details.get("rpc_code")
+    package, number = package_of(client), failure.details.get("rpc_code")
     if number is None:
         return package == "resilient_bridge"
     is_made_up = text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
@@ -110,7 +110,7 @@ def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
 
     A command has no session to forget.
     """
-    if package_of(type(client)) != "mcp":
+    if package_of(client) != "mcp":
         return False
     if wire.is_answered:
         return wire.says_unknown
@@ -120,7 +120,7 @@ def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of one call means that no other call will work on this client either."""
-    if package_of(type(client)) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
+    if package_of(client) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
         return is_session_lost(error, client, wire)
     if is_not_executed(error):
         return isinstance(error.__cause__, Exception) and is_loss(error.__cause__)
@@ -130,7 +130,7 @@ def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
 def sends_no_more(client: Any) -> bool:
     """Return whether a client sends nothing from now on: a websocket whose closing handshake has begun never opens again."""
     state = getattr(getattr(client, "state", None), "name", "")
-    return package_of(type(client)) == "websockets" and state in {"CLOSING", "CLOSED"}
+    return package_of(client) == "websockets" and state in {"CLOSING", "CLOSED"}
 
 
 def _is_afterthought(error: BaseException) -> bool:
@@ -190,7 +190,7 @@ def ending(
         return NotConnectedError(Failure.of("CONN_NOT_CONNECTED", text, cause=cause))
     shown = ("exit_code", "stderr", "close_code", "http_status")
     rules = {key: value for key, value in failure.details.items() if key in shown}
-    if package_of(type(client)) == "resilient_bridge" and getattr(client, "returncode", None) is not None:
+    if package_of(client) == "resilient_bridge" and getattr(client, "returncode", None) is not None:
         rules["exit_code"] = client.returncode  # also 0, which is no error of the system
     if is_idempotent:
         return BridgeError(

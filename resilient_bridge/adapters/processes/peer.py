@@ -293,7 +293,7 @@ class Peer:
 
 def running(child: ChildProcess, queue_bytes: int, close_timeout: float) -> AbstractAsyncContextManager[Peer]:
     """Return the block in which this child runs, with its peer."""
-    return Peer(child, queue_bytes)._running(close_timeout)  # noqa: SLF001 -- a Peer cannot be started by its user
+    return Peer(child, queue_bytes)._running(close_timeout)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 -- not its user's
 
 
 def _timed_out(

@@ -7,7 +7,7 @@ the policy, and nothing visible.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...errors import stays_here
 from .sdks import SDK, sdk_of
@@ -65,9 +65,13 @@ class Wrapped(Proxy):
         return await self.__wrapped__.__aexit__(*error)
 
 
-def _of_class(name: str) -> Callable[[Any], Any]:
+def _of_class(name: str) -> Any:
     """Return a method that is the one of the wrapped object's class, with the proxy as `self`."""
-    return lambda proxy: getattr(type(proxy.__wrapped__), name)(proxy)
+
+    def method(proxy: Any) -> Any:
+        return getattr(cast("Any", type(proxy.__wrapped__)), name)(proxy)
+
+    return method
 
 
 class Page(Wrapped):

@@ -63,9 +63,9 @@ class SDK:
     counts_requests: Callable[[Any], bool]
     steps: re.Pattern[str] = re.compile(r"(?!)")
     has_effect: Callable[[Mapping[str, Any], object], bool]
-    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = lambda *_: False
+    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = lambda _method, _arguments, _owner: False
     addresses: Callable[[Any], Iterable[object]]
-    options: Callable[[Mapping[str, Any], object], object] = lambda *_: None
+    options: Callable[[Mapping[str, Any], object], object] = lambda _arguments, _owner: None
     derived: frozenset[str] = frozenset()
     makes: frozenset[str] = frozenset()
     async_part: str = ""

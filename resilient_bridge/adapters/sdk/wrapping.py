@@ -52,7 +52,7 @@ class Wrapping:
     allow_plaintext_credentials: bool
     states: States = attrs.field(init=False)
     counts_requests: bool = attrs.field(init=False, default=False)
-    _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(init=False, factory=dict)
+    _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(init=False, factory=dict[Any, Any])
 
     def __attrs_post_init__(self) -> None:
         self.states = States(self.name)
