@@ -126,7 +126,7 @@ class LinkSupervisor:
 
     def health(self) -> LinkHealth:
         self.guard.check_process()
-        connection = self._connection
+        connection, retry_at = self._connection, self._retry_at
         return LinkHealth(
             ready=self.state is BridgeState.READY,
             state=self.state,
@@ -134,7 +134,7 @@ class LinkSupervisor:
             attempt=self._losses.reconnection.attempt,
             reconnects=max(0, self._reconnects),
             in_flight=0 if connection is None else connection.calls,
-            retry_in=None if self._retry_at is None else max(0.0, self._retry_at - self.loop.time()),
+            retry_in=None if retry_at is None else max(0.0, retry_at - self.loop.time()),
             failure=self._failure,
         )
 
