@@ -122,7 +122,7 @@ class Driver:
         if session.state is not BridgeState.READY:  # both are over before that
             if link.awaits_greeting:
                 pump.greet()
-            elif link.awaits_backfill:
+            elif link.joining.awaits_backfill:
                 pump.fetch()
         if link.closing:
             self.on_closing()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .clock import Now
-    from .link import LinkParts
+    from .join import LinkParts
 
 
 #: What servers call a refusal of credentials, besides the dialect's own name; read while authenticating only.
@@ -36,25 +36,11 @@ class EnvelopeLink(Link[Joining]):
 
     def __init__(self, parts: LinkParts) -> None:
         super().__init__(parts)
-        dialect = parts.dialect
         self.joining = Joining(
-            parts.inbound,
-            parts.outbound,
-            self.wire,
-            dialect=dialect,
-            replay=parts.replay,
-            features=parts.features,
-            timeout=parts.timeout,
-            ids=parts.ids,
-            emit=parts.emit,
-            move=parts.move,
-            die=self.die,
-            is_content=self._is_content,
-            counts=self._counts,
-            greeting=self.greeting,
+            parts, self.wire, self.die, self.greeting, is_content=self._is_content, counts=self._counts
         )
         fields = ("auth_ack", "auth_error", "joined", "replay", "pong", "ack", "error")
-        names = ((field, getattr(dialect, field)) for field in fields)
+        names = ((field, getattr(parts.dialect, field)) for field in fields)
         self._fields: dict[str, str] = {name: field for field, name in names if name is not None}
         self._handlers: dict[str, Callable[[dict[str, Any], Now], None]] = {
             "auth_ack": self._on_auth_ack,
@@ -83,7 +69,7 @@ class EnvelopeLink(Link[Joining]):
             self._on_auth_error(body, now)
         elif field is None:
             self._message(type_, body, frame if isinstance(frame, str) else frame.decode(), now)
-        elif field in EXPECTED[self.state]:
+        elif field in EXPECTED[self.joining.state]:
             self._handlers[field](body, now)
         else:
             self._reject(self._out_of_sequence(type_), now)
@@ -145,7 +131,7 @@ class EnvelopeLink(Link[Joining]):
     def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
         # While authenticating it is an answer about the credentials, whatever code the server gives it or leaves out.
         failure = self._mask(classify_error_payload(fields_of(body)))
-        if self.state is not BridgeState.AUTHENTICATING:
+        if self.joining.state is not BridgeState.AUTHENTICATING:
             self.die(failure)
             return
         is_passing = failure.retryable or failure.retry_after is not None
@@ -166,7 +152,7 @@ class EnvelopeLink(Link[Joining]):
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
         payload, joining, dialect = fields_of(body), self.joining, self._dialect
-        if self.state is BridgeState.AUTHENTICATING:  # nothing else was said that it could be about
+        if self.joining.state is BridgeState.AUTHENTICATING:  # nothing else was said that it could be about
             self._on_auth_error(body, now)
             return
         failure = self._mask(classify_error_payload(payload))
@@ -202,9 +188,9 @@ class EnvelopeLink(Link[Joining]):
     # ---- small steps ------------------------------------------------------------------------------------------
 
     def _out_of_sequence(self, type_: str) -> Failure:
-        names = tuple(name for name, field in self._fields.items() if field in EXPECTED[self.state])
+        names = tuple(name for name, field in self._fields.items() if field in EXPECTED[self.joining.state])
         return Failure.of(
             "PROTO_SEQUENCE_ERROR",
-            f"expected one of {', '.join(names)}, got {type_} while {self.state.value}",
-            details={"expected": names, "received": type_, "phase": self.state.value},
+            f"expected one of {', '.join(names)}, got {type_} while {self.joining.state.value}",
+            details={"expected": names, "received": type_, "phase": self.joining.state.value},
         )

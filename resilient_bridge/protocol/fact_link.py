@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from .clock import Now
     from .facts import Fact, Record
-    from .link import LinkParts
+    from .join import LinkParts
 
 
 _SHOWN: Final = 100  # characters of what a dialect says about a frame
@@ -66,20 +66,7 @@ class FactLink(Link[Resuming]):
             parts.inbound.acknowledgements = Acknowledgements()
         self._acknowledgements = parts.inbound.acknowledgements
         self._silence: Silence | None = None
-        self.joining = Resuming(
-            parts.inbound,
-            parts.outbound,
-            self.wire,
-            self._positioned,
-            dialect=dialect,
-            replay=parts.replay,
-            timeout=parts.timeout,
-            emit=parts.emit,
-            move=parts.move,
-            die=self.die,
-            greeting=self.greeting,
-            is_backfilled=parts.is_backfilled,
-        )
+        self.joining = Resuming(parts, self.wire, self._positioned, self.die, self.greeting)
         self._answers = Answers(parts.outbound, dialect)
         self._handlers: dict[type, Callable[[Any, str, Now], None]] = {
             Event: self._on_event,
@@ -122,16 +109,6 @@ class FactLink(Link[Resuming]):
                 )
             else:
                 handler(fact, text, now)
-
-    @property
-    def has_acknowledgements(self) -> bool:
-        """Have events been read that the server wants acknowledged?"""
-        return self._acknowledgements is not None and self._acknowledgements.has_some
-
-    @property
-    def awaits_backfill(self) -> bool:
-        """Has the user's own function to fetch what was missed?"""
-        return self.joining.awaits_backfill
 
     def begin_backfill(self) -> Record:
         """It begins, perhaps again. Returns what to fetch after."""
@@ -240,7 +217,10 @@ class FactLink(Link[Resuming]):
 
     def _on_refused(self, fact: Refused, text: str, now: Now) -> None:
         failure = self._mask(self._failure_of(fact))
-        if self.state is BridgeState.AUTHENTICATING or by_rules(failure, self._dialect.ends)[1] is not None:
+        if (
+            self.joining.state is BridgeState.AUTHENTICATING
+            or by_rules(failure, self._dialect.ends)[1] is not None
+        ):
             self.die(failure)
         elif not self._answers.refused(fact, failure, self.generation, now):
             payload = {"code": fact.code, "message": fact.text}
@@ -251,7 +231,7 @@ class FactLink(Link[Resuming]):
         if fact.retry_after is not None:
             payload["retry_after"] = fact.retry_after
         # While authenticating it is an answer about the credentials, whatever code the server gives it.
-        is_about_us = self.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
+        is_about_us = self.joining.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
         failure = classify_error_payload(
             payload, **({"unknown": "AUTH_INVALID_TOKEN"} if is_about_us else {})
         )

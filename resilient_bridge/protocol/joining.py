@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
-from ..telemetry.events import BridgeState, Connected, Event, Joined, MessageRejected, ReplayIgnored, Resumed
-from .asking import Awaited, Extent
+from ..telemetry.events import BridgeState, MessageRejected, ReplayIgnored
+from .asking import Extent
 from .features import is_unknown_type
+from .join import Join
 from .messages import as_sent, parse_timestamp
 from .rejoin import Rejoin
 from .replayed import read_replay
@@ -21,12 +22,9 @@ from .replayed import read_replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .clock import Identifiers, Now
+    from .clock import Now
     from .expectations import Expectations
-    from .features import Features
-    from .inbound import Inbound
-    from .outbound import Outbound
-    from .policies import Dialect, Replay
+    from .join import LinkParts
     from .wire import Wire
 
 
@@ -37,49 +35,34 @@ SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
 _REPLAY_REFUSALS: Final = 2
 
 
-class Joining:
-    """`rejoin` is the evidence while the join runs, None afterwards. `die(failure)` and `move(trigger, reason, now)` are the link's."""
+class Joining(Join):
+    """`rejoin` is the evidence while the join runs, None afterwards."""
 
     def __init__(
         self,
-        inbound: Inbound,
-        outbound: Outbound,
+        parts: LinkParts,
         wire: Wire,
-        *,
-        dialect: Dialect,
-        replay: Replay,
-        features: Features,
-        timeout: float,
-        ids: Identifiers,
-        emit: Callable[[Event], None],
-        move: Callable[[str, str, Now], None],
         die: Callable[[Failure], None],
+        greeting: Expectations | None,
+        *,
         is_content: Callable[[dict[str, Any], Now], bool],
         counts: Callable[[str, dict[str, Any]], bool],
-        greeting: Expectations | None = None,
     ) -> None:
-        self.state = BridgeState.AUTHENTICATING
-        self.rejoin: Rejoin | None = Rejoin(inbound.watermark, replay)
-        self.deadline: float | None = None
+        super().__init__(parts, die, greeting)
+        self.rejoin: Rejoin | None = Rejoin(parts.inbound.watermark, parts.replay)
         self.server_stamp: str | None = None
         self.auth_id = ""
         self.join_id = ""
         self.asks: set[str] = set()
         self._join_ping: str | None = None
         self._ask_pings: dict[str, str] = {}  # ping -> the ask it stands behind
-        self.remembers = False  # has the server shown that it knows the session?
-        self.flush_mark = 0
-        self._in, self._out, self._wire = inbound, outbound, wire
-        self._dialect, self._policy, self._timeout = dialect, replay, timeout
-        self._ids, self._emit, self._move, self._die = ids, emit, move, die
-        self._is_content, self._counts, self._greeting = is_content, counts, greeting
-        self._features = features
+        self._remembers = False  # has the server shown that it knows the session?
+        self._wire, self._features, self._ids = wire, parts.features, parts.ids
+        self._is_content, self._counts = is_content, counts
         self._has_token = False
         self._epoch: str | None = None
         self._forgotten = False
         self._joins_by_auth = False
-        self.awaited = Awaited(replay)
-        self._since: Now | None = None  # when the answer that is waited for was asked
 
     # ---- authenticate and join --------------------------------------------------------------------------------
 
@@ -106,13 +89,7 @@ class Joining:
         self._out.dedupe.hello(payload, is_same_server=self._in.watermark.epoch in (None, self._epoch))
         if self._features.ping is not None:
             self._wire.start_heartbeat(now)
-        self._move("authenticated", "authenticated", now)
-        self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
-        if self._greeting is not None:
-            self._greeting.is_open = True
-            self._wait_from(now)
-        else:
-            self.join(now)
+        self._accepted(now)
 
     def join(self, now: Now) -> None:
         """Join the session that this client is in, or a first one."""
@@ -129,25 +106,13 @@ class Joining:
         elif not self._features.awaits_joined:
             self.confirmed(now)
 
-    def _wait_from(self, now: Now) -> None:
-        self._since, self.deadline = now, now.mono + self._timeout
-
-    def waits(self, now: Now) -> float:
-        """Seconds for which the handshake has been waiting for an answer."""
-        return 0.0 if self._since is None or self.deadline is None else now.mono - self._since.mono
-
-    def missing(self, now: Now) -> Failure | None:
-        """The answer that the handshake is waiting for, and how to do without it; None unless it waits for one."""
-        if self._since is None or self.deadline is None:
-            return None
-        if self._greeting is not None and self._greeting.is_open:
-            return Failure.of("CONN_TIMEOUT", f"on_connect was not done within {self.waits(now):.3g} s")
+    def _lacks(self, now: Now) -> Failure:
         pings = self._wire.heartbeat is not None
         return self._features.missing(self.state, self.waits(now), greeted=self.auth_id != "", pings=pings)
 
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
         """The dialect's answer to the join."""
-        self.remembers = True
+        self._remembers = True
         self._out.dedupe.hello(payload)
         if self.state is not BridgeState.JOINING or self.rejoin is None:
             return
@@ -272,7 +237,7 @@ class Joining:
         self._in.rejected += len(rejected)
         for failure in rejected:
             self._emit(MessageRejected(at=now.at, failure=failure))
-        self.remembers = True
+        self._remembers = True
         self.rejoin.answer(items, body.get("id"))
         self.advance(now)
 
@@ -334,11 +299,6 @@ class Joining:
         self.advance(now)
 
     @property
-    def is_open(self) -> bool:
-        """Has the join not ended in its verdict?"""
-        return self.rejoin is not None
-
-    @property
     def replay_deadline(self) -> float | None:
         """When the replay has taken too long (monotonic)."""
         return self.rejoin.deadline if self.rejoin is not None else None
@@ -363,7 +323,7 @@ class Joining:
         rejoin = self.rejoin
         if rejoin is None:
             return
-        self.rejoin = None
+        self.rejoin, self.is_open = None, False
         self.deadline = None
         self._features.replay_refusals = 0
         self._features.asking.joined()
@@ -371,30 +331,10 @@ class Joining:
         watermark = self._in.watermark
         # A server that shows no sign of the session is another one: what it may have received must not be repeated.
         new_session = rejoin.new_session
-        same_epoch = self.remembers and not new_session and watermark.epoch == self._epoch
+        same_epoch = self._remembers and not new_session and watermark.epoch == self._epoch
         since = self._in.last_timestamp
         gap = self._in.merge(outcome, now)
         watermark.joined, watermark.replaces, watermark.epoch = True, False, self._epoch
-        if outcome.verdict is None:
-            self._emit(Joined(at=now.at, session_id=watermark.session_id))
-        else:
-            self._emit(
-                Resumed(
-                    at=now.at,
-                    session_id=watermark.session_id,
-                    verdict=outcome.verdict,
-                    reason=outcome.reason,
-                    replayed=outcome.replayed,
-                    since=since,
-                    until=gap.until if gap else None,
-                )
-            )
-        self._out.requeue(now, same_epoch=same_epoch, new_session=new_session)
-        self.flush_mark = self._out.outbox.last_queued
-        self._move("merged", "replay_timeout" if outcome.reason == "timeout" else "merged", now)
-        self.flushed(now)
-
-    def flushed(self, now: Now) -> None:
-        """READY once everything that was queued when flushing began has been handed out."""
-        if self._out.outbox.is_flushed(self.flush_mark):
-            self._move("flushed", "flushed", now)
+        self._report(outcome, since, now, gap.until if gap else None)
+        reason = "replay_timeout" if outcome.reason == "timeout" else "merged"
+        self._flush(now, reason, same_epoch=same_epoch, new_session=new_session)

@@ -9,74 +9,26 @@ driver aborts the transport.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import evolve
 
 from ..errors import Failure
-from ..telemetry.events import BridgeState, Event, MessageRejected
+from ..telemetry.events import BridgeState, MessageRejected
 from .expectations import Expectations, Held
+from .join import Join
 from .outbox import BATCH_BYTES, BATCH_FRAMES
 from .recognition import FirstFrames
 from .wire import Wire
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .asking import Awaited
-    from .clock import Identifiers, Now
-    from .features import Features
-    from .inbound import Inbound
-    from .outbound import Outbound
-    from .policies import Dialect, Heartbeat, Replay
+    from .clock import Now
+    from .join import LinkParts
 
 
 _UNJOINED: Final = frozenset({BridgeState.AUTHENTICATING, BridgeState.JOINING})
 _MAY_BE_ACKED: Final = 64  # entries that wait for a first ack, of a server without pings
-
-
-class Join(Protocol):
-    """The way into the session on one connection: authenticate, join, ask for what was missed, end in exactly one verdict."""
-
-    state: BridgeState
-    deadline: float | None
-    awaited: Awaited
-
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def replay_deadline(self) -> float | None: ...
-    def open(self, token: str | None, now: Now) -> None: ...
-    def join(self, now: Now) -> None: ...
-    def forget_session(self) -> None: ...
-    def missing(self, now: Now) -> Failure | None: ...
-    def waits(self, now: Now) -> float: ...
-    def timed_out(self, now: Now) -> None: ...
-    def receiving(self, since: float, now: Now) -> None: ...
-    def flushed(self, now: Now) -> None: ...
-    def on_pong(self, ping: str, now: Now) -> None: ...
-
-
-class LinkParts(NamedTuple):
-    """What a link is made of. `move(trigger, reason, now)` is the session's; `greets`: the user says something at each connection,
-    `is_backfilled`: and fetches what was missed."""
-
-    inbound: Inbound
-    outbound: Outbound
-    dialect: Dialect
-    heartbeat: Heartbeat
-    replay: Replay
-    features: Features
-    timeout: float
-    ids: Identifiers
-    emit: Callable[[Event], None]
-    move: Callable[[str, str, Now], None]
-    pong: Callable[[], None]
-    mask: Callable[[Failure], Failure]
-    generation: int
-    greets: bool = False
-    is_backfilled: bool = False
 
 
 J = TypeVar("J", bound=Join)
@@ -114,25 +66,6 @@ class Link(ABC, Generic[J]):
     closing = False  # has the server announced the end of this connection?
 
     @property
-    def has_acknowledgements(self) -> bool:
-        """Have events been read that the server wants acknowledged?"""
-        return False
-
-    @property
-    def awaits_backfill(self) -> bool:
-        """Has the user's own function to fetch what was missed?"""
-        return False
-
-    @property
-    def state(self) -> BridgeState:
-        """The state this link is in; the session sets it."""
-        return self.joining.state
-
-    @state.setter
-    def state(self, state: BridgeState) -> None:
-        self.joining.state = state
-
-    @property
     def awaits_greeting(self) -> bool:
         """Has the user to say what is said at each connection?"""
         return self.greeting is not None and self.greeting.is_open
@@ -167,7 +100,7 @@ class Link(ABC, Generic[J]):
                 barrier = self.wire.handed_out(entry.seq, now)
                 if barrier is not None:
                     frames.append(barrier)
-        if self.state is BridgeState.FLUSHING:
+        if self.joining.state is BridgeState.FLUSHING:
             self.joining.flushed(now)
         return frames
 
@@ -215,7 +148,7 @@ class Link(ABC, Generic[J]):
     def lost(self, failure: Failure, now: Now) -> Failure:
         """This link ended, perhaps of what was asked for on it. Returns its failure, or the one that ends the client."""
         joining = self.joining
-        if self.first is not None and self.first.is_foreign and self.state in _UNJOINED:
+        if self.first is not None and self.first.is_foreign and self.joining.state in _UNJOINED:
             failure = evolve(failure, suggestions=(str(self.first), *failure.suggestions))
         return self._features.asking.lost(
             failure,

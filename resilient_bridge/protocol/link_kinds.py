@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
-    from .link import AnyLink, LinkParts
+    from .join import LinkParts
+    from .link import AnyLink
 
 
 def link_of(parts: LinkParts) -> AnyLink:

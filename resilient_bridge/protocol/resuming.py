@@ -10,10 +10,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ..errors import Failure
-from ..telemetry.events import BridgeState, Connected, Joined, Resumed, Verdict
-from .asking import Awaited
+from ..telemetry.events import BridgeState, Joined, Resumed, Verdict
 from .facts import Auth, Moved
 from .frames import Body
+from .join import Join
 from .record import record_of
 from .recovery import Hole, in_order, judge
 from .rejoin import Rejoin
@@ -24,62 +24,41 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from ..telemetry.events import Event as Reported
     from .clock import Now
     from .expectations import Expectations
     from .fact_wire import FactWire
     from .facts import Hello, Record, Replayed, Resume
-    from .inbound import Inbound
-    from .outbound import Outbound
-    from .policies import Dialect, Replay
+    from .join import LinkParts
     from .positioned import Positioned
     from .recovery import Incoming, Over, Recovery
 
 
-class Resuming:
+class Resuming(Join):
     """The join of one connection. `is_backfilled`: the user's own function fetches what was missed, and says when it is done."""
 
     def __init__(
         self,
-        inbound: Inbound,
-        outbound: Outbound,
+        parts: LinkParts,
         wire: FactWire,
         positioned: Positioned | None,
-        *,
-        dialect: Dialect,
-        replay: Replay,
-        timeout: float,
-        emit: Callable[[Reported], None],
-        move: Callable[[str, str, Now], None],
         die: Callable[[Failure], None],
         greeting: Expectations | None,
-        is_backfilled: bool,
     ) -> None:
-        self.state = BridgeState.AUTHENTICATING
-        self.deadline: float | None = None
-        self.is_open = True
-        self.flush_mark = 0
-        self.awaited = Awaited(replay)  # of questions that a replay frame would answer: here there are none
-        self.awaits_backfill = False
-        self._in, self._out, self._wire = inbound, outbound, wire
-        self._dialect, self._bounds, self._timeout = dialect, replay, timeout
-        self._emit, self._move, self._die, self._greeting = emit, move, die, greeting
-        self._is_backfilled = is_backfilled
+        super().__init__(parts, die, greeting)
+        self._wire, self._is_backfilled = wire, parts.is_backfilled
         self._token: str | None = None
         self._asks_channels = self._is_dying = False
         self.has_introduced = False  # has the server got our token?
-        self._since: Now | None = None
         self._over: Over | None = None
         self._ask_ping: str | None = None
         self._quiet_at: float | None = None
         self._ends_at: float | None = None
         self._latest = inf  # when the replay ends, even if more of it keeps coming
-        self._is_first = not inbound.watermark.asked_to_join and not inbound.watermark.replaces
-        self._positioned, policy = positioned, dialect.positions
         # Without positions it is judged as it was before this connection, which may be the first.
-        self._rejoin = Rejoin(inbound.watermark, replay)
+        self._rejoin = Rejoin(parts.inbound.watermark, parts.replay)
+        self._positioned, policy = positioned, parts.dialect.positions
         self._replaying = (
-            None if positioned is None or policy is None else Replaying(positioned, policy, replay)
+            None if positioned is None or policy is None else Replaying(positioned, policy, parts.replay)
         )
 
     # ---- accepted ----------------------------------------------------------------------------------------------
@@ -129,20 +108,14 @@ class Resuming:
         """Accepted: now the user may greet the server, and then the join begins."""
         if self._dialect.pings:
             self._wire.start_heartbeat(now)
-        self._move("authenticated", "authenticated", now)
-        self._emit(Connected(at=now.at, session_id=self._in.watermark.session_id))
-        if self._greeting is not None:
-            self._greeting.is_open = True
-            self._wait_from(now)
-        else:
-            self.join(now)
+        self._accepted(now)
 
     def join(self, now: Now) -> None:
         """Ask for what was missed."""
         has_asked = self._ask()
         self.deadline = None
         policy, replaying = self._dialect.positions, self._replaying
-        waits = not self._is_first or (
+        waits = not self._rejoin.first or (
             has_asked and policy is not None and (not policy.per_channel or self._asks_channels)
         )
         if policy is None or replaying is None or not waits:
@@ -155,7 +128,7 @@ class Resuming:
         self.awaits_backfill = self._is_backfilled
         if self._dialect.resume is not None and not has_asked and not self.record().positions:
             self._over = "nothing"  # nothing was asked for, so nothing will be answered
-        self._latest = now.mono + self._bounds.max_seconds
+        self._latest = now.mono + self._policy.max_seconds
         self._came(now)
         self._advance(now)
 
@@ -175,19 +148,7 @@ class Resuming:
         self._asks_channels = bool(asked.channels)
         return bool(asked.frames) or self._in.watermark.asks_in_url  # whatever the greeting has named since
 
-    def _wait_from(self, now: Now) -> None:
-        self._since, self.deadline = now, now.mono + self._timeout
-
-    def waits(self, now: Now) -> float:
-        """Seconds for which the handshake has been waiting for an answer."""
-        return 0.0 if self._since is None or self.deadline is None else now.mono - self._since.mono
-
-    def missing(self, now: Now) -> Failure | None:
-        """What the handshake is waiting for; None unless it waits."""
-        if self._since is None or self.deadline is None:
-            return None
-        if self._greeting is not None and self._greeting.is_open:
-            return Failure.of("CONN_TIMEOUT", f"on_connect was not done within {self.waits(now):.3g} s")
+    def _lacks(self, now: Now) -> Failure:
         text = f"the server did not accept this connection within {self.waits(now):.3g} s, in the words of this dialect"
         return Failure.of("CONN_TIMEOUT", text)
 
@@ -259,7 +220,7 @@ class Resuming:
         policy = self._dialect.positions
         if policy is not None:
             self._quiet_at = now.mono + policy.quiet
-            self._ends_at = min(now.mono + self._bounds.timeout, self._latest)
+            self._ends_at = min(now.mono + self._policy.timeout, self._latest)
 
     def receiving(self, since: float, now: Now) -> None:
         """Bytes of a data frame came: what is waited for may stand behind it."""
@@ -309,16 +270,13 @@ class Resuming:
         else:
             is_other = self._with_positions(self._replaying, self._positioned, over, now)
         self._in.watermark.joined, self._in.watermark.replaces = True, False
-        self._out.requeue(now, same_epoch=not is_other, new_session=is_other)
-        self.flush_mark = self._out.outbox.last_queued
-        self._move("merged", "merged", now)
-        self.flushed(now)
+        self._flush(now, "merged", same_epoch=not is_other, new_session=is_other)
 
     def _asks_again(self, over: Over) -> bool:
         """Where live events come between those of a replay, one without an end is asked for once more before anything of it counts."""
         policy, positioned = self._dialect.positions, self._positioned
         is_cut_short = over in {"timeout", "overflow"} and policy is not None and policy.interleaves
-        if not is_cut_short or positioned is None or self._is_first or self._is_dying:
+        if not is_cut_short or positioned is None or self._rejoin.first or self._is_dying:
             return self._is_dying
         if positioned.was_asked_again():
             positioned.is_frozen = True
@@ -333,7 +291,7 @@ class Resuming:
         assert policy is not None  # noqa: S101 -- there is no evidence without
         evidence = replaying.evidence(over)
         is_other = bool(replaying.others)
-        if self._is_first:
+        if self._rejoin.first:
             positioned.bookmark.epochs.update(replaying.epochs)
             if replaying.has_lost_start:
                 positioned.report(Hole(Verdict.GAP, "position_gone"))
@@ -342,7 +300,7 @@ class Resuming:
             recovery = judge(evidence, policy)
             since = self._in.last_timestamp
             replayed = positioned.deliver(recovery, replaying.epochs, now) + replaying.released
-            self._report(recovery, replayed, since, now)
+            self._tell(recovery, replayed, since, now)
             is_other |= any(finding.is_other for finding in recovery.findings.values())
         positioned.finish()
         positioned.bookmark.gone = ""
@@ -363,22 +321,11 @@ class Resuming:
         """Nobody can tell what was missed. What is known by its id is not delivered twice."""
         rejoin.no_replay = True
         outcome = rejoin.resolve()
-        since, session_id = self._in.last_timestamp, self._in.watermark.session_id
+        since = self._in.last_timestamp
         self._in.merge(outcome, now)
-        if outcome.verdict is None:
-            self._emit(Joined(at=now.at, session_id=session_id))
-        else:
-            self._emit(
-                Resumed(
-                    at=now.at,
-                    session_id=session_id,
-                    verdict=outcome.verdict,
-                    reason=outcome.reason,
-                    since=since,
-                )
-            )
+        self._report(outcome, since, now)
 
-    def _report(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
+    def _tell(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
         findings = recovery.findings
         worst = worst_of(list(findings.values()))
         self._emit(
@@ -393,8 +340,3 @@ class Resuming:
                 channels={name: found.verdict for name, found in findings.items() if name is not None},
             )
         )
-
-    def flushed(self, now: Now) -> None:
-        """READY once everything that was queued when flushing began has been handed out."""
-        if self._out.outbox.is_flushed(self.flush_mark):
-            self._move("flushed", "flushed", now)

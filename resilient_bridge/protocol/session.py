@@ -26,7 +26,8 @@ from ..telemetry.events import (
 from .clock import Identifiers
 from .features import Features
 from .inbound import Inbound
-from .link import AnyLink, LinkParts
+from .join import LinkParts
+from .link import AnyLink
 from .link_kinds import link_of
 from .outbound import Outbound
 from .policies.ends import by_rules
@@ -282,7 +283,8 @@ class Session:
         link = self.link
         if link is None or self.state not in LINKED:
             return False
-        if link.wire.control or link.has_acknowledgements:
+        owed = self.inbound.acknowledgements
+        if link.wire.control or (owed is not None and owed.has_some):
             return True
         return self.state in SENDING and self.outbound.has_something
 
@@ -380,7 +382,7 @@ class Session:
         previous, self.state = self.state, TRANSITIONS[self.state, trigger]
         self.reason = reason
         if self.link is not None and self.state in LINKED:
-            self.link.state = self.state
+            self.link.joining.state = self.state
         self.events.append(StateChanged(at=now.at, previous=previous, state=self.state, reason=reason))
         if trigger == "flushed" and self.link is not None:
             self.link.first = None
