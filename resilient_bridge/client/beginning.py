@@ -24,7 +24,7 @@ async def open_store(driver: Driver) -> None:
         try:
             await driver.enter()
         except SessionError:
-            if session.is_named:
+            if session.named is not None:
                 raise
             session.take_over(anew=True)  # the last session is closed, and no other was named
             await driver.enter()

@@ -34,11 +34,11 @@ async def drain(driver: Driver, seconds: float) -> None:
     session = driver.session
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not session.is_drained and session.state not in _OVER:
+            while session.outbound.outbox.count and session.state not in _OVER:
                 if session.state in _DRAINABLE:
                     session.drain(driver.now())
                     driver.after(driver.now())
-                    if session.is_drained:
+                    if not session.outbound.outbox.count:
                         break
                 if session.state is BridgeState.DRAINING and session.link is None:
                     # the link was lost while draining: a new one would outlast the user's patience

@@ -110,7 +110,7 @@ class Pump:
 
     async def close(self) -> None:
         """Close the connection politely; the caller bounds the time."""
-        await self._transport.close(self._driver.session.close_code)
+        await self._transport.close(self._driver.session.dialect.close_code)
 
     def greet(self) -> None:
         """Run the user's `on_connect`, once, after the server has accepted the connection."""
@@ -200,10 +200,10 @@ class Pump:
         if self._handed_out:
             frames, self._handed_out = self._handed_out, []
             return frames
-        driver = self._driver
-        frames = driver.session.frames_to_send(now)
+        driver, session = self._driver, self._driver.session
+        frames = session.frames_to_send(now)
         driver.after(now)
-        if frames and driver.session.awaits_barrier:
+        if frames and session.link is not None and session.link.wire.barrier_due is not None:
             driver.arm(now)
         return frames
 

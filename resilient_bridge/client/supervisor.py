@@ -146,7 +146,8 @@ class Supervisor:
             pass
         finally:
             self._waiting = None
-        if not self._driver.session.may_connect:
+        session = self._driver.session
+        if not session.reading.may_connect(session.inbound.inbox):
             await self._driver.room()
 
     def skip_wait(self) -> None:

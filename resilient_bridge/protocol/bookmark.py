@@ -8,15 +8,14 @@ until the server's log is another one.
 from __future__ import annotations
 
 from collections import deque
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 
 if TYPE_CHECKING:
-    from .facts import Channel, Hello, Position, Record
+    from .facts import Channel, Hello, Position
 
 
-class _Life(NamedTuple):
+class Life(NamedTuple):
     """Of which log the positions are: the server's names for our session and for its log, and what it gave us to come back with."""
 
     session: str | None = None
@@ -29,7 +28,7 @@ class _Step(NamedTuple):
     """What becomes true for the next process once the consumer has taken message `number`."""
 
     number: int
-    life: _Life
+    life: Life
     channel: Channel = None
     position: Position | None = None
     epoch: str | None = None  # of the channel
@@ -47,53 +46,17 @@ class Bookmark:
         self.changes = 0
         self.gone = ""  # why the positions of before were forgotten, until that has been reported
         self.holes: dict[Channel, Position] = {}  # where a hole was found, and is being asked for
-        self._life = self._taken_life = _Life()
+        self.life = self._taken_life = Life()  # the newest counts
         self._taken: dict[Channel, tuple[Position, str | None, bool]] = {}
         self._steps: deque[_Step] = deque()
         self._through = 0  # the number of the last message that was taken
 
-    @property
-    def session(self) -> str | None:
-        """The server's name for our session."""
-        return self._life.session
-
-    @property
-    def epoch(self) -> str | None:
-        """The server's name for its log."""
-        return self._life.epoch
-
-    @property
-    def token(self) -> str | None:
-        """What the server gave us to come back with; the newest counts."""
-        return self._life.token
-
-    @property
-    def url(self) -> str | None:
-        """Where the server wants us to come back; the newest counts."""
-        return self._life.url
-
     def contradicted(self, hello: Hello) -> Literal["", "new_session", "new_epoch"]:
         """Does the server name another session, or another log, than the one that we have positions in?"""
-        if None not in {hello.session, self.session} and hello.session != self.session:
+        if None not in {hello.session, self.life.session} and hello.session != self.life.session:
             return "new_session"
-        return "new_epoch" if None not in {hello.epoch, self.epoch} and hello.epoch != self.epoch else ""
-
-    def record(self, session_id: str, *, joined: bool, overlap: int) -> Record:
-        """What the dialect is shown of it."""
-        from .facts import Record  # here: only a dialect of its own is shown one (P9)
-
-        return Record(
-            session_id=session_id,
-            session=self.session,
-            epoch=self.epoch,
-            token=self.token,
-            url=self.url,
-            positions=MappingProxyType(dict(self.positions)),
-            epochs=MappingProxyType(dict(self.epochs)),
-            joined=joined,
-            overlap=overlap,
-            moved=frozenset(self.moved),
-        )
+        is_other = None not in {hello.epoch, self.life.epoch} and hello.epoch != self.life.epoch
+        return "new_epoch" if is_other else ""
 
     # ---- moving ------------------------------------------------------------------------------------------------
 
@@ -104,15 +67,15 @@ class Bookmark:
             self.moved.add(channel)
         else:
             self.moved.discard(channel)
-        self._step(_Step(number, self._life, channel, position, self.epochs.get(channel), is_moved))
+        self._step(_Step(number, self.life, channel, position, self.epochs.get(channel), is_moved))
 
     def greet(self, hello: Hello, number: int) -> None:
         """The server has named the session and its log. Another name has to be preceded by `forget`."""
-        life = _Life(
-            hello.session or self.session,
-            hello.epoch or self.epoch,
-            hello.token or self.token,
-            hello.url or self.url,
+        life = Life(
+            hello.session or self.life.session,
+            hello.epoch or self.life.epoch,
+            hello.token or self.life.token,
+            hello.url or self.life.url,
         )
         self._live(life, number)
 
@@ -122,7 +85,7 @@ class Bookmark:
         self.epochs.clear()
         self.moved.clear()
         self.holes.clear()
-        self._live(_Life(), number)
+        self._live(Life(), number)
 
     def forget_channel(self, channel: Channel) -> None:
         """The log of this channel is another one."""
@@ -134,11 +97,11 @@ class Bookmark:
     def finish(self, channel: Channel, number: int) -> None:
         """The log of this channel is complete: for the next process, once message `number` was taken."""
         self.forget_channel(channel)
-        self._step(_Step(number, self._life, channel, is_end=True))
+        self._step(_Step(number, self.life, channel, is_end=True))
 
-    def _live(self, life: _Life, number: int) -> None:
-        if life != self._life:
-            self._life = life
+    def _live(self, life: Life, number: int) -> None:
+        if life != self.life:
+            self.life = life
             self._step(_Step(number, life))
 
     def _step(self, step: _Step) -> None:
@@ -168,7 +131,7 @@ class Bookmark:
         """The process is new: only what was taken counts."""
         self._steps.clear()
         self._through = taken
-        self._life = self._taken_life
+        self.life = self._taken_life
         self._from_taken()
 
     def _from_taken(self) -> None:
@@ -182,10 +145,7 @@ class Bookmark:
     def to_stored(self) -> dict[str, Any]:
         """What a store writes, as JSON values."""
         return {
-            "session": self._taken_life.session,
-            "epoch": self._taken_life.epoch,
-            "token": self._taken_life.token,
-            "url": self._taken_life.url,
+            **self._taken_life._asdict(),
             "positions": [[channel, *reached] for channel, reached in self._taken.items()],
         }
 
@@ -193,9 +153,7 @@ class Bookmark:
     def from_stored(cls, stored: dict[str, Any]) -> Bookmark:
         """Read what `to_stored` wrote. Raises KeyError, TypeError or ValueError for anything else."""
         self = cls()
-        self._life = self._taken_life = _Life(
-            stored["session"], stored["epoch"], stored["token"], stored["url"]
-        )
+        self.life = self._taken_life = Life(*(stored[name] for name in Life._fields))
         self._taken = {
             channel: (position, epoch, moved) for channel, position, epoch, moved in stored["positions"]
         }
@@ -203,5 +161,5 @@ class Bookmark:
         return self
 
 
-def _continues(before: _Life, after: _Life) -> bool:
+def _continues(before: Life, after: Life) -> bool:
     return before.session in {None, after.session} and before.epoch in {None, after.epoch}

@@ -160,7 +160,7 @@ class Inbound:
 
     def not_reached(self, failure: Failure, dialect: Dialect) -> Failure:
         """An attempt to connect has failed. Returns why; a token that goes into a frame was not what was refused."""
-        if self.watermark.bookmark is not None and self.watermark.bookmark.url is not None:
+        if self.watermark.bookmark is not None and self.watermark.bookmark.life.url is not None:
             self.forget_positions(
                 "new_session"
             )  # with its address its session is gone; the user's own URL comes next

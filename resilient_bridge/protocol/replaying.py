@@ -48,7 +48,7 @@ class Replaying:
     def greet(self, hello: Hello, number: int) -> None:
         """The server has named the session that it keeps for us, and its log."""
         bookmark = self._positioned.bookmark
-        self._same_session = hello.session is not None and hello.session == bookmark.session
+        self._same_session = hello.session is not None and hello.session == bookmark.life.session
         why = bookmark.contradicted(hello)
         if why:
             self.forget(why)

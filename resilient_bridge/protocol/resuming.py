@@ -14,7 +14,6 @@ from ..telemetry.events import BridgeState, Joined, Resumed, Verdict
 from .facts import Auth, Moved
 from .frames import Body
 from .join import Join
-from .record import record_of
 from .recovery import Hole, in_order, judge
 from .rejoin import Rejoin
 from .replaying import Replaying, worst_of
@@ -65,7 +64,7 @@ class Resuming(Join):
 
     def record(self) -> Record:
         """What the dialect asks with."""
-        return record_of(self._in.watermark, self._dialect)
+        return self._in.watermark.record(self._dialect.positions)
 
     def open(self, token: str | None, now: Now) -> None:
         """The transport is connected. Being accepted by such a server may be joining: from here on it may have said something."""

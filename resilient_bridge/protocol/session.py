@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from ..errors import Failure
+from ..errors import Failure, config_error
 from ..telemetry.events import (
     BridgeState,
     ClockJumped,
@@ -28,12 +28,10 @@ from .features import Features
 from .inbound import Inbound
 from .join import LinkParts
 from .link import AnyLink
-from .link_kinds import link_of
 from .outbound import Outbound
 from .policies.ends import by_rules
 from .reading import Reading
 from .reconnection import Decision, Reconnection
-from .record import asks_in_url, record_of, resume_of
 from .transitions import LINKED, PROBED, SENDING, TRANSITIONS
 
 
@@ -81,7 +79,7 @@ class Session:
         self.link: AnyLink | None = None
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
-        self._store, self._named = store, session_id
+        self._store, self.named = store, session_id
         self._fresh = self.ids()  # the session's name, should neither the caller nor the store know one
         self._receives = receives
         self.outbound = Outbound(outbox, dialect, self.ids, self.events.append, mask)
@@ -93,7 +91,7 @@ class Session:
             has_pings=dialect.ping is not None or bool(dialect.pings),
         )
         self._reconnect, self._heartbeat, self._inbox = reconnect, heartbeat, inbox
-        self._replay, self._dialect = replay, dialect
+        self._replay, self.dialect = replay, dialect
         self._generation = 0
         self._drift: float | None = None
         self._new_session = self._is_suspended_reported = False
@@ -108,33 +106,28 @@ class Session:
 
     def record(self) -> Record:
         """What a dialect asks with."""
-        return record_of(self.inbound.watermark, self._dialect)
+        return self.inbound.watermark.record(self.dialect.positions)
 
     def resume(self) -> Resume | None:
         """How the next connection asks for what was missed. Raises ConfigError for a dialect's function that cannot say it."""
-        asked = resume_of(self.record(), self._dialect)
-        self.inbound.watermark.asks_in_url = asks_in_url(asked)
+        resume = self.dialect.resume
+        try:
+            asked = None if resume is None else resume(self.record())
+        except Exception as error:
+            raise config_error("Dialect.resume", "a function that returns a Resume", error) from error
+        asks = asked is not None and bool(asked.query or asked.headers or asked.url)
+        self.inbound.watermark.asks_in_url = asks
         return asked
 
     @property
     def keepalive(self) -> Heartbeat | None:
         """How often to ask the connection itself for a sign of life; None where the dialect has pings."""
-        return None if self._dialect.ping is not None or self._dialect.pings else self._heartbeat
-
-    @property
-    def close_code(self) -> int:
-        """What a polite close of ours says."""
-        return self._dialect.close_code
-
-    @property
-    def is_named(self) -> bool:
-        """Did the caller say which session it is to be?"""
-        return self._named is not None
+        return None if self.dialect.ping is not None or self.dialect.pings else self._heartbeat
 
     def take_over(self, *, anew: bool = False) -> None:
         """Go on where the last client of the store ended, or in a new session. Before the first connection, with an open store."""
         store = self._store
-        session_id = self._named or (None if anew else store.last_session()) or self._fresh
+        session_id = self.named or (None if anew else store.last_session()) or self._fresh
         self.inbound = Inbound(store, session_id, self._inbox, self.events.append, receives=self._receives)
         if anew:
             return  # what was to be sent is here already
@@ -146,11 +139,6 @@ class Session:
     def session_id(self) -> str:
         """The id this session is known by to the server."""
         return self.inbound.watermark.session_id
-
-    @property
-    def awaits_barrier(self) -> bool:
-        """Was something handed out that a ping has to be written behind, at a time of its own?"""
-        return self.link is not None and self.link.wire.barrier_due is not None
 
     @property
     def death(self) -> Failure | None:
@@ -172,24 +160,25 @@ class Session:
         self.reconnection.connected()
         self._generation += 1
         self.reading.is_paused = False
-        parts = LinkParts(
-            self.inbound,
-            self.outbound,
-            dialect=self._dialect,
-            heartbeat=self._heartbeat,
-            replay=self._replay,
-            features=self._features,
-            timeout=self._reconnect.connect_timeout,
-            ids=self.ids,
-            emit=self.events.append,
-            move=self._move,
-            pong=self.reconnection.pong,
-            mask=self._mask,
-            generation=self._generation,
-            greets=self._greets,
-            is_backfilled=self._is_backfilled,
+        self.link = _link_of(
+            LinkParts(
+                self.inbound,
+                self.outbound,
+                dialect=self.dialect,
+                heartbeat=self._heartbeat,
+                replay=self._replay,
+                features=self._features,
+                timeout=self._reconnect.connect_timeout,
+                ids=self.ids,
+                emit=self.events.append,
+                move=self._move,
+                pong=self.reconnection.pong,
+                mask=self._mask,
+                generation=self._generation,
+                greets=self._greets,
+                is_backfilled=self._is_backfilled,
+            )
         )
-        self.link = link_of(parts)
         if self._new_session:
             self._new_session = False
             self.link.joining.forget_session()
@@ -199,9 +188,9 @@ class Session:
     def connection_lost(self, failure: Failure, now: Now) -> Decision:
         """The connection, or the attempt to make one, ended. The decision says whether and when to try again."""
         self._look_at_clocks(now)
-        failure, means = by_rules(failure, self._dialect.ends)
+        failure, means = by_rules(failure, self.dialect.ends)
         if self.link is None:
-            failure = self.inbound.not_reached(failure, self._dialect)
+            failure = self.inbound.not_reached(failure, self.dialect)
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
         failure, self.link = self.link.lost(failure, now) if self.link is not None else failure, None
@@ -334,11 +323,6 @@ class Session:
             return
         self.link.probe(doubt, now)
 
-    @property
-    def may_connect(self) -> bool:
-        """Has the inbox room for what a join would bring? Asked before each attempt after a loss."""
-        return self.reading.may_connect(self.inbound.inbox)
-
     def may_read(self, now: Now, *, iterating: bool) -> bool:
         """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""
         if self.link is None or self.link.death is not None:
@@ -354,11 +338,6 @@ class Session:
         self._move("drain", "user", now)
         if self.link is not None:
             self.link.wire.barrier_due = now.mono
-
-    @property
-    def is_drained(self) -> bool:
-        """Is every send settled?"""
-        return not self.outbound.outbox.count
 
     def close(self, now: Now) -> list[Entry]:
         """Begin the end. Returns the sends whose outcome could not be settled."""
@@ -398,3 +377,13 @@ class Session:
                 # Even if a probe is out: its pong may have come before the jump.
                 self.link.probe("suspected_sleep", now)
         self._drift = drift
+
+
+def _link_of(parts: LinkParts) -> AnyLink:
+    if parts.dialect.decode is None:
+        from .envelope_link import EnvelopeLink  # here, as below: most clients need one kind only
+
+        return EnvelopeLink(parts)
+    from .fact_link import FactLink
+
+    return FactLink(parts)

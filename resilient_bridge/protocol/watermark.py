@@ -11,8 +11,10 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from .bookmark import Bookmark
 from .frames import canonical
 from .messages import parse_timestamp, print_like
 
@@ -20,7 +22,8 @@ from .messages import parse_timestamp, print_like
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .bookmark import Bookmark
+    from .facts import Record
+    from .policies.positions import Positions
 
 
 #: (type, id): ids alone are not unique, one id serves `tool_call` and then `approval_required`.
@@ -221,6 +224,21 @@ class Watermark:
     def is_sure(self) -> None:
         """A join is over: what comes from here on was in no hands before."""
         self._unsure = 0
+
+    def record(self, positions: Positions | None) -> Record:
+        """What a dialect with these positions asks with."""
+        from .facts import Record  # here: only a dialect of its own is shown one (P9)
+
+        bookmark = self.bookmark or Bookmark()
+        return Record(
+            session_id=self.session_id,
+            **bookmark.life._asdict(),
+            positions=MappingProxyType(dict(bookmark.positions)),
+            epochs=MappingProxyType(dict(bookmark.epochs)),
+            joined=self.joined,
+            overlap=0 if positions is None else positions.overlap,
+            moved=frozenset(bookmark.moved),
+        )
 
     @property
     def bookmark_changes(self) -> int:

@@ -108,7 +108,7 @@ def test_a_reader_who_stands_still_through_many_losses_costs_no_more(overflow):
             frames_in += 1
         rig.lose(rig.session.death or CUT)
         rig.step(60)
-        if not rig.session.may_connect:
+        if not rig.session.reading.may_connect(rig.session.inbound.inbox):
             break  # the driver dials again when the reader has made room
         inbox = [item[0] for item in rig.session.inbound.inbox._items if isinstance(item, tuple)]
         last = int(inbox[-1].id)

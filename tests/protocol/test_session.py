@@ -280,10 +280,10 @@ def test_draining_sends_what_is_queued_and_is_done_when_it_is_settled():
     rig = Rig().up()
     entry = rig.send()
     rig.session.drain(rig.now)
-    assert not rig.session.is_drained
+    assert rig.session.outbound.outbox.count
     assert [frame["type"] for frame in rig.write()] == ["note"]
     rig.settle()
-    assert rig.session.is_drained
+    assert not rig.session.outbound.outbox.count
     assert entry.state == "confirmed"
     assert not rig.lose().retry
 
