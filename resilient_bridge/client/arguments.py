@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
@@ -111,13 +111,13 @@ def from_settings(
 
 
 def message_of(
-    dialect: Dialect, type_: str | Mapping[str, Any], payload: Mapping[str, Any] | None
+    dialect: Dialect, type_: str | Mapping[str, Any], payload: Any
 ) -> tuple[str, Mapping[str, Any]]:
     """Return type and payload of `send`'s arguments: `send({…})` where the dialect has no types, `send(type, payload)` elsewhere."""
     if dialect.encode is None:
         if type(type_) is not str and isinstance(type_, Mapping):
             raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
-        return type_, cast("Mapping[str, Any]", payload)  # anything else is refused as a message
+        return type_, payload  # anything else is refused as a message
     if payload is None and isinstance(type_, Mapping):
         return "", type_
     if payload is not None and isinstance(type_, str):

@@ -83,7 +83,7 @@ class Driver:
         if session.outbound.settled:
             has_news = True
             for entry in session.outbound.take_settled(now):
-                if not entry.is_handed_over:
+                if entry.reason != "kept":  # that is the next client's
                     self.store.settle(entry)
                 if entry.waiters is not None:
                     _wake(entry.waiters)
@@ -114,10 +114,11 @@ class Driver:
 
     def _move_pump(self, pump: Connection) -> None:
         session = self.session
-        link, death = session.link, session.death
-        if death is not None:
-            pump.end(death)
-        if link is None or death is not None:
+        link = session.link
+        if link is None:
+            return
+        if link.death is not None:
+            pump.end(link.death)
             return
         if session.state is not BridgeState.READY:  # both are over before that
             if link.awaits_greeting:
@@ -191,7 +192,7 @@ class Driver:
         except StoreError as error:
             self.store_failed(error)
             return False
-        self.session.outbound.cleared = through
+        self.session.outbound.outbox.cleared = through
         self.store_works()
         return True
 

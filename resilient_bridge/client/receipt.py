@@ -104,7 +104,7 @@ class Receipt:
 
     def _failure(self) -> Failure:
         entry = self._entry
-        if entry.is_handed_over:
+        if entry.reason == "kept":
             note = "not sent" if entry.state is EntryState.QUEUED else "not confirmed"
             text = f"{entry.type} was {note} when the client ended: it is in the store, and the next client goes on with it"
             return Failure.of("SYS_OUTCOME_UNKNOWN", text)

@@ -53,17 +53,19 @@ class Sender:
             # A loop that only sends lets the writer run before this message is accepted.
             await asyncio.sleep(0)
         now = driver.now()
-        seconds = optional_seconds("send.ttl", ttl)
+        seconds = None if ttl is None else optional_seconds("send.ttl", ttl)
         try:
             entry = outbound.prepare(
                 type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
             )
         except ProtocolError as error:
             raise driver.error(error.failure) from None  # it says of which session it was
-        if outbound.is_known(entry):
+        # its key named a send that is pending or confirmed
+        if outbound.known.by_id.get(entry.id) is entry:
             return await self._known(entry)
-        waits = self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
-        if self._policy.overflow == "block" and waits:
+        if self._policy.overflow == "block" and (
+            self._turnstile.locked() or not outbound.outbox.has_room(entry.size)
+        ):
             async with self._turnstile:  # in the order of the calls, whichever finds room first
                 await self._room(entry)
                 # accepted under the same key while this one waited
@@ -76,7 +78,12 @@ class Sender:
         if entry.volatile and self._session.state is not BridgeState.READY:
             outbound.refuse(entry, "not connected")
             driver.after(driver.now())
-        elif self._admits(entry):
+            return Receipt(entry, driver)
+        try:
+            is_admitted = outbound.admit(entry)
+        except OutboxFullError as error:
+            raise driver.error(error.failure) from None
+        if is_admitted:
             if not entry.volatile:
                 await self._keep(entry)
             # while the store was busy: what it has accepted belongs to the next client
@@ -84,17 +91,11 @@ class Sender:
                 outbound.leave(entry)
                 driver.after(driver.now())
                 return Receipt(entry, driver)
-            outbound.add(entry)
+            outbound.outbox.add(entry)
             if entry.expires is not None:
                 driver.arm(driver.now())
         driver.wake()
         return Receipt(entry, driver)
-
-    def _admits(self, entry: Entry) -> bool:
-        try:
-            return self._session.outbound.admit(entry)
-        except OutboxFullError as error:
-            raise self._driver.error(error.failure) from None
 
     async def _known(self, entry: Entry) -> Receipt:
         """Return the receipt of a send with the same key, once the store has accepted it."""
@@ -122,7 +123,7 @@ class Sender:
                     del self._accepting[entry]
                     accepting.set_result(None)
         except StoreError as error:
-            outbound.forget(entry)
+            outbound.known.drop(entry)
             entry.settle(EntryState.DROPPED, reason="refused by the store")
             driver.store.settle(entry)  # a commit that failed may still have reached the disk
             driver.store_failed(error)

@@ -33,12 +33,23 @@ class EntryState(StrEnum):
 class Entry:
     """A send or a request. `waiters` belongs to the driver: whatever it wakes when the entry is settled."""
 
-    __slots__ = (
-        "answer", "coalesce", "confirmation", "deaths", "expires", "failure", "frame", "generation", "id",
-        "idempotent", "is_poison", "is_request", "is_settled", "key", "reason", "refusals", "sends", "seq", "size", "state", "timeout", "type",
-        "volatile",
-        "waiters", "written_at",
-    )  # fmt: skip
+    state = EntryState.QUEUED
+    is_settled = False
+    volatile = False
+    is_request = False
+    idempotent = False
+    timeout = 0.0  # seconds that a request has for its answer
+    generation = 0
+    sends = 0
+    written_at: Now | None = None
+    deaths = 0
+    is_poison = False
+    confirmation: Literal["applied", "read"] | None = None
+    reason = ""
+    failure: Failure | None = None
+    refusals: tuple[Failure, ...] = ()  # what the server refused meanwhile, and did not say whose it was
+    answer: Message | None = None
+    waiters: Any = None
 
     def __init__(
         self,
@@ -50,9 +61,6 @@ class Entry:
         *,
         expires: Now | None = None,
         coalesce: str | None = None,
-        volatile: bool = False,
-        is_request: bool = False,
-        idempotent: bool = False,
     ) -> None:
         self.seq = seq
         self.id = identity
@@ -62,25 +70,6 @@ class Entry:
         self.size = len(frame) if frame.isascii() else len(frame.encode())
         self.expires = expires
         self.coalesce = coalesce
-        self.volatile = volatile
-        self.is_request = is_request
-        self.idempotent = idempotent
-        self.state = EntryState.QUEUED
-        self.is_settled = False
-        self.generation = 0
-        self.sends = 0
-        self.written_at: Now | None = None
-        self.deaths = 0
-        self.is_poison = False
-        self.confirmation: Literal["applied", "read"] | None = None
-        self.reason = ""
-        self.failure: Failure | None = None
-        self.refusals: tuple[
-            Failure, ...
-        ] = ()  # what the server refused meanwhile, and did not say whose it was
-        self.answer: Message | None = None
-        self.waiters: Any = None
-        self.timeout = 0.0  # seconds that a request has for its answer
 
     def __repr__(self) -> str:
         """Type, key and state; never the payload."""
@@ -93,11 +82,6 @@ class Entry:
         self.generation = generation
         if self.written_at is None:
             self.written_at = now
-
-    @property
-    def is_handed_over(self) -> bool:
-        """Did the client end, and leave this to the next one of its store?"""
-        return self.is_settled and self.reason == "kept"
 
     def is_expired(self, now: Now) -> bool:
         """Has its ttl ended, by either clock?"""

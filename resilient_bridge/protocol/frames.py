@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigError, Executed, Failure, ProtocolError
 from ..errors.extras import needed
@@ -85,7 +85,7 @@ def decode(frame: str | bytes) -> dict[str, Any]:
 def envelope(value: Any) -> dict[str, Any]:
     """`value` checked leniently as an envelope; raises InvalidFrameError (PROTO_INVALID_MESSAGE) with all violations."""
     if type(value) is dict:
-        body = cast("dict[str, Any]", value)
+        body: dict[str, Any] = value
         identity, stamp = body.get("id"), body.get("timestamp")
         if type(identity) in _NUMBERS or type(stamp) in _NUMBERS:
             body = _WithText(body)
@@ -141,10 +141,6 @@ _CONVERTED: Final = (_WithText, Body)
 _NUMBERS: Final = (int, float)  # and not bool
 _MISSING: Final = object()  # what no JSON holds: a missing payload is read as {}
 _PAYLOADS: Final = (dict, object)
-
-
-def _is_type(value: object) -> bool:
-    return isinstance(value, str) and _is_name(value)
 
 
 @lru_cache(maxsize=256)  # a program sends few types, many times (P11)
@@ -258,10 +254,10 @@ class Encoder:
             else:
                 self._payload = _with_orjson(orjson.dumps)
 
-    def payload(self, type_: str, payload: Mapping[str, Any]) -> str:
+    def payload(self, type_: object, payload: Mapping[str, Any]) -> str:
         """`payload` as JSON. Raises ProtocolError (PROTO_INVALID_MESSAGE) if the message could not be sent as it is."""
         found: list[dict[str, str]] = []
-        if not _is_type(type_):
+        if not (isinstance(type_, str) and _is_name(type_)):
             found.append({"field": "type", "constraint": "^[a-z_]+$", "received": _shown(type_)})
         text = "{}"
         if not isinstance(payload, dict):

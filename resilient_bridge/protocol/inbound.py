@@ -60,12 +60,13 @@ class Inbound:
     def live(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
         """A frame of a link whose join is over."""
         identity = body.get("id")
-        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
+        raw = body if type(body) is dict else raw_of(body)
+        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw)
         if identity is None:
             self.accept(None, message, text, now.mono)
             return
         key = (type_, identity)
-        known = self.watermark.mark_of(key)
+        known = self.watermark.by_key.get(key)
         if known is None:
             if self._memory is not None:
                 self._look_back(message)
@@ -228,7 +229,7 @@ class Inbound:
             return None
         message, watermark = taken
         if watermark is not None:
-            watermark.hand()
+            watermark.handed += 1
             self._in_hand = message, watermark
         return message
 

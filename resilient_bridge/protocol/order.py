@@ -129,7 +129,7 @@ def _is_shuffled(answer: Sequence[Item], cut: Cut, watermark: Watermark) -> bool
 
 
 def _floats(item: Item, watermark: Watermark) -> bool:
-    mark = watermark.mark_of(item.key) if item.key is not None else None
+    mark = watermark.by_key.get(item.key) if item.key is not None else None
     return mark is not None and mark.floating
 
 

@@ -60,7 +60,6 @@ class Outbound:
         own = (dialect.auth, dialect.auth_ack, dialect.auth_error, dialect.join, dialect.joined)
         self._control = frozenset((*own, dialect.request_replay, dialect.replay, dialect.ping)) - {None}
         self._stamp = Stamps()
-        self.cleared = inf  # entries up to this number may go: a durable store has them marked first
         self._seq = 0
         self.known = KnownEntries(has_numbers=dialect.encode is not None)
         self._by_id = self.known.by_id
@@ -92,29 +91,17 @@ class Outbound:
             entry.expires = Now(now.mono + ttl, now.wall + ttl)
         return entry
 
-    def is_known(self, entry: Entry) -> bool:
-        """Was this entry accepted before (its key named a send that is pending or confirmed)?"""
-        return self._by_id.get(entry.id) is entry
-
     def admit(self, entry: Entry) -> bool:
         """Make room for a prepared send. False if the overflow policy dropped it. Raises OutboxFullError."""
         added = self.outbox.make_room(entry)
         self.known.add(entry)
         return added
 
-    def add(self, entry: Entry) -> None:
-        """Queue an admitted send; the store has accepted it."""
-        self.outbox.add(entry)
-
     def refuse(self, entry: Entry, reason: str) -> None:
         """A send that cannot go now and must not wait."""
         self.known.add(entry)
         entry.settle(EntryState.DROPPED, reason=reason)
         self.settled.append(entry)
-
-    def forget(self, entry: Entry) -> None:
-        """A send that the store has refused: it was never accepted, and its key is free."""
-        self.known.drop(entry)
 
     def leave(self, entry: Entry) -> None:
         """The store has accepted a send while the client ended: it is the next client's."""
@@ -202,7 +189,7 @@ class Outbound:
         request = self.requests[0] if self.requests else None
         if not outbox.queued:
             return request
-        send = outbox.queued[0] if outbox.may_hand_out and outbox.queued[0].seq <= self.cleared else None
+        send = outbox.queued[0] if outbox.may_hand_out and outbox.queued[0].seq <= outbox.cleared else None
         if send is None or request is None:
             return send or request
         return send if send.seq < request.seq else request
@@ -210,11 +197,10 @@ class Outbound:
     @property
     def has_something(self) -> bool:
         """Is there something that may be handed out, or marked so that it may be?"""
-        return bool(self.requests or self.outbox.queued) and (self.next_entry() or self.to_mark()) is not None
-
-    def to_mark(self) -> int | None:
-        """The number through which entries have to be marked before the next can be handed out; None if it is already."""
-        return self.outbox.to_mark(self.cleared)
+        return (
+            bool(self.requests or self.outbox.queued)
+            and (self.next_entry() or self.outbox.to_mark()) is not None
+        )
 
     def hand_out(self, entry: Entry, now: Now, generation: int) -> None:
         """`entry` (from `next_entry`) leaves; from here on nobody can prove that it did not arrive."""
@@ -266,14 +252,17 @@ class Outbound:
         if entry.state is EntryState.QUEUED:
             return False  # it cannot have been answered: it never left
         is_error = type_ == self._dialect.error
-        if not entry.is_request:
-            if not entry.is_settled:
-                self._answered_send(entry, body, now, is_error=is_error)
-            elif is_error:
-                failure = self._mask(classify_error_payload(fields_of(body)))
-                self.quarantined(entry, "refused after it was read", failure, now)
-            return is_error
-        return self.answered_request(entry, type_, body, now, is_error=is_error)
+        if entry.is_request:
+            return self.answered_request(entry, type_, body, now, is_error=is_error)
+        was_open = not entry.is_settled
+        if is_error:
+            failure = self._mask(classify_error_payload(fields_of(body)))
+            if was_open:
+                self.outbox.kill(entry, failure)
+            self.quarantined(entry, "refused" if was_open else "refused after it was read", failure, now)
+        elif was_open:
+            self.outbox.confirm(entry, "applied")
+        return is_error
 
     def refused(self, type_: object, failure: Failure, generation: int, now: Now) -> bool:
         """An error that names a type and no id of ours. True if exactly one message of that type waits, whose answer it is.
@@ -297,14 +286,6 @@ class Outbound:
             if entry.state is EntryState.WRITTEN and type_ in (None, entry.type):
                 entry.refusals = (*entry.refusals, failure)[-3:]
         return False
-
-    def _answered_send(self, entry: Entry, body: dict[str, Any], now: Now, *, is_error: bool) -> None:
-        if not is_error:
-            self.outbox.confirm(entry, "applied")
-            return
-        failure = self._mask(classify_error_payload(fields_of(body)))
-        self.outbox.kill(entry, failure)
-        self.quarantined(entry, "refused", failure, now)
 
     def answered_request(
         self, entry: Entry, type_: str, body: dict[str, Any], now: Now, *, is_error: bool

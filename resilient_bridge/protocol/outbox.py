@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure, OutboxFullError
@@ -44,6 +45,7 @@ class Outbox:
         self._suspects: set[Entry] = set()
         self._coalesce: dict[str, Entry] = {}
         self.deadlines = Deadlines()  # of sends with a ttl, and of requests
+        self.cleared = inf  # entries up to this number may go: a durable store has them marked first
 
     # ---- in ---------------------------------------------------------------------------------------------------
 
@@ -89,7 +91,8 @@ class Outbox:
         if older is not None:  # accepted while the store was busy with this one
             self.drop(older, "coalesced")
         self.queued.append(entry)
-        self.hold(entry)
+        self.count += 1
+        self.bytes += entry.size
         if entry.coalesce is not None:
             self._coalesce[entry.coalesce] = entry
         if entry.expires is not None:
@@ -209,7 +212,8 @@ class Outbox:
                 queue.remove(entry)
             except ValueError:
                 (self.queued if queue is self.unconfirmed else self.unconfirmed).remove(entry)
-        self.free(entry)
+        self.count -= 1
+        self.bytes -= entry.size
         if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
             del self._coalesce[entry.coalesce]
         self._suspects.discard(entry)
@@ -299,9 +303,9 @@ class Outbox:
                 self._end(entry, entry.state, reason="kept")
         return remaining
 
-    def to_mark(self, cleared: float) -> int | None:
+    def to_mark(self) -> int | None:
         """The number through which entries have to be marked before the next can be handed out; None if it is already."""
-        if not self.may_hand_out or self.queued[0].seq <= cleared:
+        if not self.may_hand_out or self.queued[0].seq <= self.cleared:
             return None
         size, through = 0, 0
         for entry in islice(self.queued, BATCH_FRAMES):

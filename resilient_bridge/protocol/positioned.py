@@ -244,7 +244,7 @@ class Positioned:
         key = self.key_of(event)
         if key is None:
             return any(mark.key is None and mark.text == heard.text for mark in watermark.tail) or None
-        mark = watermark.mark_of(key)
+        mark = watermark.by_key.get(key)
         if mark is None:
             return None
         return self._is_time or self._is_same(mark, heard)

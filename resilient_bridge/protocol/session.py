@@ -133,7 +133,8 @@ class Session:
             return  # what was to be sent is here already
         self.outbound.restore(store.entries(), store.outcomes(), store.last_seq())
         if store.is_durable:
-            self.outbound.cleared = max((entry.seq for entry in self.outbound.outbox.unconfirmed), default=0)
+            outbox = self.outbound.outbox
+            outbox.cleared = max((entry.seq for entry in outbox.unconfirmed), default=0)
 
     @property
     def session_id(self) -> str:
@@ -281,7 +282,7 @@ class Session:
         """The number through which entries have to be marked in the store before the next can go; None: nothing has to wait."""
         if self.link is None or self.link.death is not None or self.state not in SENDING:
             return None
-        return self.outbound.to_mark()
+        return self.outbound.outbox.to_mark()
 
     def next_timer(self) -> float | None:
         """When `handle_timer` must be called next (monotonic), None if nothing is due."""

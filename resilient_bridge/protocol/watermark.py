@@ -98,7 +98,7 @@ class Watermark:
         self._tail: deque[Mark] = deque()
         self._answers: dict[Key, None] = {}
         self._in_hand: list[Mark] = []
-        self._keys: dict[Key, Mark] = {}
+        self.by_key: dict[Key, Mark] = {}  # of the tail
         self._bytes = 0
         self._stamp: str | None = None
         self.is_stored = False  # by a durable store, since it last had to be
@@ -117,7 +117,7 @@ class Watermark:
 
     def __contains__(self, key: Key | None) -> bool:
         """Was a message with this key accepted, as far as the tail reaches back?"""
-        return key in self._keys
+        return key in self.by_key
 
     @property
     def tail(self) -> tuple[Mark, ...]:
@@ -128,10 +128,6 @@ class Watermark:
     def last_timestamp(self) -> datetime | None:
         """The server's timestamp of the last accepted message."""
         return parse_timestamp(self._stamp)
-
-    def mark_of(self, key: Key) -> Mark | None:
-        """The accepted message with this key."""
-        return self._keys.get(key)
 
     def accept(
         self,
@@ -153,7 +149,7 @@ class Watermark:
         tail.append(mark)
         self._bytes += len(text)
         if key is not None:
-            self._keys[key] = mark
+            self.by_key[key] = mark
         self.accepted += 1
         # Age is counted back from the last delivery, not from now: the tail does not age while the link is down.
         while len(tail) > 1 and (
@@ -165,8 +161,8 @@ class Watermark:
 
     def _forget(self, mark: Mark) -> None:
         self._bytes -= len(mark.text)
-        if mark.key is not None and self._keys.get(mark.key) is mark:
-            del self._keys[mark.key]
+        if mark.key is not None and self.by_key.get(mark.key) is mark:
+            del self.by_key[mark.key]
 
     def hand(self) -> None:
         """The consumer got one message; it is not taken until he asks for the next."""
@@ -295,7 +291,7 @@ class Watermark:
             self._tail.append(mark)
             self._bytes += len(mark.text)
             if mark.key is not None:
-                self._keys[mark.key] = mark
+                self.by_key[mark.key] = mark
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.accepted = self.handed = self.taken = taken
         self._answers = dict.fromkeys(answers)

@@ -197,13 +197,13 @@ class Rig:
         """What `BridgeClient.send` does, without its waiting."""
         outbound = self.session.outbound
         entry = outbound.prepare(type_, {} if payload is None else payload, self.now, **options)
-        if outbound.is_known(entry):
+        if outbound.known.by_id.get(entry.id) is entry:
             return entry
         if options.get("volatile") and self.state is not BridgeState.READY:
             outbound.refuse(entry, "not connected")
         elif outbound.admit(entry):
             self.store.put(entry)
-            outbound.add(entry)
+            outbound.outbox.add(entry)
         self.after()
         return entry
 

@@ -124,7 +124,7 @@ class FlushWorld:
         while self.peer.down:
             self._hear()
         if (
-            self.rig.session.is_drained
+            not self.rig.session.outbound.outbox.count
             and not self.rig.session.outbound.open_requests
             and self.rig.state == "READY"
         ):

@@ -55,7 +55,7 @@ def test_the_tail_is_bounded_by_count_and_bytes(size):
         _mark(watermark, n, text="x" * size)
     assert len(watermark.tail) <= 2_048
     assert sum(len(mark.text) for mark in watermark.tail) <= 16 * 2**20
-    assert len(watermark._keys) == len(watermark.tail)
+    assert len(watermark.by_key) == len(watermark.tail)
     assert ("a", "4999") in watermark
     assert ("a", "0") not in watermark
     assert watermark.accepted == 5_000

@@ -96,7 +96,7 @@ class Table:
             return (Event(raw=frame),)  # text that is no JSON is a message, too
         if not isinstance(value, dict):
             return (Event(raw=value),)
-        body = cast("Body", value)
+        body: Body = value
         get: Callable[[Any], Any] = body.get if self._is_flat else partial(part, body)
         named = get(self.type) if self.type is not None else None
         kind = named if isinstance(named, str) else ""
