@@ -183,7 +183,7 @@ class EnvelopeLink(Link[Joining]):
         Where there are none to join, or where it names another one, it is about something of the user's.
         """
         named = payload.get("session_id")
-        return self._features.join is not None and named in (None, self._in.watermark.session_id)
+        return self._features.name("join") is not None and named in (None, self._in.watermark.session_id)
 
     # ---- small steps ------------------------------------------------------------------------------------------
 

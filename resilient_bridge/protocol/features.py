@@ -56,7 +56,7 @@ class Features:
         """The server does not know this message of ours. Returns the event that tells it, the first time."""
         if field in self._refused:
             return None
-        self._refused.add(field)
+        self._refused |= {field, "auth_ack"} if field == "auth" else {field}
         name: str = getattr(self._dialect, field) or ""
         return FeatureRefused(at=now.at, feature=field, type=name, failure=failure)
 
@@ -71,41 +71,17 @@ class Features:
     @property
     def wants_new_session(self) -> bool:
         """Does the server push into this session, unasked, what does not fit?"""
-        return self.join is not None and self.asking.extent is Extent.NEW_SESSION
+        return self.name("join") is not None and self.asking.extent is Extent.NEW_SESSION
 
-    def _name(self, field: str, asked: str | None = None) -> str | None:
+    def name(self, field: str) -> str | None:
+        """What the dialect calls this message; None where there is none, or this server does not know it or never answers it."""
         name: str | None = getattr(self._dialect, field)
-        return None if (asked or field) in self._refused else name
-
-    @property
-    def auth(self) -> str | None:
-        """The message that says who we are; None if there is none."""
-        return self._name("auth")
-
-    @property
-    def auth_ack(self) -> str | None:
-        """What the server says when it takes us; None if it says nothing."""
-        return self._name("auth_ack", "auth")
-
-    @property
-    def join(self) -> str | None:
-        """The message that joins a session; None if there are no sessions."""
-        return self._name("join")
-
-    @property
-    def request_replay(self) -> str | None:
-        """The message that asks for what was missed; None if there is no replay."""
-        return None if "request_replay" in self._ignored else self._name("request_replay")
-
-    @property
-    def ping(self) -> str | None:
-        """The message that asks for a sign of life; None if there is none."""
-        return self._name("ping")
+        return None if field in self._refused or field in self._ignored else name
 
     @property
     def awaits_joined(self) -> bool:
         """Is there an answer to the join itself?"""
-        return self.join is not None and self._dialect.joined is not None
+        return self.name("join") is not None and self._dialect.joined is not None
 
     def missing(self, phase: BridgeState, seconds: float, *, greeted: bool, pings: bool) -> Failure:
         """The failure of a handshake that does not go on: which answers are missing, and which field switches each off.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigError, Executed, Failure, ProtocolError
 from ..errors.extras import needed
-from .messages import parse_timestamp
 from .strict_json import decoder, is_deeper
 
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 
 _TYPE: Final = re.compile(r"[a-z_]+")
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SHOWN: Final = 80
 _MAX_DEPTH: Final = 100
 
@@ -98,7 +96,7 @@ def envelope(value: Any) -> dict[str, Any]:
             and type(body.get("payload", _MISSING)) in _PAYLOADS
         ):
             return body
-        found = violations(body, strict=False)
+        found = _violations(body)
     else:
         found = ({"field": "$", "constraint": "object", "received": _shown(value)},)
     raise InvalidFrameError(
@@ -153,33 +151,14 @@ def _shown(value: Any) -> str:
     return text[:_SHOWN]
 
 
-def violations(value: Mapping[str, Any], *, strict: bool = True) -> tuple[dict[str, str], ...]:
-    """Every rule of the envelope that `value` breaks, as field, constraint, received.
-
-    Strict: type `^[a-z_]+$`, id a UUID, timestamp ISO 8601, payload an object, all required. Lenient: what is there must
-    have the right JSON type; a payload of null is a violation, a missing one is not.
-    """
-    kind, identity = value.get("type"), value.get("id")
-    stamp, payload = value.get("timestamp"), value.get("payload", None if strict else {})
+def _violations(value: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
+    """Every field of an envelope that has the wrong JSON type, as field, constraint, received."""
+    kind, identity, stamp = value.get("type"), value.get("id"), value.get("timestamp")
+    payload = value.get("payload", {})
     rules = (
         ("type", "required", bool(kind) and isinstance(kind, str), kind),
-        ("type", "^[a-z_]+$", not strict or not isinstance(kind, str) or bool(_TYPE.fullmatch(kind)), kind),
-        (
-            "id",
-            "uuid",
-            isinstance(identity, str) and bool(_UUID.fullmatch(identity))
-            if strict
-            else identity is None or isinstance(identity, str),
-            identity,
-        ),
-        (
-            "timestamp",
-            "iso8601",
-            isinstance(stamp, str) and "T" in stamp and parse_timestamp(stamp) is not None
-            if strict
-            else stamp is None or isinstance(stamp, str),
-            stamp,
-        ),
+        ("id", "uuid", identity is None or isinstance(identity, str), identity),
+        ("timestamp", "iso8601", stamp is None or isinstance(stamp, str), stamp),
         ("payload", "object", isinstance(payload, dict), payload),
     )
     return tuple(

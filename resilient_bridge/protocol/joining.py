@@ -68,13 +68,13 @@ class Joining(Join):
 
     def open(self, token: str | None, now: Now) -> None:
         """The transport is connected: authenticate first, always."""
-        if self._features.join is None and not self._in.watermark.asked_to_join:
+        if self._features.name("join") is None and not self._in.watermark.asked_to_join:
             # To such a server being accepted is joining: from here on it may have said something, whatever we hear of it.
             self._in.watermark.asked_to_join = self._joins_by_auth = True
         self._features.asking.begin(now)
         self._wait_from(now)
         self._has_token = token is not None
-        name, answer = self._features.auth, self._features.auth_ack
+        name, answer = self._features.name("auth"), self._features.name("auth_ack")
         # Without a token there is nothing to say, unless the server waits to be greeted before it answers.
         if name is not None and (token is not None or answer is not None):
             self.auth_id = self._wire.say(name, {} if token is None else {"token": token}, now)
@@ -87,7 +87,7 @@ class Joining(Join):
         self._epoch = stated if isinstance(stated, str) else None
         self._features.meet(self._epoch)
         self._out.dedupe.hello(payload, is_same_server=self._in.watermark.epoch in (None, self._epoch))
-        if self._features.ping is not None:
+        if self._features.name("ping") is not None:
             self._wire.start_heartbeat(now)
         self._accepted(now)
 
@@ -97,10 +97,11 @@ class Joining(Join):
 
     def _join(self, now: Now, *, resume: bool) -> None:
         self._wait_from(now)
-        if self._features.join is not None:
+        name = self._features.name("join")
+        if name is not None:
             payload: dict[str, str | bool] = {"session_id": self._in.watermark.session_id, "resume": resume}
             self._in.watermark.asked_to_join = True
-            self.join_id = self._wire.say(self._features.join, payload, now)
+            self.join_id = self._wire.say(name, payload, now)
         if self._wire.heartbeat is not None:
             self._join_ping = self._wire.ping("join", now)
         elif not self._features.awaits_joined:
@@ -138,7 +139,7 @@ class Joining(Join):
         self._move("joined", "joined", now)
         rejoin.deadline = now.mono + self._policy.timeout
         # What a server pushes unasked stands before the pong behind the join: that is waited for, if there is one.
-        extent, has_replay = self._features.asking.extent, self._features.request_replay is not None
+        extent, has_replay = self._features.asking.extent, self._features.name("request_replay") is not None
         rejoin.too_large = extent >= Extent.NOTHING and has_replay
         asks = has_replay and not rejoin.too_large
         rejoin.no_replay = not asks and (self._join_ping is None or rejoin.join_answered)
@@ -211,7 +212,7 @@ class Joining(Join):
     # ---- replay -----------------------------------------------------------------------------------------------
 
     def _ask(self, now: Now, *, everything: bool) -> None:
-        name = self._features.request_replay
+        name = self._features.name("request_replay")
         if self.rejoin is None or name is None:
             return
         since = None
@@ -278,7 +279,7 @@ class Joining(Join):
             self.rejoin.join_answered = True
             if self.state is BridgeState.JOINING:
                 self.confirmed(now)
-            elif self._features.request_replay is None or self.rejoin.too_large:
+            elif self._features.name("request_replay") is None or self.rejoin.too_large:
                 self.rejoin.no_replay = True
                 self.advance(now)
         elif ping in self._ask_pings:

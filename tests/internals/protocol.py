@@ -13,7 +13,7 @@ __getattr__ = lazily(
         "dialects": "End Positions",
         "envelope_link": "EnvelopeLink",
         "event_stream": "EventStream Position",
-        "frames": "Encoder InvalidFrameError canonical decode decode_json own_frame violations",
+        "frames": "Encoder InvalidFrameError canonical decode decode_json own_frame",
         "heartbeat": "Heartbeat",
         "inbox": "Inbox",
         "joining": "Joining",
@@ -27,6 +27,6 @@ __getattr__ = lazily(
         "replayed": "read_replay",
         "server_sent": "EventStreamParser",
         "session_records": "OPERATIONS SNAPSHOT_BYTES SessionCheckpoint SessionRecord SessionState",
-        "transitions": "EXPECTED LINKED REASONS SENDING TRANSITIONS mermaid",
+        "transitions": "EXPECTED LINKED SENDING TRANSITIONS",
     },
 )

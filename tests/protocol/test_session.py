@@ -11,7 +11,7 @@ from resilient_bridge import BridgeState as S
 from resilient_bridge import Reconnect
 from resilient_bridge.errors import Failure
 from resilient_bridge.values import Backoff
-from tests.internals.protocol import LINKED, REASONS, TRANSITIONS
+from tests.internals.protocol import LINKED, TRANSITIONS
 from tests.internals.telemetry import (
     Closed,
     Disconnected,
@@ -22,6 +22,7 @@ from tests.internals.telemetry import (
     Suspended,
 )
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
+from tests.reference import REASONS
 from tests.rows import each_row
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from resilient_bridge.classification import classify, classify_close, classify_error_payload
 from resilient_bridge.errors import CODES, Failure
-from tests.internals.protocol import REASONS, LossAction, meaning, reason_of, wants_slow_start
+from tests.internals.protocol import LossAction, meaning, reason_of, wants_slow_start
+from tests.reference import REASONS
 from tests.rows import each_row
 
 
