@@ -121,7 +121,7 @@ class Driver:
             pump.end(link.death)
             return
         if session.state is not BridgeState.READY:  # both are over before that
-            if link.awaits_greeting:
+            if link.greeting is not None and link.greeting.is_open:
                 pump.greet()
             elif link.joining.awaits_backfill:
                 pump.fetch()

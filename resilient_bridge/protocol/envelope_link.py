@@ -10,9 +10,10 @@ from ..errors import Failure
 from ..telemetry.events import BridgeState
 from .expectations import Held
 from .features import is_unknown_type, refers_to
-from .frames import Encoder, InvalidFrameError, decode, fields_of, raw_of
+from .frames import Encoder, InvalidFrameError, decode, fields_of, message_from, raw_of
 from .joining import SESSION_CODES, Joining
 from .link import Link
+from .merge import Item
 from .transitions import EXPECTED
 
 
@@ -90,7 +91,7 @@ class EnvelopeLink(Link[Joining]):
         if type_.startswith(self._dialect.unreplayed):
             self._in.transient(type_, body, text)
         elif rejoin is not None:
-            rejoin.hold(self._in.hold(type_, body, text, counts=self._counts(type_, body)))
+            rejoin.hold(Item(message_from(type_, body), text, counts=self._counts(type_, body)))
             if rejoin.overflowed:
                 self.joining.advance(now)
         elif self._counts(type_, body) if concerns_us else type_ != self._dialect.error:

@@ -46,9 +46,8 @@ class Position:
         self._connection = 0
         self._catches_up = False  # since the resume nothing new has come that has an id
         self._repeats = False  # one id for several events
-        self._seen: dict[
-            int, tuple[int, int]
-        ] = {}  # hash of an id → hash of its event, number of its connection
+        # hash of an id → hash of its event, number of its connection
+        self._seen: dict[int, tuple[int, int]] = {}
         self._number = _number(self.last_event_id)
         self._steps: int | None = 0  # None: the ids do not count
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from .frames import raw_of
-from .messages import Message
+from .frames import message_from, raw_of
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .messages import Message
     from .policies.replay import Replay
 
     Expected = tuple[Callable[[Any], bool], Callable[[Message | Exception], None]]
@@ -52,7 +52,7 @@ class Expectations:
                 self._held.remove(held)
                 self._bytes -= len(held.text)
             if fits is not False:
-                return _nothing
+                return lambda: None
         self._expected.append(expected)
 
         def forget() -> None:
@@ -82,19 +82,14 @@ class Expectations:
     def _fits(self, expected: Expected, held: Held) -> bool | None:
         """Hand the frame over if it fits; None: the function that should say so has raised."""
         matches, take = expected
-        body, raw = held.body, raw_of(held.body)
         try:
-            if not matches(raw):
+            if not matches(raw_of(held.body)):
                 return False
         except Exception as error:  # noqa: BLE001 -- a function of the user's: its caller is told
             take(error)
             return None
-        take(Message(held.type, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw))
+        take(message_from(held.type, held.body))
         return True
-
-
-def _nothing() -> None:
-    """Nothing is waited for any more."""
 
 
 def _holds(pattern: Mapping[str, Any]) -> Callable[[Any], bool]:

@@ -41,9 +41,8 @@ class Features:
         self._epoch: str | None = None
         self._ignored: set[str] = set()
         self._refused: set[str] = set()
-        self.replay_refusals = (
-            0  # joins in a row that ended because the replay was refused for another reason
-        )
+        # joins in a row that ended because the replay was refused for another reason
+        self.replay_refusals = 0
 
     def meet(self, epoch: str | None) -> None:
         """The server has stated its identity (None: it has none)."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigError, Executed, Failure, ProtocolError
 from ..errors.extras import needed
+from .messages import Message
 from .strict_json import decoder, is_deeper
 
 
@@ -133,6 +134,11 @@ class _WithText(dict[str, Any]):
 def raw_of(body: dict[str, Any]) -> Any:
     """The decoded frame as it came."""
     return body.raw if isinstance(body, _CONVERTED) else body
+
+
+def message_from(type_: str, body: dict[str, Any]) -> Message:
+    """The message in an envelope."""
+    return Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
 
 
 _CONVERTED: Final = (_WithText, Body)

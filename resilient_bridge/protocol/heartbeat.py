@@ -45,8 +45,6 @@ class Heartbeat:
         self._last_look: float | None = None
         self._echoes_ids = False
         self._paused = False
-        self.pongs = 0
-        self.strays = 0
         self.verdict: Failure | None = None  # that the link is dead, and why
 
     def follow(self, policy: HeartbeatPolicy, mono: float) -> None:
@@ -73,11 +71,9 @@ class Heartbeat:
 
     def pong(self, identity: str | None) -> list[Ping]:
         """The pings this pong answers, oldest first; empty for a stray one."""
-        known = identity is not None and any(ping.id == identity for ping in self._out)
+        known = identity is not None and identity in self
         if not self._out or (self._echoes_ids and not known):
-            self.strays += 1
             return []
-        self.pongs += 1
         self._last_look = None
         answered = [self._out.popleft()]
         if known:
@@ -99,7 +95,7 @@ class Heartbeat:
     def resume(self, mono: float) -> None:
         """Reading goes on: what is out gets its full time again."""
         self._paused = False
-        self._out = deque(ping._replace(due=max(ping.due, mono + self._policy.timeout)) for ping in self._out)
+        self.alive(mono)
 
     def next_timer(self) -> float:
         """When `check` wants to be called (monotonic)."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Failure
 from ..telemetry.events import DuplicateConflict, Event
-from .frames import canonical, raw_of
+from .frames import canonical, message_from, raw_of
 from .inbox import Inbox
-from .merge import Item
 from .messages import Gap, Message
 
 
@@ -99,8 +98,7 @@ class Inbound:
                 self.duplicates += 1
                 return
             self.watermark.use_up((type_, identity))
-        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
-        self._put(message, len(text), None)
+        self._put(message_from(type_, body), len(text), None)
 
     def _put(self, message: Message, size: int, watermark: Watermark | None) -> None:
         if self.receives:
@@ -162,9 +160,8 @@ class Inbound:
     def not_reached(self, failure: Failure, dialect: Dialect) -> Failure:
         """An attempt to connect has failed. Returns why; a token that goes into a frame was not what was refused."""
         if self.watermark.bookmark is not None and self.watermark.bookmark.life.url is not None:
-            self.forget_positions(
-                "new_session"
-            )  # with its address its session is gone; the user's own URL comes next
+            # with its address its session is gone; the user's own URL comes next
+            self.forget_positions("new_session")
         if dialect.login is None or failure.code != "AUTH_FORBIDDEN":
             return failure
         text = "the server refused the connection, before it was sent the token"
@@ -184,13 +181,6 @@ class Inbound:
         self._store.drop_session(lost.session_id)
         self.watermark = self._store.session(session_id)
         self.watermark.replaces = lost.asked_to_join or lost.replaces
-
-    def hold(self, type_: str, body: dict[str, Any], text: str, *, counts: bool) -> Item:
-        """A frame that has to wait for the verdict of its join."""
-        message = Message(
-            type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body)
-        )
-        return Item(message, text, counts=counts)
 
     def accept(
         self,

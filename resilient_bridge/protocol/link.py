@@ -65,11 +65,6 @@ class Link(ABC, Generic[J]):
 
     closing = False  # has the server announced the end of this connection?
 
-    @property
-    def awaits_greeting(self) -> bool:
-        """Has the user to say what is said at each connection?"""
-        return self.greeting is not None and self.greeting.is_open
-
     def greeted(self, now: Now) -> None:
         """The user has said it: what nobody waited for goes to the reader, and the join begins."""
         if self.greeting is not None and self.greeting.is_open:
@@ -175,10 +170,6 @@ class Link(ABC, Generic[J]):
         if self.wire.heartbeat is not None:
             self.wire.heartbeat.resume(now.mono)
 
-    def probe(self, doubt: str, now: Now) -> None:
-        """Somebody doubts that this link lives: ask for a sign of life with a short timeout; `doubt` is why, if none comes."""
-        self.wire.ping("probe", now, doubt)
-
     def die(self, failure: Failure) -> None:
         """This link must end; the first reason stands."""
         if self.death is None:
@@ -194,7 +185,7 @@ class Link(ABC, Generic[J]):
 
     def _answered_pings(self, identity: str | None, now: Now) -> None:
         """A pong came: what was written before its ping has been read."""
-        answered = self.wire.pong(identity)
+        answered = [] if self.wire.heartbeat is None else self.wire.heartbeat.pong(identity)
         if not answered:
             self._out.stray_pongs += 1
         for ping in answered:

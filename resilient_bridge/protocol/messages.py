@@ -54,12 +54,11 @@ class Message:
         flags = "".join(
             f" {name}" for name in ("replayed", "redelivered", "maybe_duplicate") if getattr(self, name)
         )
-        type_, id_, at = (None if part is None else redact(part, limit=_SHOWN) for part in self._parts)
+        type_, id_, at = (
+            None if part is None else redact(part, limit=_SHOWN)
+            for part in (self.type, self.id, self.raw_timestamp)
+        )
         return f"<Message {type_} id={id_} at={at}{flags}>"
-
-    @property
-    def _parts(self) -> tuple[str | None, ...]:
-        return self.type, self.id, self.raw_timestamp
 
 
 @attrs.frozen(slots=True)

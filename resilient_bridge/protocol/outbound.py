@@ -17,9 +17,8 @@ from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageRese
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, outcome_event
-from .frames import Encoder, fields_of, own_frame, raw_of, send_kind
+from .frames import Encoder, fields_of, message_from, own_frame, send_kind
 from .known_entries import KnownEntries
-from .messages import Message
 from .outbox import Outbox
 from .unanswered import lost_answer, no_answer, not_handed_out, unanswered
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from .clock import Identifiers
+    from .messages import Message
     from .policies.dialect import Dialect
     from .policies.outbox import Outbox as OutboxPolicy
 
@@ -124,9 +124,8 @@ class Outbound:
         self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None, *, is_request: bool = False
     ) -> Entry:
         own = self._dialect.encode
-        text = (
-            "" if own is not None else self._encoder.payload(type_, payload)
-        )  # raises for what is no message
+        # raises for what is no message
+        text = "" if own is not None else self._encoder.payload(type_, payload)
         if type_ in self._control:
             raise config_error("type", "a type of message that the client does not use itself", type_)
         identity, stamp = self._ids(), self._stamp(now.wall)
@@ -296,9 +295,7 @@ class Outbound:
                 failure = self._mask(classify_error_payload(fields_of(body)))
                 self.end_request(entry, EntryState.DEAD, failure)
                 return True
-            payload: dict[str, Any] = body.get("payload") or {}
-            answer = Message(type_, body.get("id"), body.get("timestamp"), payload, raw=raw_of(body))
-            self.end_request(entry, EntryState.CONFIRMED, None, answer)
+            self.end_request(entry, EntryState.CONFIRMED, None, message_from(type_, body))
             return True
         if entry.answer is not None:
             return entry.answer.type == type_  # the same answer once more; another type is a message

@@ -36,12 +36,10 @@ class Positioned:
 
     def __init__(self, inbound: Inbound, dialect: Dialect, policy: Positions) -> None:
         self._in = inbound
-        self.finished: list[
-            Channel
-        ] = []  # logs that are complete, while what they hold is still to be delivered
-        self.is_frozen = (
-            False  # a replay without an end may go on: what comes live says nothing of what came before it
-        )
+        # logs that are complete, while what they hold is still to be delivered
+        self.finished: list[Channel] = []
+        # a replay without an end may go on: what comes live says nothing of what came before it
+        self.is_frozen = False
         self._policy = policy
         self._is_time, self._is_number = policy.order == "time", policy.order == "number"
         self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode

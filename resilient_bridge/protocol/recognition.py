@@ -62,9 +62,8 @@ class FirstFrames:
         if len(self._came) < _FRAMES:
             text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
             self._came.append(text[:_READ])
-            self._shown.append(
-                self._mask(text[:_READ])
-            )  # before it is cut, or half of a secret would be left
+            # masked before it is cut, or half of a secret would be left
+            self._shown.append(self._mask(text[:_READ]))
 
     def __str__(self) -> str:
         """What was sent, what came back, and what would fit; no secrets."""

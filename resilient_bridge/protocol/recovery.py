@@ -6,10 +6,11 @@ who vouches for that? Rule: an event is delivered once, in the server's order, a
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..telemetry.events import Verdict
-from .time_order import by_time
+from .messages import parse_timestamp
 
 
 if TYPE_CHECKING:
@@ -96,32 +97,33 @@ class Evidence(NamedTuple):
 
 def judge(evidence: Evidence, policy: Positions) -> Recovery:
     """The verdict of each channel that we had a position in, or that the server speaks of; one for the session without channels."""
-    heard: dict[Channel, list[Incoming]] = {}
-    for each in evidence.heard:
-        if each.event.position is not None:
-            heard.setdefault(each.event.channel, []).append(each)
+    heard = _by_channel(evidence.heard)
     named = dict.fromkeys((*evidence.positions, *evidence.statements))
     asked: list[Channel] = [name for name in named if name is not None] if policy.per_channel else []
-    asked = asked or [None]
     findings: dict[Channel, Finding] = {}
     plans: dict[Channel, _Plan] = {}
-    for channel in (*asked, *(channel for channel in heard if channel not in asked)):
-        if channel in asked:
-            findings[channel], plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
-        else:  # a log that nobody had read, so nothing of it can be missing
-            plans[channel] = _all_new(_sorted(heard[channel], policy))
+    for channel in asked or [None]:
+        findings[channel], plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
+    for channel, of_it in heard.items():
+        if channel not in plans:  # a log that nobody had read, so nothing of it can be missing
+            plans[channel] = _all_new(of_it, policy)
     deliveries, repeats = _in_order(evidence.heard, findings, plans)
     return Recovery(findings, deliveries, repeats)
 
 
 def in_order(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
     """What came of logs that nobody had read: each event once, a live one that overtook the replay in its place."""
-    plans: dict[Channel, _Plan] = {}
-    for channel in dict.fromkeys(each.event.channel for each in heard if each.event.position is not None):
-        of_it = [each for each in heard if each.event.channel == channel and each.event.position is not None]
-        plans[channel] = _all_new(_sorted(of_it, policy))
+    plans = {channel: _all_new(of_it, policy) for channel, of_it in _by_channel(heard).items()}
     deliveries, _ = _in_order(heard, {}, plans)
     return [each.heard for each in deliveries if isinstance(each, Delivery)]
+
+
+def _by_channel(heard: Sequence[Incoming]) -> dict[Channel, list[Incoming]]:
+    found: dict[Channel, list[Incoming]] = {}
+    for each in heard:
+        if each.event.position is not None:
+            found.setdefault(each.event.channel, []).append(each)
+    return found
 
 
 class _Plan(NamedTuple):
@@ -170,20 +172,19 @@ def _channel(
     if other:
         finding = Finding(Verdict.GAP, other, is_other=True)
         may_repeat = position is not None and policy.repeats and policy.order != "number"
-        return finding, _all_new(_sorted(heard, policy), may_repeat=may_repeat)
+        return finding, _all_new(heard, policy, may_repeat=may_repeat)
     if position is None:
         return _without_position(heard, stated, evidence, policy)
     if policy.shows_anchor and channel in evidence.moved:
-        policy = policy.evolve(
-            overlap=0, inclusive=False, ends="quiet"
-        )  # where no event was, none comes again
+        # where no event was, none comes again
+        policy = policy.evolve(overlap=0, inclusive=False, ends="quiet")
     if policy.order == "number" and isinstance(position, int):
         return _numbers(position, heard, stated, evidence, policy)
     return _unordered(position, heard, stated, evidence, policy)
 
 
-def _all_new(heard: Sequence[Incoming], *, may_repeat: bool = False) -> _Plan:
-    return _Plan([Delivery(each, may_repeat) for each in heard], {})
+def _all_new(heard: Sequence[Incoming], policy: Positions, *, may_repeat: bool = False) -> _Plan:
+    return _Plan([Delivery(each, may_repeat) for each in _sorted(heard, policy)], {})
 
 
 def _once(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
@@ -204,7 +205,7 @@ def _once(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
 def _without_position(
     heard: Sequence[Incoming], stated: Replayed | None, evidence: Evidence, policy: Positions
 ) -> tuple[Finding, _Plan]:
-    plan = _all_new(_sorted(heard, policy), may_repeat=False)
+    plan = _all_new(heard, policy)
     proof = _vouched(stated, evidence, policy)
     if stated is not None and stated.complete is False:
         return Finding(Verdict.GAP, "position_gone"), plan
@@ -258,7 +259,7 @@ def _numbers(
         or (lacks_anchor and has_all)
         or (old and not is_anchored and not policy.repeats and not policy.shows_anchor)
     ):
-        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered)
+        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered, policy)
     doubtful = [Delivery(each, may_repeat=True) for each in old] if old and not is_anchored else []
     news = [*doubtful, *(Delivery(each) for each in new)]
     holes = _holes(position, news[len(doubtful) :], len(doubtful)) if policy.contiguous else {}
@@ -295,10 +296,13 @@ def _finding(
     plan: _Plan,
 ) -> Finding:
     if plan.holes:
-        first = next(iter(plan.holes.values()))
-        return Finding(Verdict.GAP, first.reason, missing=first.missing)
+        hole = next(iter(plan.holes.values()))
+        return Finding(Verdict.GAP, hole.reason, missing=hole.missing)
     if stated is not None and stated.complete is False:
-        return Finding(Verdict.GAP, "position_gone", missing=_trimmed(position, stated, policy))
+        first = stated.first  # the first event that the server still has
+        is_exact = policy.contiguous and isinstance(first, int) and first > position + 1
+        missing = (position + 1, first - 1) if is_exact and isinstance(first, int) else None
+        return Finding(Verdict.GAP, "position_gone", missing=missing)
     if evidence.lost_backfill:
         return Finding(Verdict.GAP, evidence.lost_backfill)
     if any(delivery.may_repeat for delivery in plan.events):
@@ -327,13 +331,6 @@ def _finding(
     return Finding(Verdict.UNKNOWN, reason)
 
 
-def _trimmed(position: int, stated: Replayed, policy: Positions) -> tuple[int, int] | None:
-    """What is missing, where the server says which event is the first that it still has."""
-    first = stated.first
-    is_exact = policy.contiguous and isinstance(first, int) and first > position + 1
-    return (position + 1, first - 1) if is_exact and isinstance(first, int) else None
-
-
 def _unordered(
     position: Position,
     heard: Sequence[Incoming],
@@ -356,15 +353,14 @@ def _unordered(
         if evidence.has_forgotten and policy.repeats and at < last_known and not known[at]
     }
     new = _sorted([each for is_known, each in zip(known, heard, strict=True) if not is_known], policy)
-    repeats = len(heard) - len(new)
     is_sure = is_anchored or not policy.repeats
     vouched = _vouched(stated, evidence, policy)
     news = [Delivery(each, id(each) in forgotten or not (is_sure or bool(vouched))) for each in new]
+    plan = _Plan(news, {}, len(heard) - len(new))
     if stated is not None and stated.complete is False:
-        return Finding(Verdict.GAP, "position_gone"), _Plan(news, {}, repeats)
+        return Finding(Verdict.GAP, "position_gone"), plan
     if evidence.lost_backfill:
-        return Finding(Verdict.GAP, evidence.lost_backfill), _Plan(news, {}, repeats)
-    plan = _Plan(news, {}, repeats)
+        return Finding(Verdict.GAP, evidence.lost_backfill), plan
     if vouched:
         return Finding(Verdict.RECOVERED, vouched, vouched), plan
     # A replay that was to be ended by the server, and was ended by us, may have left out what was older than what came.
@@ -383,8 +379,7 @@ def _number(heard: Incoming) -> int:
 def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
     """In the order of their numbers, each once: of what came twice the first is taken."""
     if policy.interleaves:
-        once = _once(heard, policy)
-        return by_time(once, [each.event.position for each in once])
+        return _by_time(_once(heard, policy))
     if policy.order != "number":
         return _once(heard, policy)  # times do not order: a server's clock may have gone back
     found: dict[int, Incoming] = {}
@@ -393,3 +388,12 @@ def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
         if known.is_marker and not each.is_marker:  # the event that stands there has come after all
             found[_number(each)] = each
     return [found[number] for number in sorted(found)]
+
+
+def _by_time(events: list[Incoming]) -> list[Incoming]:
+    """The oldest first. Where one of the positions is no time nothing is known of the order of any, and all stay as they were heard."""
+    times = [parse_timestamp(str(each.event.position)) for each in events]
+    timed = [(time, each) for time, each in zip(times, events, strict=True) if time is not None]
+    if len(timed) < len(events):
+        return events
+    return [each for _, each in sorted(timed, key=itemgetter(0))]

@@ -85,9 +85,8 @@ class Rejoin:
         self._side_bytes = 0
         self._side_keys: set[Key] = set()
         self._repeats = 0
-        self._since: datetime | None = (
-            None  # what was asked for last; without `since`, what was asked for before
-        )
+        # what was asked for last; without `since`, what was asked for before
+        self._since: datetime | None = None
         self._answers: list[Answer] = []
         self._asks: dict[str, bool] = {}  # id of our request -> answered, by id
         self._uncorrelated = 0

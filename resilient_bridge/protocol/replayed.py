@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
-from .frames import InvalidFrameError, decode, envelope, fields_of, raw_of
+from .frames import InvalidFrameError, decode, envelope, fields_of, message_from, raw_of
 from .merge import Item
-from .messages import Message
 
 
 if TYPE_CHECKING:
@@ -46,12 +45,6 @@ def read_replay(
             continue
         if is_content(found, now):
             text = entry if isinstance(entry, str) else _encode(raw_of(found))
-            message = Message(
-                found["type"],
-                found.get("id"),
-                found.get("timestamp"),
-                found.get("payload") or {},
-                raw=raw_of(found),
-            )
-            items.append(Item(message, text, counts=counts(found["type"], found)))
+            type_ = found["type"]
+            items.append(Item(message_from(type_, found), text, counts=counts(type_, found)))
     return items, rejected

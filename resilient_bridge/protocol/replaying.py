@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..telemetry.events import Verdict
 from .recovery import Evidence, Incoming
 
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from .policies.positions import Positions
     from .policies.replay import Replay
     from .positioned import Positioned
-    from .recovery import Finding, Over
+    from .recovery import Over
 
 
 class Replaying:
@@ -37,9 +36,8 @@ class Replaying:
         self._bytes = 0
         self._seen: dict[Channel, set[Position | None]] = {}
         self._highest: dict[Channel, int] = {}
-        self._runs: dict[
-            Channel, tuple[int, int]
-        ] = {}  # how far what came goes on from a position without a hole
+        # how far what came goes on from a position without a hole
+        self._runs: dict[Channel, tuple[int, int]] = {}
         self._statements: dict[Channel, Replayed] = {}
         self._same_session = False
 
@@ -217,9 +215,3 @@ class Replaying:
         if not self._policy.shows_anchor or channel in self._positioned.bookmark.moved:
             return True
         return any(each.event.channel == channel and self._positioned.is_known(each) for each in self._heard)
-
-
-def worst_of(findings: list[Finding]) -> Finding:
-    """The finding that speaks for all."""
-    order = (Verdict.GAP, Verdict.UNKNOWN, Verdict.RECOVERED)
-    return min(findings, key=lambda finding: order.index(finding.verdict))

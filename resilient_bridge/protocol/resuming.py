@@ -7,16 +7,17 @@ for what provably goes on where we stopped when more has come than may be held.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..errors import Failure
 from ..telemetry.events import BridgeState, Joined, Resumed, Verdict
 from .facts import Auth, Moved
-from .frames import Body
+from .frames import Body, message_from
 from .join import Join
+from .merge import Item
 from .recovery import Hole, in_order, judge
 from .rejoin import Rejoin
-from .replaying import Replaying, worst_of
+from .replaying import Replaying
 
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from .join import LinkParts
     from .positioned import Positioned
     from .recovery import Incoming, Over, Recovery
+
+
+_WORST_FIRST: Final = (Verdict.GAP, Verdict.UNKNOWN, Verdict.RECOVERED)
 
 
 class Resuming(Join):
@@ -163,7 +167,7 @@ class Resuming(Join):
         self._came(now)
         if self._replaying is None:
             event = heard.event
-            self._rejoin.hold(self._in.hold(event.type, Body(event), heard.text, counts=True))
+            self._rejoin.hold(Item(message_from(event.type, Body(event)), heard.text))
             is_full = self._rejoin.overflowed
         else:
             self._replaying.hold(heard)
@@ -326,7 +330,7 @@ class Resuming(Join):
 
     def _tell(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
         findings = recovery.findings
-        worst = worst_of(list(findings.values()))
+        worst = min(findings.values(), key=lambda finding: _WORST_FIRST.index(finding.verdict))
         self._emit(
             Resumed(
                 at=now.at,

@@ -322,7 +322,7 @@ class Session:
         heartbeat = self.link.wire.heartbeat if self.link is not None else None
         if self.link is None or heartbeat is None or self.state not in PROBED or heartbeat.is_probing:
             return
-        self.link.probe(doubt, now)
+        self.link.wire.ping("probe", now, doubt)
 
     def may_read(self, now: Now, *, iterating: bool) -> bool:
         """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""
@@ -376,7 +376,7 @@ class Session:
             self.outbound.outbox.expire_by_wall(now)
             if self.link is not None:
                 # Even if a probe is out: its pong may have come before the jump.
-                self.link.probe("suspected_sleep", now)
+                self.link.wire.ping("probe", now, "suspected_sleep")
         self._drift = drift
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -42,7 +42,6 @@ class SessionState(StrEnum):
 
 
 SessionOperation: TypeAlias = Literal["activate", "checkpoint", "pause", "resume", "fail", "close"]
-OPERATIONS: Final[tuple[SessionOperation, ...]] = get_args(SessionOperation)
 
 _S = SessionState
 _OPEN: Final = (_S.CREATED, _S.ACTIVE, _S.PAUSED)

@@ -183,9 +183,8 @@ def _fields(parsed: Any, names: tuple[str, ...], spell: Spelling, path: str) -> 
     for name in names:
         if spell(name) not in received:
             raise damaged(f"{path}.{spell(name)}".lstrip("."), "a value", "none")
-    if spell is str and (
-        unknown := received.keys() - set(names)
-    ):  # the seed's writers may say more than we know of
+    # the seed's writers may say more than we know of
+    if spell is str and (unknown := received.keys() - set(names)):
         raise damaged(f"{path}.{min(unknown)}".lstrip("."), "no such field", "one")
     return {name: received[spell(name)] for name in names}
 

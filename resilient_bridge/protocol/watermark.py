@@ -86,9 +86,8 @@ class Watermark:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.asked_to_join = False
-        self.asks_in_url = (
-            False  # has the URL of this connection, or a header of it, asked for what was missed?
-        )
+        # has the URL of this connection, or a header of it, asked for what was missed?
+        self.asks_in_url = False
         self.joined = False
         self.replaces = False
         self.epoch: str | None = None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .clock import Identifiers, Now
-    from .heartbeat import Ping, Purpose
+    from .heartbeat import Purpose
     from .policies.heartbeat import Heartbeat as HeartbeatPolicy
 
 
@@ -67,10 +67,6 @@ class Wire:
 
     def _say_ping(self, type_: str, now: Now) -> str:
         return self.say(type_, {}, now)
-
-    def pong(self, identity: str | None) -> list[Ping]:
-        """The pings that a pong answers."""
-        return self.heartbeat.pong(identity) if self.heartbeat is not None else []
 
     def handed_out(self, seq: int, now: Now) -> str | None:
         """An entry goes out; returns the barrier to write behind it, if one is due."""

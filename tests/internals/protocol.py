@@ -26,7 +26,7 @@ __getattr__ = lazily(
         "rejoin": "Outcome Rejoin",
         "replayed": "read_replay",
         "server_sent": "EventStreamParser",
-        "session_records": "OPERATIONS SNAPSHOT_BYTES SessionCheckpoint SessionRecord SessionState",
+        "session_records": "SNAPSHOT_BYTES SessionCheckpoint SessionOperation SessionRecord SessionState",
         "transitions": "EXPECTED LINKED SENDING TRANSITIONS",
     },
 )

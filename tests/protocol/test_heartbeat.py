@@ -165,7 +165,6 @@ def test_pongs_without_ids_answer_in_order():
     for name in "ab":
         heartbeat.sent(name, "beat", 0, 0.0)
     assert [[ping.id for ping in heartbeat.pong(None)] for _ in range(3)] == [["a"], ["b"], []]
-    assert (heartbeat.pongs, heartbeat.strays) == (2, 1)
 
 
 def test_pongs_with_ids_answer_everything_before_them():
