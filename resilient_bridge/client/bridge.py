@@ -327,9 +327,7 @@ class BridgeClient:
     def pending(self) -> list[Receipt]:
         """Return the receipts of unsettled sends, in order; with a durable store also of earlier processes."""
         self._driver.guard.check()
-        outbox = self._session.outbound.outbox
-        waiting = sorted((*outbox.unconfirmed, *outbox.queued), key=lambda entry: entry.seq)
-        return [Receipt(entry, self._driver) for entry in waiting]
+        return [Receipt(entry, self._driver) for entry in self._session.outbound.outbox.unsettled()]
 
     # ---- receiving --------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..errors import config_error
@@ -23,23 +23,21 @@ if TYPE_CHECKING:
     from ..transports.contract import Transport
     from ..transports.websocket import WebSocketTransport
 
+    Address: TypeAlias = tuple[str, int]
+    Resolved: TypeAlias = Callable[[Address], None]
+    Dialed: TypeAlias = tuple[Transport, str | None]
+
 
 class Dialer(Protocol):
     """Makes one transport, and the token to authenticate with. `secrets` records what was sent."""
 
     secrets: Secrets
 
-    async def __call__(
-        self,
-        address: tuple[str, int] | None,
-        resolved: Callable[[tuple[str, int]], None],
-        resume: Resume | None,
-    ) -> tuple[Transport, str | None]:
+    async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
         """Connect: to `address` without DNS if it is given, else call `resolved` with the answer of DNS.
 
         Add `resume`'s fields.
         """
-        ...
 
 
 class URLDialer:
@@ -65,12 +63,7 @@ class URLDialer:
         self._allows_plaintext = reconnect.allow_plaintext_credentials
         self._dialect = dialect
 
-    async def __call__(
-        self,
-        address: tuple[str, int] | None,
-        resolved: Callable[[tuple[str, int]], None],
-        resume: Resume | None,
-    ) -> tuple[Transport, str | None]:
+    async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
         """Make one attempt, with everything evaluated anew."""
         from ..transports.websocket import open_websocket
 
@@ -117,12 +110,7 @@ class FactoryDialer:
         self._keeps_bytes = keeps_bytes
         self._factory, self._token = factory, token
 
-    async def __call__(
-        self,
-        address: tuple[str, int] | None,
-        resolved: Callable[[tuple[str, int]], None],
-        resume: Resume | None,
-    ) -> tuple[Transport, str | None]:
+    async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
         """Make one attempt; the address is the user's.
 
         Raises ConfigError if the dialect resumes by URL or headers.

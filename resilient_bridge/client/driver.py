@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class Connection(Protocol):
-    """What the driver needs from the pump of the current connection."""
+    """What the driver needs from the pump of the current connection; `loss` is what ended it."""
+
+    loss: Exception | Failure | None
 
     def wake_writer(self) -> None: ...
     def write_now(self, now: Now) -> None: ...
@@ -334,7 +336,7 @@ class Driver:
         session = self.session
         if session.reading.is_paused and self.pump is not None:
             self.pump.wake_reader()
-        if session.inbound.acknowledgements is not None and self.pump is not None and session.wants_to_send:
+        if session.inbound.acknowledgements.ready and self.pump is not None:
             self.pump.wake_writer()
         if self._room is not None and self.session.inbound.inbox.has_room:
             _wake([self._room])

@@ -8,36 +8,25 @@ was not paused, and one more quiet moment has passed in which what had arrived c
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
 
 
 if TYPE_CHECKING:
     from ..protocol.policies.heartbeat import Heartbeat
-
-
-class Carrier(Protocol):
-    """The connection to check: `heard` grows with what arrives, `end` ends it."""
-
-    loss: Exception | Failure | None
-
-    @property
-    def heard(self) -> int: ...
-    @property
-    def is_paused(self) -> bool: ...
-    def end(self, cause: Failure) -> None: ...
+    from .driver import Connection, Driver
 
 
 _LAST_LOOK: Final = 0.25  # seconds
 
 
-async def keep_alive(pump: Carrier, transport: Any, policy: Heartbeat) -> None:
+async def keep_alive(driver: Driver, pump: Connection, transport: Any, policy: Heartbeat) -> None:
     """Ping every `every` seconds, and end the connection when nothing arrives for `timeout` after that."""
-    ping = getattr(transport, "ping", None)
+    session, ping = driver.session, getattr(transport, "ping", None)
     while ping is not None and pump.loss is None:
         await asyncio.sleep(policy.every)
-        heard = pump.heard
+        heard = session.inbound.received
         try:
             answer = await ping()
         except Exception:  # noqa: BLE001 -- the connection is ending; its reader reports why
@@ -47,6 +36,6 @@ async def keep_alive(pump: Carrier, transport: Any, policy: Heartbeat) -> None:
         await asyncio.wait([answer], timeout=policy.timeout)
         if not answer.done():
             await asyncio.sleep(_LAST_LOOK)
-        if not answer.done() and pump.heard == heard and not pump.is_paused:
+        if not answer.done() and session.inbound.received == heard and not session.reading.is_paused:
             text = f"no pong within {policy.timeout:g} s"
             pump.end(Failure.of("CONN_HEARTBEAT_TIMEOUT", text))

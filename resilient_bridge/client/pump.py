@@ -87,18 +87,8 @@ class Pump:
             return None
         from .keepalive import keep_alive  # imported here: most dialects have pings of their own
 
-        asking = keep_alive(self, self._transport, policy)
+        asking = keep_alive(self._driver, self, self._transport, policy)
         return self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
-
-    @property
-    def heard(self) -> int:
-        """A number that grows with what is received."""
-        return self._driver.session.inbound.received
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether reading is paused, because the inbox is full."""
-        return self._driver.session.reading.is_paused
 
     def end(self, cause: Exception | Failure) -> None:
         """End this connection; the first cause counts."""

@@ -147,8 +147,7 @@ class EnvelopeLink(Link[Joining]):
         self.joining.server_stamp = body.get("timestamp") or self.joining.server_stamp
         self._answered_pings(body.get("id"), now)
 
-    def _on_ack(self, body: dict[str, Any], now: Now) -> None:
-        del now
+    def _on_ack(self, body: dict[str, Any], _now: Now) -> None:
         self.wire.acks_seen |= bool(self._out.ack(fields_of(body)))
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:

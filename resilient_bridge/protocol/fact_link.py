@@ -9,7 +9,6 @@ from attrs import evolve
 from ..classification import classify_error_payload
 from ..errors import Failure, redact
 from ..telemetry.events import AcknowledgementLate, BridgeState
-from .acknowledgements import Acknowledgements
 from .answers import Answers
 from .expectations import Held
 from .fact_wire import FactWire
@@ -62,8 +61,6 @@ class FactLink(Link[Resuming]):
         self._positioned = None if policy is None else Positioned(parts.inbound, dialect, policy)
         self.wire = FactWire(parts.ids, parts.heartbeat, dialect, self._record, self.die)
         self.closing = False
-        if dialect.acknowledges == "taken" and parts.inbound.acknowledgements is None:
-            parts.inbound.acknowledgements = Acknowledgements()
         self._acknowledgements = parts.inbound.acknowledgements
         self._silence: Silence | None = None
         self.joining = Resuming(parts, self.wire, self._positioned, self.die, self.greeting)
@@ -155,23 +152,21 @@ class FactLink(Link[Resuming]):
     def _require_ack(self, event: Event, now: Now) -> None:
         """The server wants to hear of this event, each time that it sends it."""
         acknowledgements = self._acknowledgements
-        if acknowledgements is None or event.id is None:
+        if self._dialect.acknowledges != "taken" or event.id is None:
             self.wire.express(Acknowledge(event.ack))
             return
         key = (event.type, event.id)
-        if key in acknowledgements or not self._in.was_accepted(key):
+        if key in acknowledgements.open or not self._in.was_accepted(key):
             within = self._dialect.acknowledge_within
-            acknowledgements.require(key, event.ack, None if within is None else now.mono + within)
+            acknowledgements.open[key] = event.ack, None if within is None else now.mono + within
         else:
-            acknowledgements.send_now(event.ack)
+            acknowledgements.ready.append(event.ack)
 
-    def _on_hello(self, hello: Hello, text: str, now: Now) -> None:
-        del text
+    def _on_hello(self, hello: Hello, _text: str, now: Now) -> None:
         self._listen(hello, now)
         self.joining.on_hello(hello, now)
 
-    def _on_challenge(self, challenge: Challenge, text: str, now: Now) -> None:
-        del text
+    def _on_challenge(self, challenge: Challenge, _text: str, now: Now) -> None:
         self._listen(challenge, now)
         self.joining.on_challenge(now)
 
@@ -193,15 +188,13 @@ class FactLink(Link[Resuming]):
         else:
             self._positioned.moved(fact)
 
-    def _on_finished(self, fact: Finished, text: str, now: Now) -> None:
-        del text, now
+    def _on_finished(self, fact: Finished, _text: str, _now: Now) -> None:
         if self._positioned is not None:
             self._positioned.finished.append(fact.channel)
             if not self.joining.is_open:
                 self._positioned.finish()
 
-    def _on_replayed(self, fact: Replayed, text: str, now: Now) -> None:
-        del text
+    def _on_replayed(self, fact: Replayed, _text: str, now: Now) -> None:
         if self.joining.is_open:
             self.joining.on_replayed(fact, now)
         elif self._positioned is not None:
@@ -211,8 +204,7 @@ class FactLink(Link[Resuming]):
         if not self._answers.replied(reply, now):
             self._on_event(Event(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
 
-    def _on_acked(self, fact: Acked, text: str, now: Now) -> None:
-        del text, now
+    def _on_acked(self, fact: Acked, _text: str, _now: Now) -> None:
         self.wire.acks_seen |= self._answers.acked(fact, self.generation)
 
     def _on_refused(self, fact: Refused, text: str, now: Now) -> None:
@@ -237,25 +229,22 @@ class FactLink(Link[Resuming]):
         )
         return evolve(failure, details={**failure.details, "server_code": fact.code})
 
-    def _on_closing(self, fact: Closing, text: str, now: Now) -> None:
-        del fact, text, now
+    def _on_closing(self, _fact: Closing, _text: str, _now: Now) -> None:
         self.closing = True
 
-    def _on_ping(self, ping: Ping, text: str, now: Now) -> None:
-        del text, now
+    def _on_ping(self, ping: Ping, _text: str, _now: Now) -> None:
         self.wire.express(Pong(id=ping.id or None, body=ping.body))
 
-    def _on_pong(self, pong: Pong, text: str, now: Now) -> None:
-        del text
+    def _on_pong(self, pong: Pong, _text: str, now: Now) -> None:
         self._answered_pings(pong.id, now)
 
     # ---- time --------------------------------------------------------------------------------------------------
 
     def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
         """What goes on the wire now; first of all, what is owed for events that were read."""
-        if self._acknowledgements is not None:
-            for ack in self._acknowledgements.to_send():
-                self.wire.express(Acknowledge(ack))
+        for ack in self._acknowledgements.ready:
+            self.wire.express(Acknowledge(ack))
+        self._acknowledgements.ready.clear()
         return super().frames_to_send(now, sending=sending)
 
     def sent(self) -> bool:
@@ -265,31 +254,24 @@ class FactLink(Link[Resuming]):
         return self._out.outbox.let_go(self.generation, 0)
 
     def pause(self) -> None:
-        """Reading stops: no verdict until it goes on."""
         super().pause()
         if self._silence is not None:
             self._silence.pause()
 
     def resume(self, now: Now) -> None:
-        """Reading goes on."""
         super().resume(now)
         if self._silence is not None:
             self._silence.resume(now.mono)
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called (monotonic)."""
         silence = None if self._silence is None else self._silence.next_timer()
-        late = None if self._acknowledgements is None else self._acknowledgements.next_timer()
-        timers = (super().next_timer(), silence, late)
+        timers = (super().next_timer(), silence, self._acknowledgements.next_timer())
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: Now) -> None:
-        """Time passed."""
         super().handle_timer(now)
         dead = None if self._silence is None else self._silence.check(now.mono)
         if dead is not None:
             self.die(dead)
-        for type_, identity in (
-            () if self._acknowledgements is None else self._acknowledgements.late(now.mono)
-        ):
+        for type_, identity in self._acknowledgements.late(now.mono):
             self._emit(AcknowledgementLate(at=now.at, type=type_, id=identity))

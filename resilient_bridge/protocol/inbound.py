@@ -19,13 +19,41 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from .acknowledgements import Acknowledgements
     from .clock import Now
     from .policies.dialect import Dialect
     from .policies.inbox import Inbox as InboxPolicy
     from .ports import Store
     from .rejoin import Outcome
     from .watermark import Key, Memory, Watermark
+
+
+class Acknowledgements:
+    """Of events that a server waits for, by the type and id of the event, once the reader has taken it.
+
+    A server that hears nothing sends the event again, under another name; the newest one is what is acknowledged. Rule: an event that
+    was accepted is acknowledged whenever it comes again, and one that is not taken in time is reported, not acknowledged. `ready` is
+    what is to be acknowledged now.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[Key, tuple[Any, float | None]] = {}  # what to say, and by when (monotonic)
+        self.ready: list[Any] = []
+
+    def take(self, key: Key) -> None:
+        """The reader has taken this event."""
+        if key in self.open:
+            self.ready.append(self.open.pop(key)[0])
+
+    def late(self, mono: float) -> list[Key]:
+        """The events whose time is over; each is named once."""
+        late = [key for key, (_, due) in self.open.items() if due is not None and due <= mono]
+        for key in late:
+            self.open[key] = self.open[key][0], None
+        return late
+
+    def next_timer(self) -> float | None:
+        """When the first of them is late (monotonic)."""
+        return min((due for _, due in self.open.values() if due is not None), default=None)
 
 
 class Inbound:
@@ -48,7 +76,7 @@ class Inbound:
         self.duplicates = 0
         self.rejected = 0  # frames, and messages in replays, that could not be taken
         self._emit = emit
-        self.acknowledgements: Acknowledgements | None = None  # of a server that wants acknowledgements
+        self.acknowledgements = Acknowledgements()
         self.watermark.rollback()
         self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
@@ -209,7 +237,7 @@ class Inbound:
         if self._in_hand is not None:
             done, position = self._in_hand
             position.take()
-            if self.acknowledgements is not None and done.id is not None:
+            if self.acknowledgements.open and done.id is not None:
                 self.acknowledgements.take((done.type, done.id))
             if done.redelivered:
                 position.out_of_hand(None if done.id is None else (done.type, done.id))

@@ -18,7 +18,7 @@ from .entries import Entry, EntryState
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from .clock import Now
     from .policies.outbox import Outbox as OutboxPolicy
@@ -119,10 +119,13 @@ class Outbox:
         self.unconfirmed.append(entry)
         return entry
 
-    def written(self) -> Iterator[Entry]:
+    def written(self) -> list[Entry]:
         """What was handed out and is not settled, in order; some of it may wait to be handed out again."""
-        again = (entry for entry in self.queued if entry.state is EntryState.WRITTEN)
-        yield from sorted((*self.unconfirmed, *again), key=lambda entry: entry.seq)
+        return [entry for entry in self.unsettled() if entry.state is EntryState.WRITTEN]
+
+    def unsettled(self) -> list[Entry]:
+        """What was accepted and has no outcome, in order."""
+        return sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
 
     @property
     def last_queued(self) -> int:
@@ -181,8 +184,9 @@ class Outbox:
 
     def expire_by_wall(self, now: Now) -> None:
         """The clocks jumped: a machine that slept has aged, though its monotonic clock stood still."""
-        for entry in [entry for entry in self.queued if entry.is_expired(now)]:
-            self.end_expired(entry)
+        for entry in tuple(self.queued):
+            if entry.is_expired(now):
+                self.end_expired(entry)
 
     def end_expired(self, entry: Entry) -> None:
         """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""
@@ -256,10 +260,8 @@ class Outbox:
 
         `dedupes`: does this server run a message once that arrives twice?
         """
-        written = [*self.unconfirmed, *(e for e in self.queued if e.state is EntryState.WRITTEN)]
-        written.sort(key=lambda entry: entry.seq)
         again: list[Entry] = []
-        for entry in written:
+        for entry in self.written():
             reason = self._unrepeatable(entry, now, same_epoch=same_epoch, dedupes=dedupes)
             if reason is None:
                 again.append(entry)
@@ -283,7 +285,7 @@ class Outbox:
 
     def end_all(self, *, confirmable: bool) -> list[Entry]:
         """The client ends: DROPPED what never went out, UNKNOWN (or a final WRITTEN) the rest. Returns them in order."""
-        remaining = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
+        remaining = self.unsettled()
         for entry in remaining:
             if entry.state is EntryState.QUEUED:
                 self.drop(entry, "closed")
@@ -295,7 +297,7 @@ class Outbox:
 
     def keep_all(self) -> list[Entry]:
         """The client ends, and the store keeps what it has accepted for the next: each stays as it is. Returns them in order."""
-        remaining = sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
+        remaining = self.unsettled()
         for entry in remaining:
             if entry.volatile:
                 (self.lose if entry.state is EntryState.WRITTEN else self.drop)(entry, "closed")

@@ -30,32 +30,26 @@ class Store(Protocol):
     @property
     def is_durable(self) -> bool:
         """Does anything outlive this process?"""
-        ...
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
         """Become the one owner, and load. Raises StoreError: in use, away, damaged beyond use.
 
         Not `outbox`: for the session records alone, which one client and any number of others of this process may share.
         """
-        ...
 
     async def close(self, *, outbox: bool = True) -> None:
         """Keep the position exactly, and let go with the last user. May be called again."""
-        ...
 
     # ---- where we are in what we read
 
     def session(self, session_id: str) -> Watermark:
         """The position of this session, a fresh one if there is none."""
-        ...
 
     def drop_session(self, session_id: str) -> None:
         """The server has forgotten this session."""
-        ...
 
     def last_session(self) -> str | None:
         """The session used last, to be resumed when the caller names none."""
-        ...
 
     def touch(self, taken: int = 0) -> Awaitable[None] | None:
         """The position may have moved: keep it within 100 ms. `taken`: so many messages are about to be handed out.
@@ -63,48 +57,37 @@ class Store(Protocol):
         What it returns is to be waited for before they are. Raises StoreError, as does the awaitable, if a crash could bring back more
         than 64 of them, or bring them back as new: none may be handed out then.
         """
-        ...
 
     def keep(self, watermark: Watermark) -> Awaitable[None] | None:
         """Keep this position now: a join is about to be sent, and a later process must know of it."""
-        ...
 
     # ---- what we have to say
 
     def entries(self) -> Iterable[Entry]:
         """What was accepted and never settled, in any order."""
-        ...
 
     def outcomes(self) -> Iterable[Entry]:
         """What earlier processes accepted and settled, as far as it is remembered, oldest first."""
-        ...
 
     def last_seq(self) -> int:
         """The highest sequence number ever given in this store."""
-        ...
 
     def put(self, entry: Entry) -> Awaitable[None] | None:
         """Accept a send, before anything moves. Raises StoreError: it was not accepted."""
-        ...
 
     def mark(self, through: int, wall: float) -> Awaitable[None] | None:
         """Entries up to this number may move from now on. Raises StoreError: none of them may."""
-        ...
 
     def settle(self, entry: Entry) -> None:
         """The outcome of this send is known."""
-        ...
 
     # ---- session records, as texts
 
     def records(self) -> Mapping[str, str]:
         """The session records, by session id, the oldest first."""
-        ...
 
     def keep_record(self, session_id: str, record: str) -> Awaitable[None] | None:
         """Keep a session record in the place of an earlier one. Raises StoreError."""
-        ...
 
     def drop_record(self, session_id: str) -> Awaitable[None] | None:
         """Forget a session record. Raises StoreError."""
-        ...

@@ -273,8 +273,7 @@ class Session:
         link = self.link
         if link is None or self.state not in LINKED:
             return False
-        owed = self.inbound.acknowledgements
-        if link.wire.control or (owed is not None and owed.has_some):
+        if link.wire.control or self.inbound.acknowledgements.ready:
             return True
         return self.state in SENDING and self.outbound.has_something
 
