@@ -129,8 +129,6 @@ class Pump:
         link.greeted(now)
         driver.after(now)
 
-    # ---- the two tasks ----------------------------------------------------------------------------------------
-
     async def _read(self) -> None:
         driver, receive, receive_now = self._driver, self._transport.receive, self._transport.receive_now
         session = driver.session

@@ -100,8 +100,6 @@ class Supervisor:
         async with asyncio.timeout(self._timeout):
             return await self._dial(address, self._note_address, self._driver.session.resume())
 
-    # ---- a server that announces its end -----------------------------------------------------------------------
-
     def _replace(self) -> None:
         """Make the next connection now, then end this one. If that fails, this one ends by itself."""
         if self._dialling is None and self.pump is not None:

@@ -52,17 +52,11 @@ class Asking:
         return policy.overlap if self.extent is Extent.ALL else min(policy.overlap, _LATER)
 
     def joined(self) -> None:
-        """A join has ended in its verdict."""
         self._cut_short = 0
 
-    def lost(
-        self, failure: Failure, now: Now, *, awaits: bool, is_joining: bool, is_receiving: bool
-    ) -> Failure:
-        """A connection ended. Returns its failure, or the one that ends the client.
-
-        `awaits`: the answer to a question was outstanding; `is_receiving`: a frame was half received.
-        """
-        if not self._is_its_death(failure, awaits=awaits, is_joining=is_joining, is_receiving=is_receiving):
+    def lost(self, failure: Failure, now: Now, awaited: Awaited, *, is_joining: bool) -> Failure:
+        """A connection ended. Returns its failure, or the one that ends the client."""
+        if not self._is_its_death(failure, now, awaited, is_joining=is_joining):
             return failure
         self._since = now
         self._cut_short = 0
@@ -70,7 +64,7 @@ class Asking:
         # What is not asked for at all cannot be asked for in less: a first join asks for nothing.
         self.extent = (
             min(Extent(self.extent + 1), last)
-            if awaits or self.extent >= Extent.NOTHING
+            if awaited.is_open or self.extent >= Extent.NOTHING
             else Extent.NEW_SESSION
         )
         if self.extent is not Extent.HOPELESS:
@@ -82,18 +76,18 @@ class Asking:
             suggestions=("raise Dialect.max_frame_bytes above what the server holds for a session",),
         )
 
-    def _is_its_death(self, failure: Failure, *, awaits: bool, is_joining: bool, is_receiving: bool) -> bool:
+    def _is_its_death(self, failure: Failure, now: Now, awaited: Awaited, *, is_joining: bool) -> bool:
         """Did this life die of what was asked for?"""
         close, by = failure.details.get("close_code"), failure.details.get("close_by")
         if failure.code == "PROTO_MESSAGE_TOO_BIG" and by == "us":
-            return awaits or is_joining
-        if not awaits:
+            return awaited.is_open or is_joining
+        if not awaited.is_open:
             return False
         if failure.details.get("reason") == "replay" or failure.code == "CONN_HEARTBEAT_TIMEOUT":
             return True
         if by == "peer":
             return close not in _NEVER_FOR_IT and isinstance(close, int) and close < 4000
-        self._cut_short = self._cut_short + 1 if is_receiving else 0
+        self._cut_short = self._cut_short + 1 if awaited.is_receiving(now) else 0
         return self._cut_short >= 2
 
 
@@ -107,7 +101,6 @@ class Awaited:
         self.received: Now | None = None
 
     def ask(self, identity: str, now: Now) -> None:
-        """A question was sent under this id."""
         self._open.add(identity)
         self._asked_at = now.mono
 
@@ -124,7 +117,6 @@ class Awaited:
 
     @property
     def is_open(self) -> bool:
-        """Is there a question without an answer?"""
         return bool(self._open)
 
     def is_receiving(self, now: Now) -> bool:

@@ -58,8 +58,6 @@ class Bookmark:
         is_other = None not in {hello.epoch, self.life.epoch} and hello.epoch != self.life.epoch
         return "new_epoch" if is_other else ""
 
-    # ---- moving ------------------------------------------------------------------------------------------------
-
     def reach(self, channel: Channel, position: Position, number: int, *, is_moved: bool = False) -> None:
         """This position was accepted, with an event or without; for the next process it counts once message `number` was taken."""
         self.positions[channel] = position
@@ -88,7 +86,6 @@ class Bookmark:
         self._live(Life(), number)
 
     def forget_channel(self, channel: Channel) -> None:
-        """The log of this channel is another one."""
         self.positions.pop(channel, None)
         self.epochs.pop(channel, None)
         self.moved.discard(channel)
@@ -140,10 +137,7 @@ class Bookmark:
         self.epochs = {channel: epoch for channel, (_, epoch, _) in taken if epoch is not None}
         self.moved = {channel for channel, (_, _, is_moved) in taken if is_moved}
 
-    # ---- in a store --------------------------------------------------------------------------------------------
-
     def to_stored(self) -> dict[str, Any]:
-        """What a store writes, as JSON values."""
         return {
             **self._taken_life._asdict(),
             "positions": [[channel, *reached] for channel, reached in self._taken.items()],

@@ -60,7 +60,6 @@ class Identifiers:
         self._count = rng.getrandbits(40)
 
     def __call__(self) -> str:
-        """The next UUID, as text."""
         self._count += 1
         return f"{self._prefix}-{self._count & 0xFFFFFFFFFFFF:012x}"
 

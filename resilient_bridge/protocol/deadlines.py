@@ -26,7 +26,6 @@ class Deadlines:
         return len(self._heap)
 
     def add(self, due: float, entry: Entry) -> None:
-        """Its time is over at `due`."""
         heappush(self._heap, (due, entry.seq, entry))
         if len(self._heap) > self._most:  # perhaps most of it is settled: memory follows what is open
             self._heap = [item for item in self._heap if not item[2].is_settled]

@@ -100,7 +100,6 @@ class Entry:
         failure: Failure | None = None,
         answer: Message | None = None,
     ) -> None:
-        """The outcome is known."""
         self.state = state
         self.is_settled = True
         self.confirmation = confirmation

@@ -54,7 +54,6 @@ class EnvelopeLink(Link[Joining]):
         }
 
     def receive(self, frame: str | bytes, now: Now) -> None:
-        """One frame of the other side; whatever it holds, nothing is raised."""
         try:
             body = decode(frame)
         except InvalidFrameError as error:
@@ -74,8 +73,6 @@ class EnvelopeLink(Link[Joining]):
             self._handlers[field](body, now)
         else:
             self._reject(self._out_of_sequence(type_), now)
-
-    # ---- frames of the other side -----------------------------------------------------------------------------
 
     def _content(self, held: Held, now: Now) -> None:
         self._message(*held, now)
@@ -184,8 +181,6 @@ class EnvelopeLink(Link[Joining]):
         """
         named = payload.get("session_id")
         return self._features.name("join") is not None and named in (None, self._in.watermark.session_id)
-
-    # ---- small steps ------------------------------------------------------------------------------------------
 
     def _out_of_sequence(self, type_: str) -> Failure:
         names = tuple(name for name, field in self._fields.items() if field in EXPECTED[self.joining.state])

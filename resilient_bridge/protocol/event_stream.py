@@ -101,7 +101,6 @@ class Position:
         return jumps
 
     def delivered(self, event: ServerSentEvent) -> None:
-        """The reader has `event`."""
         self.last_event_id, self._is_exact = event.id, event.has_id
 
     def marked(self, checkpoint: str) -> None:
@@ -150,7 +149,6 @@ class EventStream:
         )
 
     def opened(self, now: Now) -> None:
-        """A connection was answered with an event stream."""
         self._parser.restart(self.position.last_event_id)
         self.position.connected()
         self.reconnection.connected()
@@ -182,7 +180,6 @@ class EventStream:
         return None
 
     def gap_reported(self) -> None:
-        """The gap was told."""
         self.gap = None
 
     def lost(self, failure: Failure, now: Now, *, is_ours: bool = False) -> Decision:

@@ -124,8 +124,6 @@ class FactLink(Link[Resuming]):
                 is_bridged = self.joining.backfilled(Incoming(fact, text), now)
         return is_bridged
 
-    # ---- facts -------------------------------------------------------------------------------------------------
-
     def _on_event(self, event: Event, text: str, now: Now) -> None:
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(event.type, Body(event), text))
@@ -238,8 +236,6 @@ class FactLink(Link[Resuming]):
     def _on_pong(self, pong: Pong, _text: str, now: Now) -> None:
         self._answered_pings(pong.id, now)
 
-    # ---- time --------------------------------------------------------------------------------------------------
-
     def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
         """What goes on the wire now; first of all, what is owed for events that were read."""
         for ack in self._acknowledgements.ready:
@@ -248,7 +244,6 @@ class FactLink(Link[Resuming]):
         return super().frames_to_send(now, sending=sending)
 
     def sent(self) -> bool:
-        """The transport has written what it was given. True if that settles something: where nothing can ever confirm it."""
         if self._pongs_confirm or self._dialect.confirms:
             return False
         return self._out.outbox.let_go(self.generation, 0)

@@ -35,7 +35,6 @@ class FactWire(Wire):
         self._number = CONTROL
 
     def ping_every(self, seconds: float, now: Now) -> None:
-        """The server says how often it wants a ping on this connection."""
         policy = self.policy.evolve(every=seconds)
         if policy != self.policy:
             self.policy = policy

@@ -64,7 +64,6 @@ class Features:
         self._ignored.add(field)
 
     def answered(self, field: str) -> None:
-        """The server has answered it after all."""
         self._ignored.discard(field)
 
     @property
@@ -79,7 +78,6 @@ class Features:
 
     @property
     def awaits_joined(self) -> bool:
-        """Is there an answer to the join itself?"""
         return self.name("join") is not None and self._dialect.joined is not None
 
     def missing(self, phase: BridgeState, seconds: float, *, greeted: bool, pings: bool) -> Failure:

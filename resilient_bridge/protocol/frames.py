@@ -137,7 +137,6 @@ def raw_of(body: dict[str, Any]) -> Any:
 
 
 def message_from(type_: str, body: dict[str, Any]) -> Message:
-    """The message in an envelope."""
     return Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
 
 

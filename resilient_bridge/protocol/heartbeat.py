@@ -53,7 +53,6 @@ class Heartbeat:
         self._next = mono + policy.every
 
     def sent(self, identity: str, purpose: Purpose, seq: int, mono: float, doubt: str = "") -> None:
-        """A ping was queued for the wire."""
         self._out.append(Ping(identity, purpose, seq, mono + self._wait_for(purpose), doubt))
         self._next = mono + self._policy.every
 
@@ -66,7 +65,6 @@ class Heartbeat:
 
     @property
     def is_probing(self) -> bool:
-        """Is a probe out, and unanswered?"""
         return any(ping.purpose == "probe" for ping in self._out)
 
     def pong(self, identity: str | None) -> list[Ping]:
@@ -133,11 +131,9 @@ class Silence:
         self._paused = False
 
     def alive(self, mono: float) -> None:
-        """Something came."""
         self._since, self._last_look = mono, None
 
     def pause(self) -> None:
-        """Reading stops: no verdict until it goes on."""
         self._paused, self._last_look = True, None
 
     def resume(self, mono: float) -> None:
@@ -146,7 +142,6 @@ class Silence:
         self.alive(mono)
 
     def next_timer(self) -> float | None:
-        """When `check` wants to be called (monotonic)."""
         if self._paused:
             return None
         return self._since + self._limit if self._last_look is None else self._last_look

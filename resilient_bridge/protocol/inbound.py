@@ -40,7 +40,6 @@ class Acknowledgements:
         self.ready: list[Any] = []
 
     def take(self, key: Key) -> None:
-        """The reader has taken this event."""
         if key in self.open:
             self.ready.append(self.open.pop(key)[0])
 
@@ -52,7 +51,6 @@ class Acknowledgements:
         return late
 
     def next_timer(self) -> float | None:
-        """When the first of them is late (monotonic)."""
         return min((due for _, due in self.open.values() if due is not None), default=None)
 
 
@@ -81,8 +79,6 @@ class Inbound:
         self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
         self._memory: Memory | None = None  # while what comes live may be older than what we remember
-
-    # ---- the wire's side --------------------------------------------------------------------------------------
 
     def live(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
         """A frame of a link whose join is over."""
@@ -115,7 +111,6 @@ class Inbound:
             self._memory = None
 
     def was_accepted(self, key: Key) -> bool:
-        """Has a message with this type and id entered the inbox, as far as is remembered?"""
         return key in self.watermark or self.watermark.is_used_up(key)
 
     def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
@@ -229,8 +224,6 @@ class Inbound:
             self.dropped += 1
             watermark.hand()
             watermark.take()
-
-    # ---- the consumer's side ----------------------------------------------------------------------------------
 
     def take(self) -> Message | None:
         """The next message; asking for it commits the one before. None if there is none, or if a gap comes first."""

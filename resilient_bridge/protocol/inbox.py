@@ -32,12 +32,10 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """Has the bound been reached?"""
         return len(self._items) >= self._max_messages or self.bytes >= self._max_bytes
 
     @property
     def is_overfull(self) -> bool:
-        """Has twice the bound been reached?"""
         return len(self._items) >= 2 * self._max_messages or self.bytes >= 2 * self._max_bytes
 
     @property
@@ -55,7 +53,6 @@ class Inbox:
         self.absorbs_replay = self.is_full
 
     def put_gap(self, gap: Gap) -> None:
-        """Mark the place where messages are missing."""
         self._items.append(gap)
 
     def peek_gap(self) -> Gap | None:
@@ -63,7 +60,6 @@ class Inbox:
         return self._items[0] if self._items and isinstance(self._items[0], Gap) else None
 
     def pass_gap(self) -> None:
-        """The reader has been told of the gap."""
         self._items.popleft()
 
     def take(self) -> tuple[Message, Watermark | None] | None:

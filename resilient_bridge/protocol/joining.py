@@ -92,7 +92,6 @@ class Joining(Join):
         self._accepted(now)
 
     def join(self, now: Now) -> None:
-        """Join the session that this client is in, or a first one."""
         self._join(now, resume=self._in.watermark.joined)
 
     def _join(self, now: Now, *, resume: bool) -> None:
@@ -112,7 +111,6 @@ class Joining(Join):
         return self._features.missing(self.state, self.waits(now), greeted=self.auth_id != "", pings=pings)
 
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
-        """The dialect's answer to the join."""
         self._remembers = True
         self._out.dedupe.hello(payload)
         if self.state is not BridgeState.JOINING or self.rejoin is None:
@@ -150,7 +148,6 @@ class Joining(Join):
         self.advance(now)
 
     def refused(self, failure: Failure, now: Now) -> None:
-        """The server answered the join with an error."""
         if is_unknown_type(failure):  # a bridge without sessions is no error: its joins end UNKNOWN
             self._go_without("join", failure, now)
             self._confirm_without_answer(now)
@@ -160,7 +157,6 @@ class Joining(Join):
             self._die(failure)
 
     def ping_refused(self, failure: Failure, now: Now) -> None:
-        """The server answered a ping with an error."""
         if not is_unknown_type(failure):
             self._die(failure)
             return
@@ -243,7 +239,6 @@ class Joining(Join):
         self.advance(now)
 
     def receiving(self, since: float, now: Now) -> None:
-        """Bytes of a data frame came, which began at `since`: whoever waits for what stands behind it waits on."""
         self.awaited.received = now
         until = self.awaited.until(since, now)
         if self.rejoin is not None and self.rejoin.deadline is not None:
@@ -301,7 +296,6 @@ class Joining(Join):
 
     @property
     def replay_deadline(self) -> float | None:
-        """When the replay has taken too long (monotonic)."""
         return self.rejoin.deadline if self.rejoin is not None else None
 
     def advance(self, now: Now) -> None:

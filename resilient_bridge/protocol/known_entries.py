@@ -28,7 +28,6 @@ class KnownEntries:
         self._settled: deque[Entry] = deque()
 
     def add(self, entry: Entry) -> None:
-        """An entry was accepted."""
         self.by_id[entry.id] = entry
         if self._has_numbers:
             self._by_number[entry.seq] = entry
@@ -51,11 +50,9 @@ class KnownEntries:
             del self._by_key[entry.key]
 
     def settled(self, entry: Entry) -> None:
-        """This entry is settled; it stays findable for a while."""
         self._settled.append(entry)
 
     def prune(self) -> None:
-        """Drop what was settled long ago."""
         while len(self._settled) > _REMEMBERED:
             self.drop(self._settled.popleft())
 

@@ -72,8 +72,6 @@ class Link(ABC, Generic[J]):
                 self._content(held, now)
             self.joining.join(now)
 
-    # ---- the driver's verbs ---------------------------------------------------------------------------------
-
     def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
         """What goes on the wire now, control frames first. Entries count as WRITTEN once this has returned them."""
         frames = list(self.wire.control)
@@ -106,7 +104,6 @@ class Link(ABC, Generic[J]):
         return self._out.outbox.let_go(self.generation, 0 if self._dialect.ack is None else _MAY_BE_ACKED)
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` wants to be called (monotonic)."""
         timers = [self.joining.deadline, self.wire.barrier_due, self.joining.replay_deadline]
         if self.wire.heartbeat is not None:
             timers.append(self.wire.heartbeat.next_timer())
@@ -145,13 +142,7 @@ class Link(ABC, Generic[J]):
         joining = self.joining
         if self.first is not None and self.first.is_foreign and self.joining.state in _UNJOINED:
             failure = evolve(failure, suggestions=(str(self.first), *failure.suggestions))
-        return self._features.asking.lost(
-            failure,
-            now,
-            awaits=joining.awaited.is_open,
-            is_joining=joining.is_open,
-            is_receiving=joining.awaited.is_receiving(now),
-        )
+        return self._features.asking.lost(failure, now, joining.awaited, is_joining=joining.is_open)
 
     def receiving(self, since: float, now: Now) -> None:
         """Bytes of a data frame came, which began at `since` (monotonic): they are life, for as long as one answer may take."""

@@ -40,8 +40,6 @@ class Store(Protocol):
     async def close(self, *, outbox: bool = True) -> None:
         """Keep the position exactly, and let go with the last user. May be called again."""
 
-    # ---- where we are in what we read
-
     def session(self, session_id: str) -> Watermark:
         """The position of this session, a fresh one if there is none."""
 
@@ -61,8 +59,6 @@ class Store(Protocol):
     def keep(self, watermark: Watermark) -> Awaitable[None] | None:
         """Keep this position now: a join is about to be sent, and a later process must know of it."""
 
-    # ---- what we have to say
-
     def entries(self) -> Iterable[Entry]:
         """What was accepted and never settled, in any order."""
 
@@ -80,8 +76,6 @@ class Store(Protocol):
 
     def settle(self, entry: Entry) -> None:
         """The outcome of this send is known."""
-
-    # ---- session records, as texts
 
     def records(self) -> Mapping[str, str]:
         """The session records, by session id, the oldest first."""

@@ -46,13 +46,10 @@ class Positioned:
 
     @property
     def bookmark(self) -> Bookmark:
-        """How far the channels of this session were read."""
         watermark = self._in.watermark
         if watermark.bookmark is None:
             watermark.bookmark = Bookmark()
         return watermark.bookmark
-
-    # ---- live ------------------------------------------------------------------------------------------------
 
     def live(self, event: Event, text: str, now: Now) -> Failure | None:
         """An event of a link whose join is over. Returns why the link has to end: events are missing, and are asked for again."""
@@ -113,7 +110,6 @@ class Positioned:
         return oldest is None or not isinstance(event.position, int) or event.position < int(oldest)
 
     def moved(self, fact: Moved) -> None:
-        """A position moves without an event."""
         reached = self.bookmark.positions.get(fact.channel)
         if not isinstance(reached, int) or not isinstance(fact.position, int) or fact.position > reached:
             self.bookmark.reach(fact.channel, fact.position, self._in.watermark.accepted, is_moved=True)
@@ -148,10 +144,7 @@ class Positioned:
 
     @property
     def has_forgotten(self) -> bool:
-        """Was more delivered than is remembered?"""
         return self._in.watermark.first > 1
-
-    # ---- after a join ------------------------------------------------------------------------------------------
 
     def deliver(self, recovery: Recovery, epochs: Mapping[Channel, str], now: Now) -> int:
         """Deliver what a join has found, holes in their place. Returns how many events it brought; `epochs` are those of the logs now."""
@@ -184,7 +177,6 @@ class Positioned:
         self.finished.clear()
 
     def forget(self) -> None:
-        """The log of the session is another one."""
         self.bookmark.forget(self._in.watermark.accepted)
 
     def report(self, hole: Hole, had: Position | None = None) -> None:
@@ -227,8 +219,6 @@ class Positioned:
             return False
         here, there = parse_timestamp(str(event.position)), parse_timestamp(str(reached))
         return here is not None and there is not None and here < there
-
-    # ---- what we know ----------------------------------------------------------------------------------------
 
     def key_of(self, event: Event) -> Key | None:
         """By what an event is known again: its position, or where several share one its id."""

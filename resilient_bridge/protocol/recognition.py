@@ -58,7 +58,6 @@ class FirstFrames:
             self.sent.append(kind or ("{" + ", ".join(body) + "}" if body else "a text"))
 
     def came(self, frame: str | bytes) -> None:
-        """A frame came."""
         if len(self._came) < _FRAMES:
             text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
             self._came.append(text[:_READ])

@@ -82,10 +82,7 @@ class Reconnection:
         self._rule_counts: dict[int, int] = {}
         self._failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # of this outage
 
-    # ---- facts ------------------------------------------------------------------------------------------------
-
     def connected(self) -> None:
-        """The other side accepted a connection."""
         self._connected = True
 
     def entered(self) -> None:
@@ -102,14 +99,11 @@ class Reconnection:
         self.last_loss = None
 
     def pong(self) -> None:
-        """A ping was answered on this connection."""
         self._ponged = True
 
     def suspends_at(self) -> float | None:
         """When the outage outlives the session's grace (monotonic)."""
         return None if self._down_since is None else self._down_since.mono + self._policy.grace
-
-    # ---- the decision -----------------------------------------------------------------------------------------
 
     def lost(self, failure: Failure, now: Now, *, poison: str | None = None, ghost: bool = False) -> Decision:
         """A connection, or an attempt to make one, ended.
@@ -185,7 +179,6 @@ class Reconnection:
     def _final(
         self, action: LossAction, failure: Failure, reason: str, rule: Rule | None, now: Now
     ) -> Decision | None:
-        """The decision to give up, if it has come to that."""
         if action is LossAction.FAIL:
             return Decision(False, 0.0, self.attempt, reason, failure)
         hint = _hint(failure, now)

@@ -116,7 +116,6 @@ class Rejoin:
         self._since = parse_timestamp(since) or self._since
 
     def answer(self, items: Sequence[Item], identity: str | None) -> None:
-        """A replay answer arrived, asked for or pushed."""
         if identity is not None and identity in self._asks:
             self._asks[identity] = True
             in_order = identity not in self._overtaken
@@ -133,7 +132,6 @@ class Rejoin:
 
     @property
     def asked(self) -> bool:
-        """Has the server been asked on this connection?"""
         return bool(self._asks)
 
     @property

@@ -41,8 +41,6 @@ class Replaying:
         self._statements: dict[Channel, Replayed] = {}
         self._same_session = False
 
-    # ---- evidence ----------------------------------------------------------------------------------------------
-
     def greet(self, hello: Hello, number: int) -> None:
         """The server has named the session that it keeps for us, and its log."""
         bookmark = self._positioned.bookmark
@@ -53,13 +51,11 @@ class Replaying:
         bookmark.greet(hello, number)
 
     def forget(self, why: str) -> None:
-        """The log of the session is another one."""
         self.others[None] = why
         self._positioned.forget()
         self._positioned.bookmark.gone = why  # until it is reported, perhaps on another connection
 
     def hold(self, heard: Incoming) -> None:
-        """An event came, or a position was moved."""
         self._heard.append(heard)
         self._bytes += len(heard.text)
         event = heard.event
@@ -75,7 +71,6 @@ class Replaying:
 
     @property
     def is_full(self) -> bool:
-        """Has more come than may be held?"""
         return len(self._heard) > self._bounds.max_messages or self._bytes > self._bounds.max_bytes
 
     def state(self, fact: Replayed) -> None:
@@ -93,7 +88,6 @@ class Replaying:
         return any(fact.complete is False for fact in self._statements.values())
 
     def evidence(self, over: Over) -> Evidence:
-        """All that has come, the oldest first."""
         bookmark = self._positioned.bookmark
         return Evidence(
             dict(bookmark.positions),
@@ -112,10 +106,7 @@ class Replaying:
 
     @property
     def epochs(self) -> dict[Channel, str]:
-        """The epochs that the server has named for channels."""
         return {name: fact.epoch for name, fact in self._statements.items() if fact.epoch is not None}
-
-    # ---- is it over? -------------------------------------------------------------------------------------------
 
     def over(self) -> Over | None:
         """How the replay is known to have ended; None if it may go on."""
@@ -189,8 +180,6 @@ class Replaying:
         live = [at for each in self._heard if isinstance(at := each.event.position, int) and at > least]
         last = self.backfilled[-1].event.position
         return bool(live) and isinstance(last, int) and last + policy.contiguous >= min(live)
-
-    # ---- more than may be held -----------------------------------------------------------------------------------
 
     def release(self, now: Now) -> bool:
         """Deliver what provably goes on where we stopped. False if nothing does."""

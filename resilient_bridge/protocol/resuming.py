@@ -67,7 +67,6 @@ class Resuming(Join):
     # ---- accepted ----------------------------------------------------------------------------------------------
 
     def record(self) -> Record:
-        """What the dialect asks with."""
         return self._in.watermark.record(self._dialect.positions)
 
     def open(self, token: str | None, now: Now) -> None:
@@ -114,7 +113,6 @@ class Resuming(Join):
         self._accepted(now)
 
     def join(self, now: Now) -> None:
-        """Ask for what was missed."""
         has_asked = self._ask()
         self.deadline = None
         policy, replaying = self._dialect.positions, self._replaying
@@ -156,7 +154,6 @@ class Resuming(Join):
         return Failure.of("CONN_TIMEOUT", text)
 
     def forget_session(self) -> None:
-        """The server no longer has our session."""
         if self._replaying is not None and not self._replaying.others:
             self._replaying.forget("new_session")
 
@@ -208,7 +205,6 @@ class Resuming(Join):
             self._advance(now)
 
     def on_replayed(self, fact: Replayed, now: Now) -> None:
-        """What the server says about the replay."""
         if self._replaying is not None:
             self._replaying.state(fact)
             self._advance(now)

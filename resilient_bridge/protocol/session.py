@@ -105,7 +105,6 @@ class Session:
         return f"<Session {self.session_id} {self.state.value} {self.reason}>"
 
     def record(self) -> Record:
-        """What a dialect asks with."""
         return self.inbound.watermark.record(self.dialect.positions)
 
     def resume(self) -> Resume | None:
@@ -138,7 +137,6 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """The id this session is known by to the server."""
         return self.inbound.watermark.session_id
 
     @property
@@ -149,7 +147,6 @@ class Session:
     # ---- connections ------------------------------------------------------------------------------------------
 
     def connecting(self, now: Now) -> None:
-        """A connection attempt starts."""
         self._look_at_clocks(now)
         first = self.state is BridgeState.IDLE
         if first and self.inbound.watermark.asked_to_join:
@@ -300,7 +297,6 @@ class Session:
         return _LOOK if has_heartbeat and self.state in LINKED else None
 
     def handle_timer(self, now: Now) -> None:
-        """Time passed."""
         self._look_at_clocks(now)
         self.outbound.expire(now)
         if self.link is not None:

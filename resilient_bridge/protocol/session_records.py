@@ -206,8 +206,6 @@ class SessionRecord:
             )
         )
 
-    # ---- as text ----------------------------------------------------------------------------------------------
-
     def to_json(self) -> str:
         """Return the record as one line of JSON that `from_json` reads back to an equal record."""
         checkpoint, error = self.checkpoint, self.error

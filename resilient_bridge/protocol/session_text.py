@@ -55,9 +55,6 @@ _unique: Final = unique("a key that occurs twice")
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
-# ---- any JSON value --------------------------------------------------------------------------------------------
-
-
 def as_json(path: str, value: Any, most: int) -> Any:
     """A copy of `value`, as JSON gives it back. Raises ConfigError for what JSON would change, or more than `most` bytes."""
     try:
@@ -73,9 +70,6 @@ def as_json(path: str, value: Any, most: int) -> Any:
     if size > most:
         raise config_error(path, f"at most {most} bytes of JSON", f"{size} bytes")
     return back
-
-
-# ---- failures --------------------------------------------------------------------------------------------------
 
 
 def failure_fields(failure: Failure) -> dict[str, Any]:
@@ -117,9 +111,6 @@ def read_failure(fields: Any) -> Failure:
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
     raise damaged("error", "a failure as it is written", type(fields).__name__)
-
-
-# ---- records ---------------------------------------------------------------------------------------------------
 
 
 def stamp(moment: datetime) -> str:
@@ -194,11 +185,7 @@ def _camel(name: str) -> str:
     return head + "".join(part.title() for part in rest)
 
 
-# ---- errors ----------------------------------------------------------------------------------------------------
-
-
 def damaged(field: str, wanted: str, got: object) -> StoreError:
-    """The error for a text that is no record."""
     return _store_error("SYS_STATE_DAMAGED", field, wanted, got)
 
 

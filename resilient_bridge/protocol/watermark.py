@@ -120,12 +120,10 @@ class Watermark:
 
     @property
     def tail(self) -> tuple[Mark, ...]:
-        """The accepted messages that are still held, oldest first."""
         return tuple(self._tail)
 
     @property
     def last_timestamp(self) -> datetime | None:
-        """The server's timestamp of the last accepted message."""
         return parse_timestamp(self._stamp)
 
     def accept(
@@ -213,7 +211,6 @@ class Watermark:
             del self._answers[next(iter(self._answers))]
 
     def is_used_up(self, key: Key) -> bool:
-        """Was this message the answer to a request?"""
         return key in self._answers
 
     def is_sure(self) -> None:
@@ -221,7 +218,6 @@ class Watermark:
         self._unsure = 0
 
     def record(self, positions: Positions | None) -> Record:
-        """What a dialect with these positions asks with."""
         from .facts import Record  # here: only a dialect of its own is shown one (P9)
 
         bookmark = self.bookmark or Bookmark()
