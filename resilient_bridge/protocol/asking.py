@@ -127,8 +127,3 @@ class Awaited:
         """Until when (monotonic) to wait for what stands behind a frame that began at `since`, of which bytes came now."""
         latest = max(since, self._asked_at) + self._policy.max_seconds
         return min(now.mono + self._policy.timeout, latest)
-
-    def too_slow(self) -> Failure:
-        """The end of a link whose answer takes longer than one may."""
-        text = f"a replay that took longer than {self._policy.max_seconds:g} s"
-        return Failure.of("CONN_TIMEOUT", text, details={"phase": "REPLAYING", "reason": "replay"})

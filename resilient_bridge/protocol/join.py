@@ -130,11 +130,13 @@ class Join(ABC):
     def _flush(self, now: Now, reason: str, *, same_epoch: bool, new_session: bool) -> None:
         """The join has ended in its verdict: what waits to be sent goes out."""
         self._out.requeue(now, same_epoch=same_epoch, new_session=new_session)
-        self._flush_mark = self._out.outbox.last_queued
+        queued = self._out.outbox.queued
+        self._flush_mark = queued[-1].seq if queued else 0
         self._move("merged", reason, now)
         self.flushed(now)
 
     def flushed(self, now: Now) -> None:
         """READY once everything that was queued when flushing began has been handed out."""
-        if self._out.outbox.is_flushed(self._flush_mark):
+        queued = self._out.outbox.queued
+        if not queued or queued[0].seq > self._flush_mark:
             self._move("flushed", "flushed", now)

@@ -286,7 +286,9 @@ class Joining(Join):
         if self.rejoin is None:
             return
         if self.awaited.is_receiving(now):
-            self._die(self.awaited.too_slow())
+            text = f"a replay that took longer than {self._policy.max_seconds:g} s"
+            details = {"phase": "REPLAYING", "reason": "replay"}
+            self._die(Failure.of("CONN_TIMEOUT", text, details=details))
             return
         if self.rejoin.is_ignored:
             self._features.ignore("request_replay")

@@ -51,8 +51,6 @@ class KnownEntries:
 
     def settled(self, entry: Entry) -> None:
         self._settled.append(entry)
-
-    def prune(self) -> None:
         while len(self._settled) > _REMEMBERED:
             self.drop(self._settled.popleft())
 

@@ -28,12 +28,11 @@ class Order(NamedTuple):
     """What an answer with our anchor says against its own order.
 
     `new`: the indices of entries, with an id, that stand before the anchor and were never delivered. `is_live`: the answer is in
-    live order as far as anybody can tell. `old`: how many entries were judged before.
+    live order as far as anybody can tell.
     """
 
     new: tuple[int, ...]
     is_live: bool
-    old: int
 
 
 def stamps_of(items: Sequence[Item]) -> list[datetime | None]:
@@ -54,7 +53,6 @@ def order_of(
     `since`: what the server was asked for. A clock that went back makes older messages fail that test in the middle of an answer.
     """
     new: list[int] = []
-    old = 0
     is_known_before = False
     for at, stamp in enumerate(stamps_of(answer[: cut.anchor])):
         item = answer[at]
@@ -62,16 +60,14 @@ def order_of(
             continue
         if item.key in watermark or watermark.is_used_up(item.key):
             is_known_before = True
-        elif item.key in memory.edge or (not is_known_before and memory.is_older(stamp)):
-            old += 1
-        else:
+        elif item.key not in memory.edge and (is_known_before or not memory.is_older(stamp)):
             new.append(at)
     before = answer[: cut.anchor]
     is_live = not new and _is_run(before, watermark, since) and not _is_shuffled(answer, cut, watermark)
     if is_live and watermark.is_shuffled:
         # From a server that has sorted before, an id-less message proves nothing by where it stands.
         is_live = not surplus(answer, watermark, memory)
-    return Order(tuple(new), is_live, old)
+    return Order(tuple(new), is_live)
 
 
 def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None) -> bool:
@@ -123,14 +119,8 @@ def _is_shuffled(answer: Sequence[Item], cut: Cut, watermark: Watermark) -> bool
     behind = [item for item in answer[cut.anchor + 1 :] if item.counts]
     if all(item.key is not None for item in behind):
         return False
-    return any(
-        item.key in watermark and not _floats(item, watermark) for item in behind if item.key is not None
-    )
-
-
-def _floats(item: Item, watermark: Watermark) -> bool:
-    mark = watermark.by_key.get(item.key) if item.key is not None else None
-    return mark is not None and mark.floating
+    marks = (watermark.by_key.get(item.key) for item in behind if item.key is not None)
+    return any(mark is not None and not mark.floating for mark in marks)
 
 
 def surplus(answer: Sequence[Item], watermark: Watermark, memory: Memory) -> set[int]:

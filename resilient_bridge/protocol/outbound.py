@@ -193,14 +193,6 @@ class Outbound:
             return send or request
         return send if send.seq < request.seq else request
 
-    @property
-    def has_something(self) -> bool:
-        """Is there something that may be handed out, or marked so that it may be?"""
-        return (
-            bool(self.requests or self.outbox.queued)
-            and (self.next_entry() or self.outbox.to_mark()) is not None
-        )
-
     def hand_out(self, entry: Entry, now: Now, generation: int) -> None:
         """`entry` (from `next_entry`) leaves; from here on nobody can prove that it did not arrive."""
         if entry.is_request:
@@ -367,7 +359,6 @@ class Outbound:
                 if event is not None:
                     self._emit(event)
             self.known.settled(entry)
-        self.known.prune()
         return settled
 
     def quarantined(self, entry: Entry, reason: str, failure: Failure, now: Now) -> None:

@@ -128,15 +128,6 @@ class Outbox:
         return sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
 
     @property
-    def last_queued(self) -> int:
-        """The highest number that waits to be sent; 0 for none."""
-        return self.queued[-1].seq if self.queued else 0
-
-    def is_flushed(self, through: int) -> bool:
-        """Has everything up to this number been handed out?"""
-        return not self.queued or self.queued[0].seq > through
-
-    @property
     def may_hand_out(self) -> bool:
         """Is there an entry to send, and may it go before the previous one is confirmed?"""
         if not self.queued:
@@ -181,12 +172,6 @@ class Outbox:
             self._end(self.unconfirmed[0], EntryState.WRITTEN, reason="nothing in this dialect confirms it")
             count -= 1
         return bool(self._settled)
-
-    def expire_by_wall(self, now: Now) -> None:
-        """The clocks jumped: a machine that slept has aged, though its monotonic clock stood still."""
-        for entry in tuple(self.queued):
-            if entry.is_expired(now):
-                self.end_expired(entry)
 
     def end_expired(self, entry: Entry) -> None:
         """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""

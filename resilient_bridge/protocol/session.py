@@ -272,7 +272,10 @@ class Session:
             return False
         if link.wire.control or self.inbound.acknowledgements.ready:
             return True
-        return self.state in SENDING and self.outbound.has_something
+        outbound = self.outbound
+        if self.state not in SENDING or not (outbound.requests or outbound.outbox.queued):
+            return False
+        return (outbound.next_entry() or outbound.outbox.to_mark()) is not None
 
     def to_mark(self) -> int | None:
         """The number through which entries have to be marked in the store before the next can go; None: nothing has to wait."""
@@ -368,7 +371,11 @@ class Session:
         drift = now.wall - now.mono
         if self._drift is not None and abs(drift - self._drift) > _JUMP:
             self.events.append(ClockJumped(at=now.at, seconds=drift - self._drift))
-            self.outbound.outbox.expire_by_wall(now)
+            for entry in tuple(self.outbound.outbox.queued):
+                if entry.is_expired(
+                    now
+                ):  # a machine that slept has aged, though its monotonic clock stood still
+                    self.outbound.outbox.end_expired(entry)
             if self.link is not None:
                 # Even if a probe is out: its pong may have come before the jump.
                 self.link.wire.ping("probe", now, "suspected_sleep")

@@ -301,7 +301,8 @@ class Watermark:
 
     def memory(self) -> Memory:
         """How far back known and new can be told apart."""
-        smallest = min((stamp for stamp in map(_moment_of, self._tail) if stamp is not None), default=None)
+        stamps = (parse_timestamp(mark.stamp) for mark in self._tail)
+        smallest = min((stamp for stamp in stamps if stamp is not None), default=None)
         has_forgotten = self.first > 1
         forgotten = [(key, parse_timestamp(stamp)) for key, stamp in self._forgotten]
         horizon = max((stamp for _, stamp in forgotten if stamp is not None), default=self._horizon)
@@ -367,7 +368,3 @@ class Watermark:
             return print_like(best[0] - margin, best[1])
         except OverflowError:
             return None
-
-
-def _moment_of(mark: Mark) -> datetime | None:
-    return parse_timestamp(mark.stamp)

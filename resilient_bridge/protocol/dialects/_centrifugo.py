@@ -161,7 +161,5 @@ def _encode(intent: Intent) -> str | None:
             return write({"id": intent.number, "connect": fields})
         case Pong():
             return "{}"
-        case Ping():
-            return None
         case _:
             return None

@@ -59,34 +59,22 @@ class _Decode:
     options: _Options
 
     def __call__(self, frame: str | bytes) -> tuple[Fact, ...]:
-        return _decode(self.options, frame)
-
-
-@attrs.frozen
-class _Encode:
-    options: _Options
-
-    def __call__(self, intent: Intent) -> str | None:
-        return _encode(self.options, intent)
-
-
-def _decode(options: _Options, frame: str | bytes) -> tuple[Fact, ...]:
-    if isinstance(frame, bytes):
-        raise TypeError("a binary packet")
-    if frame.startswith("0"):
-        opened = fields(json.loads(frame[1:]))
-        return (Challenge((opened["pingInterval"] + opened["pingTimeout"]) / 1000),)
-    if frame == "2":
-        return (Ping(),)
-    found = _PACKET.fullmatch(frame)
-    if frame != "1" and (found is None or found[2] is not None):
-        raise ValueError("not a text packet")
-    if found is None:
-        return (Closing(),)
-    kind, _, where, number, rest = found.groups()
-    if (where or "/").partition("?")[0] != options.namespace:
-        return ()
-    return (_fact(options, kind, number, json.loads(rest) if rest else None),)
+        if isinstance(frame, bytes):
+            raise TypeError("a binary packet")
+        if frame.startswith("0"):
+            opened = fields(json.loads(frame[1:]))
+            return (Challenge((opened["pingInterval"] + opened["pingTimeout"]) / 1000),)
+        if frame == "2":
+            return (Ping(),)
+        found = _PACKET.fullmatch(frame)
+        if frame != "1" and (found is None or found[2] is not None):
+            raise ValueError("not a text packet")
+        if found is None:
+            return (Closing(),)
+        kind, _, where, number, rest = found.groups()
+        if (where or "/").partition("?")[0] != self.options.namespace:
+            return ()
+        return (_fact(self.options, kind, number, json.loads(rest) if rest else None),)
 
 
 def _fact(options: _Options, kind: str, number: str | None, data: Any) -> Fact:
@@ -118,18 +106,24 @@ def _event(data: list[Any], number: int | None, *, recovery: bool) -> Event:
     )
 
 
-def _encode(options: _Options, intent: Intent) -> str | None:
-    match intent:
-        case Send():
-            args: Any = intent.payload.get("args", [intent.payload] if intent.payload else [])
-            number = str(intent.number) if intent.is_request or options.acks else ""
-            return f"42{options.prefix}{number}{write([intent.type, *args])}"
-        case Auth():
-            named: dict[str, Any] = {} if intent.token is None else {"token": intent.token}
-            if options.recovery and intent.record.session is not None and intent.record.position is not None:
-                named |= {"pid": intent.record.session, "offset": intent.record.position}
-            return f"40{options.prefix}{write(named) if named else ''}"
-        case Pong():
-            return "3"
-        case _:
-            return None
+@attrs.frozen
+class _Encode:
+    options: _Options
+
+    def __call__(self, intent: Intent) -> str | None:
+        options = self.options
+        match intent:
+            case Send():
+                args: Any = intent.payload.get("args", [intent.payload] if intent.payload else [])
+                number = str(intent.number) if intent.is_request or options.acks else ""
+                return f"42{options.prefix}{number}{write([intent.type, *args])}"
+            case Auth():
+                named: dict[str, Any] = {} if intent.token is None else {"token": intent.token}
+                session, position = intent.record.session, intent.record.position
+                if options.recovery and session is not None and position is not None:
+                    named |= {"pid": session, "offset": position}
+                return f"40{options.prefix}{write(named) if named else ''}"
+            case Pong():
+                return "3"
+            case _:
+                return None

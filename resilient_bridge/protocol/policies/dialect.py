@@ -61,9 +61,12 @@ def _close_code(instance: object, attribute: attrs.Attribute[Any], value: object
         refuse(path_of(instance, attribute), "a close code from 1000 to 4999", value)
 
 
-def _check_pings(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if not (isinstance(value, bool) or value == "in_order"):
-        refuse(path_of(instance, attribute), 'True, False, or "in_order"', value)
+def _flag_or(word: str, wanted: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not (isinstance(value, bool) or (isinstance(value, str) and value == word)):
+            refuse(path_of(instance, attribute), wanted, value)
+
+    return check
 
 
 def _needs(
@@ -98,11 +101,6 @@ def _pong(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> None:
 def _replay(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> None:
     if dialect.request_replay is not None and value is None:
         refuse("Dialect.replay", "a name while request_replay has one", value)
-
-
-def _check_dedupes(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if not (isinstance(value, bool) or (isinstance(value, str) and value == "stated")):
-        refuse(path_of(instance, attribute), 'True, False, or "stated"', value)
 
 
 def _with_functions(dialect: Dialect, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -189,7 +187,9 @@ class Dialect(Value):
     ack: Name = attrs.field(default="message_ack", validator=optional(_word))
     error: Name = attrs.field(default="error", validator=optional(_word))
     epoch: Name = attrs.field(default="server_id", validator=optional(_word))
-    dedupes: Literal[True, False, "stated"] = attrs.field(default="stated", validator=_check_dedupes)
+    dedupes: Literal[True, False, "stated"] = attrs.field(
+        default="stated", validator=_flag_or("stated", 'True, False, or "stated"')
+    )
     session_from_join: bool = attrs.field(default=False, validator=flag)
     superseded: tuple[int, ...] = attrs.field(
         default=(4409,),
@@ -232,7 +232,7 @@ class Dialect(Value):
         ],
     )
     pings: Literal[False, True, "in_order"] = attrs.field(
-        default=False, validator=[_check_pings, _with_functions]
+        default=False, validator=[_flag_or("in_order", 'True, False, or "in_order"'), _with_functions]
     )
     silence: float | None = attrs.field(default=None, validator=[optional(short_seconds), _with_functions])
     answers: bool = attrs.field(default=False, validator=[flag, _with_functions])
