@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ..errors import config_error
+from ..errors import BridgeError, Failure, config_error
 from .arguments import secrets_of
-from .credentials import ask
 from .secrets import Secrets
 
 
@@ -67,10 +67,10 @@ class URLDialer:
         """Make one attempt, with everything evaluated anew."""
         from ..transports.websocket import open_websocket
 
-        url: str = await ask(self._url) if resume is None or resume.url is None else resume.url
-        token: str | None = await ask(self._token)
+        url: str = await _ask(self._url) if resume is None or resume.url is None else resume.url
+        token: str | None = await _ask(self._token)
         headers: dict[str, str] = {
-            **(await ask(self._headers) or {}),
+            **(await _ask(self._headers) or {}),
             **({} if resume is None else resume.headers),
         }
         # Of "Bearer X" only the X is the secret.
@@ -121,7 +121,7 @@ class FactoryDialer:
             raise config_error("BridgeClient.over", wanted, "a websocket that was opened elsewhere")
         from ..transports.websocket import WebSocketTransport
 
-        token: str | None = await ask(self._token)
+        token: str | None = await _ask(self._token)
         self.secrets.learn(token)
         entered = self._factory()
         websocket = await entered.__aenter__()
@@ -168,3 +168,23 @@ def _with_query(url: str, fields: Mapping[str, str | int]) -> str:
     return urlunsplit(
         parts._replace(query=urlencode([*others, *((name, str(v)) for name, v in fields.items())]))
     )
+
+
+async def _ask(source: Any) -> Any:
+    """Return a value, or what a callable (plain or async) returns now.
+
+    Failing credentials are AUTH_REFRESH_FAILED.
+    """
+    if not callable(source):
+        return source
+    try:
+        value = source()
+        return await value if inspect.isawaitable(value) else value
+    except BridgeError:
+        raise
+    except Exception as error:
+        raise BridgeError(
+            Failure.of(
+                "AUTH_REFRESH_FAILED", f"asking for credentials raised {type(error).__name__}", cause=error
+            )
+        ) from error

@@ -40,9 +40,6 @@ class EnvelopeLink(Link[Joining]):
         self.joining = Joining(
             parts, self.wire, self.die, self.greeting, is_content=self._is_content, counts=self._counts
         )
-        fields = ("auth_ack", "auth_error", "joined", "replay", "pong", "ack", "error")
-        names = ((field, getattr(parts.dialect, field)) for field in fields)
-        self._fields: dict[str, str] = {name: field for field, name in names if name is not None}
         self._handlers: dict[str, Callable[[dict[str, Any], Now], None]] = {
             "auth_ack": self._on_auth_ack,
             "auth_error": self._on_auth_error,
@@ -52,6 +49,8 @@ class EnvelopeLink(Link[Joining]):
             "ack": self._on_ack,
             "error": self._on_error,
         }
+        names = ((field, getattr(parts.dialect, field)) for field in self._handlers)
+        self._fields: dict[str, str] = {name: field for field, name in names if name is not None}
 
     def receive(self, frame: str | bytes, now: Now) -> None:
         try:

@@ -9,7 +9,7 @@ from attrs import evolve
 from ..classification import classify_error_payload
 from ..errors import Failure, redact
 from ..telemetry.events import AcknowledgementLate, BridgeState
-from .answers import Answers
+from .entries import EntryState
 from .expectations import Held
 from .fact_wire import FactWire
 from .facts import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .clock import Now
+    from .entries import Entry
     from .facts import Fact, Record
     from .join import LinkParts
 
@@ -64,7 +65,6 @@ class FactLink(Link[Resuming]):
         self._acknowledgements = parts.inbound.acknowledgements
         self._silence: Silence | None = None
         self.joining = Resuming(parts, self.wire, self._positioned, self.die, self.greeting)
-        self._answers = Answers(parts.outbound, dialect)
         self._handlers: dict[type, Callable[[Any, str, Now], None]] = {
             Event: self._on_event,
             Hello: self._on_hello,
@@ -128,10 +128,14 @@ class FactLink(Link[Resuming]):
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(event.type, Body(event), text))
             return
-        if event.id is not None and self._answers.answered(event, now):
-            return
+        # As nearly always it answers nothing: then nothing is made for it.
+        is_unknown = type(event.id) is str and event.id not in self._out.known.by_id
+        if event.id is not None and not is_unknown and self._find(event.id) is not None:
+            reply = Reply(to=event.id, raw=event.raw, type=event.type, payload=event.payload)
+            if self._replied(reply, now):
+                return
         if event.echo is not None:
-            self._answers.echoed(event.echo)
+            self._echoed(event.echo)
         if event.ack is not None and self._dialect.acknowledges is not None:
             self._require_ack(event, now)
         if self.joining.is_open:
@@ -199,11 +203,57 @@ class FactLink(Link[Resuming]):
             self._positioned.stated(fact)
 
     def _on_reply(self, reply: Reply, text: str, now: Now) -> None:
-        if not self._answers.replied(reply, now):
+        if not self._replied(reply, now):
             self._on_event(Event(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
 
     def _on_acked(self, fact: Acked, _text: str, _now: Now) -> None:
-        self.wire.acks_seen |= self._answers.acked(fact, self.generation)
+        """What is about no send of ours, or comes twice, changes nothing."""
+        found = False
+        for name in fact.ids:
+            entry = self._find(name)
+            if entry is not None and not entry.is_request:
+                self._confirm(entry, "applied")
+                found = True
+            else:
+                self._out.stray_acks += 1
+        if fact.echo is not None:
+            found |= self._echoed(fact.echo)
+        if fact.through is not None:
+            found |= bool(self._out.outbox.unconfirmed)
+            self._out.outbox.confirm_through(fact.through, self.generation)
+        self.wire.acks_seen |= found
+
+    def _replied(self, reply: Reply, now: Now) -> bool:
+        """True if it is used up by that: the answer to a request is, and one that answers nothing of ours is not."""
+        entry = self._find(reply.to)
+        if entry is None:
+            return False
+        if reply.duplicate:
+            self._out.dedupe.shown()
+        if not entry.is_request:
+            self._confirm(entry, "read" if reply.duplicate else "applied")
+            return True
+        body = Body(Event(raw=reply.raw, type=reply.type, payload=reply.payload))
+        return self._out.answered_request(entry, reply.type, body, now, is_error=False)
+
+    def _echoed(self, echo: str) -> bool:
+        """The oldest message of ours with this content has arrived. False if there is none."""
+        content = self._dialect.echo
+        if content is None:
+            return False
+        for entry in self._out.outbox.written():
+            if content(entry.frame) == echo:
+                self._confirm(entry, "applied")
+                return True
+        return False
+
+    def _find(self, name: str | int) -> Entry | None:
+        entry = self._out.known.by_name(name)
+        return None if entry is None or entry.state is EntryState.QUEUED else entry
+
+    def _confirm(self, entry: Entry, how: str) -> None:
+        if not entry.is_settled:
+            self._out.outbox.confirm(entry, how)
 
     def _on_refused(self, fact: Refused, text: str, now: Now) -> None:
         failure = self._mask(self._failure_of(fact))
@@ -212,9 +262,23 @@ class FactLink(Link[Resuming]):
             or by_rules(failure, self._dialect.ends)[1] is not None
         ):
             self.die(failure)
-        elif not self._answers.refused(fact, failure, self.generation, now):
+        elif not self._refused(fact, failure, now):
             payload = {"code": fact.code, "message": fact.text}
             self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
+
+    def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:
+        """Of the message that it names, or of the only one of its type that waits. True if it is used up by that."""
+        if fact.to is None:
+            return self._out.refused(fact.type, failure, self.generation, now)
+        entry = self._find(fact.to)
+        if entry is None or entry.is_settled:
+            return False
+        if entry.is_request:
+            self._out.end_request(entry, EntryState.DEAD, failure)
+        else:
+            self._out.outbox.kill(entry, failure)
+            self._out.quarantined(entry, "refused", failure, now)
+        return True
 
     def _failure_of(self, fact: Refused) -> Failure:
         payload: dict[str, Any] = {"code": fact.code, "message": fact.text or fact.code}

@@ -7,16 +7,18 @@ before `_resolve`, and `_resolve` runs once per connection.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
 from ..telemetry.events import BridgeState, MessageRejected, ReplayIgnored
 from .asking import Extent
 from .features import is_unknown_type
+from .frames import InvalidFrameError, decode, envelope, fields_of, message_from, raw_of
 from .join import Join
+from .merge import Item
 from .messages import as_sent, parse_timestamp
 from .rejoin import Rejoin
-from .replayed import read_replay
 
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from .wire import Wire
 
 
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _SESSION_ID_LENGTH: Final = 256
 _BAD_SESSION_ID: Final = "expected a printable session id in the answer to the join"
 SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
@@ -335,3 +338,35 @@ class Joining(Join):
         self._report(outcome, since, now, gap.until if gap else None)
         reason = "replay_timeout" if outcome.reason == "timeout" else "merged"
         self._flush(now, reason, same_epoch=same_epoch, new_session=new_session)
+
+
+def read_replay(
+    body: dict[str, Any],
+    is_content: Callable[[dict[str, Any], Now], bool],
+    counts: Callable[[str, dict[str, Any]], bool],
+    now: Now,
+) -> tuple[list[Item], list[Failure]]:
+    """The replayable messages of an answer in the server's order, and a failure for each entry that is none.
+
+    They are objects or JSON strings (the seed stores strings). `is_content` decides what belongs into the stream, `counts` what of it
+    is part of the position. An answer without a list of messages is an answer without messages.
+    """
+    payload = fields_of(body)
+    entries: list[Any] | None = payload.get("messages")
+    if type(entries) is not list:
+        return [], [
+            Failure.of("PROTO_INVALID_MESSAGE", "expected payload.messages to be a list in a replay answer")
+        ]
+    items: list[Item] = []
+    rejected: list[Failure] = []
+    for entry in entries:
+        try:
+            found = decode(entry) if isinstance(entry, str) else envelope(entry)
+        except InvalidFrameError as error:
+            rejected.append(error.failure)
+            continue
+        if is_content(found, now):
+            text = entry if isinstance(entry, str) else _encode(raw_of(found))
+            type_ = found["type"]
+            items.append(Item(message_from(type_, found), text, counts=counts(type_, found)))
+    return items, rejected
