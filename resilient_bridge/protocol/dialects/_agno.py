@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from ..facts import Auth, Challenge, Event, Finished, Hello, Ping, Pong, Refused, Replayed, Resume, Send
 from ..policies.dialect import Dialect
 from ..policies.positions import Positions
-from ._json import own, text, write
+from ._json import framed, own, text, write
 
 
 if TYPE_CHECKING:
     from ..facts import Fact, Intent, Record
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 _LOST_RUN: Final = re.compile(r"Run (\S+) not found|Subscription failed")
@@ -108,11 +107,9 @@ def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:
     again, because it would be a second run; its errors name no request.
     """
 
-    return Dialect.plain(
+    return framed(
         decode=_decode,
         encode=_encode,
-        error=None,
-        bearer=False,
         login="asked",
         waits_for_hello=True,
         pings=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -12,15 +12,14 @@ from ..facts import Auth, Event, Hello, Moved, Ping, Pong, Refused, Replayed, Re
 from ..policies.dialect import Dialect
 from ..policies.ends import End
 from ..policies.positions import Positions
-from ._json import fields, items, text, write
+from ._json import fields, framed, items, text, write
 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..facts import Fact, Intent, Record
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 _SUBSCRIBES: Final = 1_500_000_000  # commands that subscribe: this, and the index of the channel
@@ -48,11 +47,9 @@ def centrifugo(*channels: str) -> Dialect:
     if not channels or not all(name for name in channels):
         raise config_error("rb.dialects.centrifugo", "the names of channels", channels)
 
-    return Dialect.plain(
+    return framed(
         decode=_Decode(channels),
         encode=_encode,
-        error=None,
-        bearer=False,
         login="first",
         waits_for_hello=True,
         positions=Positions(per_channel=True, repeats=True, ends="stated"),

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..facts import Fact, Intent, Record
+    from ._json import Body
 
     Ask: TypeAlias = str | Mapping[str, Any]
-    Body: TypeAlias = dict[str, Any]
 
 
 def sequence(

@@ -10,6 +10,7 @@ import attrs
 
 from ..facts import Event
 from ..frames import decode_json
+from ..policies.dialect import Dialect
 
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     Body: TypeAlias = dict[str, Any]
     Read: TypeAlias = Callable[[Body], tuple[Fact, ...]]
+
+
+def framed(**names: Any) -> Dialect:
+    """The dialect of a server with frames of its own, which says where a token goes."""
+    return Dialect.plain(error=None, bearer=False, **names)
 
 
 def write(value: Any) -> str:

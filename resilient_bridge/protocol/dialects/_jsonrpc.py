@@ -12,8 +12,7 @@ from ._json import fields, items, write
 
 if TYPE_CHECKING:
     from ..facts import Fact, Intent
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 _CODES: Final = {

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from ..facts import Acked, Event, Reply, Send
 from ..policies.dialect import Dialect
-from ._json import fields, text, write
+from ._json import fields, framed, text, write
 
 
 if TYPE_CHECKING:
     from ..facts import Fact, Intent
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 def _decode(frame: str | bytes) -> tuple[Fact, ...]:
@@ -65,11 +64,9 @@ def jupyter(*, session: str, username: str = "", resend: bool = False) -> Dialec
     is off, because a kernel that was restarted meanwhile would run it twice.
     """
 
-    return Dialect.plain(
+    return framed(
         decode=_decode,
         encode=_Encode(session, username),
-        error=None,
-        bearer=False,
         answers=True,
         confirms=True,
         dedupes=resend,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..facts import CONTROL, Auth, Event, Hello, Moved, Ping, Pong, Refused, Reply, Resume, Send
-from ..policies.dialect import Dialect
 from ..policies.ends import End
 from ..policies.positions import Positions
-from ._json import fields, text, write
+from ._json import fields, framed, text, write
 
 
 if TYPE_CHECKING:
     from ..facts import Fact, Intent, Record
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 def _decode(frame: str | bytes) -> tuple[Fact, ...]:
@@ -60,11 +58,9 @@ def _resume(record: Record) -> Resume:
     return Resume(query={"connection_id": record.session, "sequence_number": record.position + 1})
 
 
-mattermost: Final = Dialect.plain(
+mattermost: Final = framed(
     decode=_decode,
     encode=_encode,
-    error=None,
-    bearer=False,
     login="first",
     waits_for_hello=True,
     pings=True,

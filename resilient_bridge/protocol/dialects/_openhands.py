@@ -6,16 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ..facts import Auth, Event, Hello, Moved, Refused, Replayed, Resume, Send
-from ..policies.dialect import Dialect
 from ..policies.ends import End
 from ..policies.positions import Positions
-from ._json import fields, items, own, text, write
+from ._json import fields, framed, items, own, text, write
 
 
 if TYPE_CHECKING:
     from ..facts import Fact, Intent, Record
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 _ENDS: Final = (
@@ -79,11 +77,9 @@ def _resume(record: Record) -> Resume:
     return Resume() if after is None else Resume(query={"after_seq": after})
 
 
-openhands: Final = Dialect.plain(
+openhands: Final = framed(
     decode=_decode,
     encode=_encode,
-    error=None,
-    bearer=False,
     login="first",
     waits_for_hello=True,
     positions=Positions(contiguous=True, overlap=1, ends="stated"),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..facts import Send
-from ..policies.dialect import Dialect
-from ._json import own, table
+from ._json import framed, own, table
 
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ def _encode(intent: Intent) -> str | None:
     return own(intent, None) if isinstance(intent, Send) else None
 
 
-plain: Final = Dialect.plain(decode=table(), encode=_encode, error=None, bearer=False)
+plain: Final = framed(decode=table(), encode=_encode)
 """Any frames, and nothing else known: no greeting, no session, no replay, no ping, no acknowledgement, no types.
 
 What you get: it connects again, `on_connect` says your subscriptions again, what was queued goes out in order, and each reconnection ends

@@ -9,7 +9,7 @@ from ..frames import decode as read_envelope
 from ..frames import fields_of, raw_of
 from ..policies.dialect import Dialect
 from ..policies.ends import End
-from ._json import write
+from ._json import framed, write
 
 
 if TYPE_CHECKING:
@@ -72,11 +72,9 @@ def _encode(intent: Intent) -> str | None:
             return None
 
 
-recursor_live: Final = Dialect.plain(
+recursor_live: Final = framed(
     decode=_decode,
     encode=_encode,
-    error=None,
-    bearer=False,
     login="first",
     waits_for_hello=True,
     pings=True,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..facts import Acknowledge, Closing, Event, Hello, Refused, Send
-from ..policies.dialect import Dialect
 from ..policies.ends import End
-from ._json import fields, text, write
+from ._json import fields, framed, text, write
 
 
 if TYPE_CHECKING:
     from ..facts import Fact, Intent
-
-    Body = dict[str, Any]
+    from ._json import Body
 
 
 def _decode(frame: str | bytes) -> tuple[Fact, ...]:
@@ -46,11 +44,9 @@ def _encode(intent: Intent) -> str | None:
     return write(dict(intent.payload)) if isinstance(intent, Send) else None
 
 
-slack_socket_mode: Final = Dialect.plain(
+slack_socket_mode: Final = framed(
     decode=_decode,
     encode=_encode,
-    error=None,
-    bearer=False,
     waits_for_hello=True,
     acknowledges="taken",
     acknowledge_within=3.0,

@@ -11,7 +11,7 @@ import attrs
 from ..facts import Auth, Challenge, Closing, Event, Hello, Ping, Pong, Refused, Reply, Send
 from ..policies.dialect import Dialect
 from ..policies.positions import Positions
-from ._json import fields, items, text, write
+from ._json import fields, framed, items, text, write
 
 
 if TYPE_CHECKING:
@@ -40,11 +40,9 @@ def socketio(*, namespace: str = "/", recovery: bool = True, acks: bool = False)
     `acks`: the server acknowledges each event, so each send is confirmed. Nothing is sent twice. Binary packets are refused.
     """
     options = _Options(namespace, recovery, acks)
-    return Dialect.plain(
+    return framed(
         decode=_Decode(options),
         encode=_Encode(options),
-        error=None,
-        bearer=False,
         login="asked",
         waits_for_hello=True,
         positions=Positions(order="opaque", ends="stated", proof="session") if recovery else None,
