@@ -56,7 +56,7 @@ class Driver:
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
         self.is_iterated: Callable[[], bool] = bool
-        self.on_closing: Callable[[], None] = _ignore  # the server has announced the end
+        self.on_closing: Callable[[], None] = lambda: None  # the server has announced the end
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
         self._timer: asyncio.TimerHandle | None = None
@@ -391,10 +391,6 @@ class Driver:
 
 _ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING})
 _REFUSING = frozenset({BridgeState.DRAINING, BridgeState.CLOSING, BridgeState.CLOSED})
-
-
-def _ignore() -> None:
-    """Ignore a result that nothing waits for."""
 
 
 def _wake(futures: list[asyncio.Future[None]]) -> None:

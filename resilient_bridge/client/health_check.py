@@ -51,7 +51,7 @@ class HealthCheck:
                     driver.probe("health_check_failed")
             await asyncio.sleep(began + self._every - driver.loop.time())
             while session.state is not BridgeState.READY:
-                if session.state in _ENDED:
+                if driver.has_ended:
                     return
                 await driver.changed()
 
@@ -71,6 +71,3 @@ class HealthCheck:
         except Exception:  # noqa: BLE001 -- whatever it is, the check did not say yes
             self.errors += not bound.expired()
         return False
-
-
-_ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})

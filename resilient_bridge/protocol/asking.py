@@ -48,7 +48,6 @@ class Asking:
             self._since = now
 
     def overlap(self, policy: Replay) -> float:
-        """How far before the last message to ask from, in seconds."""
         return policy.overlap if self.extent is Extent.ALL else min(policy.overlap, _LATER)
 
     def joined(self) -> None:
@@ -112,7 +111,6 @@ class Awaited:
             self._open.pop()
 
     def end(self) -> None:
-        """Nothing of it can come any more."""
         self._open.clear()
 
     @property

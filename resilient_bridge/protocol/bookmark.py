@@ -109,7 +109,6 @@ class Bookmark:
             self.take(self._through)
 
     def take(self, taken: int) -> None:
-        """The consumer has taken all messages through this number."""
         steps, self._through = self._steps, taken
         while steps and steps[0][0] <= taken:
             step = steps.popleft()

@@ -44,5 +44,4 @@ class Dedupe:
             self._is_stated = stated
 
     def shown(self) -> None:
-        """The server has answered a message of ours as one that it had already."""
         self._is_stated = True

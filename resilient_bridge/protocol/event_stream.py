@@ -58,7 +58,6 @@ class Position:
         return None if not text or _UNSENDABLE.search(text) else text.encode()
 
     def connected(self) -> None:
-        """A new connection goes on where the last one ended."""
         self._connection += 1
         self._catches_up = True
 

@@ -108,7 +108,6 @@ class FactLink(Link[Resuming]):
                 handler(fact, text, now)
 
     def begin_backfill(self) -> Record:
-        """It begins, perhaps again. Returns what to fetch after."""
         self.joining.begin_backfill()
         return self._record()
 
@@ -173,7 +172,6 @@ class FactLink(Link[Resuming]):
         self.joining.on_challenge(now)
 
     def _listen(self, greeting: Hello | Challenge, now: Now) -> None:
-        """The server says how signs of life are given on this connection."""
         silence = greeting.silence
         limit = silence if silence is not None else self._dialect.silence
         if limit is not None and (self._silence is None or silence is not None):

@@ -48,7 +48,6 @@ class Heartbeat:
         self.verdict: Failure | None = None  # that the link is dead, and why
 
     def follow(self, policy: HeartbeatPolicy, mono: float) -> None:
-        """Ping as this policy says from now on."""
         self._policy = policy
         self._next = mono + policy.every
 
@@ -96,7 +95,6 @@ class Heartbeat:
         self.alive(mono)
 
     def next_timer(self) -> float:
-        """When `check` wants to be called (monotonic)."""
         if self._paused:
             return self._next
         if self._last_look is not None:
@@ -137,7 +135,6 @@ class Silence:
         self._paused, self._last_look = True, None
 
     def resume(self, mono: float) -> None:
-        """Reading goes on: the server gets its full time again."""
         self._paused = False
         self.alive(mono)
 
@@ -147,7 +144,6 @@ class Silence:
         return self._since + self._limit if self._last_look is None else self._last_look
 
     def check(self, mono: float) -> Failure | None:
-        """The verdict that the link is dead, or None."""
         if self._paused or mono < self._since + self._limit:
             return None
         if self._last_look is None or mono - self._last_look > _LAST_LOOK:

@@ -81,7 +81,6 @@ class Inbound:
         self._memory: Memory | None = None  # while what comes live may be older than what we remember
 
     def live(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
-        """A frame of a link whose join is over."""
         identity = body.get("id")
         raw = body if type(body) is dict else raw_of(body)
         message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw)
@@ -214,7 +213,6 @@ class Inbound:
         *,
         floating: bool = False,
     ) -> None:
-        """A message enters the inbox, and is part of the position."""
         watermark = self.watermark
         doubtful = key is None and message.maybe_duplicate
         watermark.accept(key, text, message.raw_timestamp, mono, doubtful=doubtful, floating=floating)

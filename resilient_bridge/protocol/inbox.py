@@ -44,7 +44,6 @@ class Inbox:
         return 4 * len(self._items) <= 3 * self._max_messages and 4 * self.bytes <= 3 * self._max_bytes
 
     def put(self, message: Message, size: int, watermark: Watermark | None) -> None:
-        """Accept a message; `watermark`: the position it is part of, if it is."""
         self._items.append((message, size, watermark))
         self.bytes += size
 
@@ -56,7 +55,6 @@ class Inbox:
         self._items.append(gap)
 
     def peek_gap(self) -> Gap | None:
-        """The gap the reader stands at, if it does."""
         return self._items[0] if self._items and isinstance(self._items[0], Gap) else None
 
     def pass_gap(self) -> None:

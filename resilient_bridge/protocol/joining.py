@@ -85,7 +85,6 @@ class Joining(Join):
             self.authenticated({}, now)
 
     def authenticated(self, payload: Mapping[str, Any], now: Now) -> None:
-        """The server accepted us, and may have said who it is."""
         stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
         self._epoch = stated if isinstance(stated, str) else None
         self._features.meet(self._epoch)

@@ -43,7 +43,6 @@ class KnownEntries:
             self.add(entry)
 
     def drop(self, entry: Entry) -> None:
-        """This entry is known no more, and its key is free."""
         self.by_id.pop(entry.id, None)
         self._by_number.pop(entry.seq, None)
         if self._by_key.get(entry.key) is entry:
@@ -55,7 +54,6 @@ class KnownEntries:
             self.drop(self._settled.popleft())
 
     def find(self, key: str) -> Entry | None:
-        """The entry with this idempotency key."""
         return self._by_key.get(key) or self.by_id.get(key)
 
     def by_name(self, name: Any) -> Entry | None:

@@ -157,7 +157,6 @@ class Link(ABC, Generic[J]):
             self.wire.heartbeat.pause()
 
     def resume(self, now: Now) -> None:
-        """Reading goes on."""
         if self.wire.heartbeat is not None:
             self.wire.heartbeat.resume(now.mono)
 

@@ -173,7 +173,6 @@ class Outbound:
     def end_request(
         self, entry: Entry, state: EntryState, failure: Failure | None, answer: Message | None = None
     ) -> None:
-        """The outcome of a request is known."""
         self.open_requests.pop(entry.id, None)
         if entry in self.requests:
             self.requests.remove(entry)
@@ -362,7 +361,6 @@ class Outbound:
         return settled
 
     def quarantined(self, entry: Entry, reason: str, failure: Failure, now: Now) -> None:
-        """An event for an entry that was set aside."""
         self._emit(
             MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure)
         )

@@ -86,7 +86,6 @@ class Outbox:
         )
 
     def add(self, entry: Entry) -> None:
-        """Keep `entry` until its outcome is known."""
         older = self._coalesce.get(entry.coalesce) if entry.coalesce is not None else None
         if older is not None:  # accepted while the store was busy with this one
             self.drop(older, "coalesced")
@@ -111,7 +110,6 @@ class Outbox:
     # ---- out --------------------------------------------------------------------------------------------------
 
     def hand_out(self, now: Now, generation: int) -> Entry:
-        """The next entry, WRITTEN from here on."""
         entry = self.queued.popleft()
         if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
             del self._coalesce[entry.coalesce]
@@ -147,7 +145,6 @@ class Outbox:
             self._end(unconfirmed[0], EntryState.CONFIRMED, confirmation="read")
 
     def drop(self, entry: Entry, reason: str) -> None:
-        """A queued entry will never be sent."""
         self._end(entry, EntryState.DROPPED, reason=reason)
 
     def withdraw(self, entry: Entry) -> bool:

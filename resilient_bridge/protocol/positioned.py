@@ -171,7 +171,6 @@ class Positioned:
         return brought
 
     def finish(self) -> None:
-        """What the finished channels held has been delivered."""
         for channel in self.finished:
             self.bookmark.finish(channel, self._in.watermark.accepted)
         self.finished.clear()
@@ -202,7 +201,6 @@ class Positioned:
         may_repeat: bool = False,
         moves: bool = True,
     ) -> None:
-        """Deliver an event; its channel has been read so far now."""
         watermark, key = self._in.watermark, self.key_of(event)
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat

@@ -29,7 +29,6 @@ class Reading:
         self._is_resync = policy.overflow == "resync"
 
     def may_connect(self, inbox: Inbox) -> bool:
-        """Has the inbox room for what a join would bring?"""
         return not (inbox.is_overfull or (inbox.is_full and self._is_resync))
 
     def may_read(

@@ -211,7 +211,6 @@ class Rejoin:
         return max(reversed(self._answers), key=lambda answer: len(answer.items), default=_NO_ANSWER)
 
     def _join(self, answer: Answer, *, proven: bool) -> Join:
-        """How the answer and the side buffer fit."""
         counted = [item for item in answer.items if item.counts]
         live = [item for item in self.side if item.counts]
         before = sum(item.counts for item in self.side[: answer.side_mark])
@@ -341,7 +340,6 @@ class Rejoin:
 
     @cached_property
     def _delivered(self) -> set[str]:
-        """The content of what was delivered without an id, as far as it is remembered."""
         return {canonical(mark.text) for mark in self._watermark.tail if mark.key is None}
 
     @cached_property

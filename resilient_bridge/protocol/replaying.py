@@ -42,7 +42,6 @@ class Replaying:
         self._same_session = False
 
     def greet(self, hello: Hello, number: int) -> None:
-        """The server has named the session that it keeps for us, and its log."""
         bookmark = self._positioned.bookmark
         self._same_session = hello.session is not None and hello.session == bookmark.life.session
         why = bookmark.contradicted(hello)

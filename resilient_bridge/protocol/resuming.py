@@ -160,7 +160,6 @@ class Resuming(Join):
     # ---- what is heard -----------------------------------------------------------------------------------------
 
     def hold(self, heard: Incoming, now: Now) -> None:
-        """An event, or a moved position, while the join runs."""
         self._came(now)
         if self._replaying is None:
             event = heard.event
@@ -185,7 +184,6 @@ class Resuming(Join):
             self._resolve(now, "overflow")
 
     def begin_backfill(self) -> None:
-        """The user's own function begins to fetch what was missed, perhaps again after it failed."""
         if self._replaying is not None:
             self._replaying.backfilled.clear()
 

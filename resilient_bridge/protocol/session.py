@@ -101,7 +101,6 @@ class Session:
         self.take_over()
 
     def __repr__(self) -> str:
-        """A status line."""
         return f"<Session {self.session_id} {self.state.value} {self.reason}>"
 
     def record(self) -> Record:
@@ -154,7 +153,6 @@ class Session:
         self._move("open" if first else "retry", "user" if first else "retry", now)
 
     def connection_made(self, token: str | None, now: Now) -> None:
-        """The transport is connected; frames may flow."""
         self.reconnection.connected()
         self._generation += 1
         self.reading.is_paused = False
@@ -348,7 +346,6 @@ class Session:
         return [*self.undelivered, *ended]
 
     def closed(self, now: Now) -> None:
-        """The transport is gone as well."""
         if self.state is BridgeState.CLOSING:
             self.link = None
             self._move("closed", "closed", now)

@@ -111,7 +111,6 @@ class Watermark:
         self.is_shuffled = False  # has a replay of this session come in another order than the live stream?
 
     def __repr__(self) -> str:
-        """A status line: session, counts, last timestamp."""
         return f"<Watermark {self.session_id} accepted={self.accepted} taken={self.taken} last={self._stamp}>"
 
     def __contains__(self, key: Key | None) -> bool:
