@@ -38,6 +38,7 @@ class Dialer(Protocol):
 
         Add `resume`'s fields.
         """
+        ...
 
 
 class URLDialer:

@@ -76,10 +76,7 @@ class Secrets:
 
 
 def _parts(header: str) -> list[str]:
-    """Return what a server may echo of a header: of `a=1.
-
-    B=2` the values, of `Basic …` the password, of `Bearer X` the X.
-    """
+    """Return what a server may echo of a header: of `a=1; b=2` the values, of `Basic …` the password."""
     scheme, _, rest = header.partition(" ")
     parts = [rest.strip()]
     if scheme.lower() == "basic":

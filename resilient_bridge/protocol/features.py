@@ -131,10 +131,12 @@ def is_unknown_type(failure: Failure) -> bool:
         violations: Any = failure.details.get("violations")
         if not isinstance(violations, (list, tuple)) or not violations:
             return True
-        return any(
-            isinstance(v, dict) and str(v.get("field", "")).removeprefix("$.") == "type" for v in violations
-        )  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return any(isinstance(v, dict) and _names_type(v) for v in violations)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return failure.code == "SYS_UPSTREAM_REJECTED" and _says_unknown(failure.message)
+
+
+def _names_type(violation: Mapping[str, Any]) -> bool:
+    return str(violation.get("field", "")).removeprefix("$.") == "type"
 
 
 def _says_unknown(text: str) -> bool:

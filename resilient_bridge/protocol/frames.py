@@ -83,8 +83,8 @@ def decode(frame: str | bytes) -> dict[str, Any]:
 
 def envelope(value: Any) -> dict[str, Any]:
     """`value` checked leniently as an envelope; raises InvalidFrameError (PROTO_INVALID_MESSAGE) with all violations."""
+    body: dict[str, Any] = value
     if type(value) is dict:
-        body: dict[str, Any] = value
         identity, stamp = body.get("id"), body.get("timestamp")
         if type(identity) in _NUMBERS or type(stamp) in _NUMBERS:
             body = _WithText(body)

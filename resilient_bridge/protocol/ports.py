@@ -30,6 +30,7 @@ class Store(Protocol):
     @property
     def is_durable(self) -> bool:
         """Does anything outlive this process?"""
+        ...
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
         """Become the one owner, and load. Raises StoreError: in use, away, damaged beyond use.
@@ -42,6 +43,7 @@ class Store(Protocol):
 
     def session(self, session_id: str) -> Watermark:
         """The position of this session, a fresh one if there is none."""
+        ...
 
     def drop_session(self, session_id: str) -> None:
         """The server has forgotten this session."""
@@ -61,12 +63,15 @@ class Store(Protocol):
 
     def entries(self) -> Iterable[Entry]:
         """What was accepted and never settled, in any order."""
+        ...
 
     def outcomes(self) -> Iterable[Entry]:
         """What earlier processes accepted and settled, as far as it is remembered, oldest first."""
+        ...
 
     def last_seq(self) -> int:
         """The highest sequence number ever given in this store."""
+        ...
 
     def put(self, entry: Entry) -> Awaitable[None] | None:
         """Accept a send, before anything moves. Raises StoreError: it was not accepted."""
@@ -79,6 +84,7 @@ class Store(Protocol):
 
     def records(self) -> Mapping[str, str]:
         """The session records, by session id, the oldest first."""
+        ...
 
     def keep_record(self, session_id: str, record: str) -> Awaitable[None] | None:
         """Keep a session record in the place of an earlier one. Raises StoreError."""

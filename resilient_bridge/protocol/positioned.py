@@ -40,7 +40,7 @@ class Positioned:
         self.finished: list[Channel] = []
         # a replay without an end may go on: what comes live says nothing of what came before it
         self.is_frozen = False
-        self._policy = policy
+        self.policy = policy
         self._is_time, self._is_number = policy.order == "time", policy.order == "number"
         self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode
 
@@ -75,7 +75,7 @@ class Positioned:
 
     def _next(self, event: Event, text: str, reached: Position | None, now: Now) -> Failure | None:
         position, channel = event.position, event.channel
-        is_exact = self._policy.contiguous and isinstance(position, int) and isinstance(reached, int)
+        is_exact = self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)
         if is_exact and isinstance(position, int) and isinstance(reached, int) and position > reached + 1:
             if self.bookmark.holes.get(channel) != reached:
                 self.bookmark.holes[channel] = reached
@@ -102,7 +102,7 @@ class Positioned:
     def _may_have_had(self, event: Event) -> bool:
         """May this event be one that was delivered and forgotten?"""
         watermark, log = self._in.watermark, _LOG + (event.channel or "")
-        if watermark.first == 1 or not (self._policy.repeats or self._policy.shows_anchor):
+        if watermark.first == 1 or not (self.policy.repeats or self.policy.shows_anchor):
             return False
         oldest = next(
             (mark.key[1] for mark in watermark.tail if mark.key is not None and mark.key[0] == log), None

@@ -14,7 +14,6 @@ from .recovery import Evidence, Incoming
 if TYPE_CHECKING:
     from .clock import Now
     from .facts import Channel, Hello, Position, Replayed
-    from .policies.positions import Positions
     from .policies.replay import Replay
     from .positioned import Positioned
     from .recovery import Over
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class Replaying:
     """`others`: channels whose log is another one, and why. `lost_backfill`: why the user's function could not fetch everything."""
 
-    def __init__(self, positioned: Positioned, policy: Positions, bounds: Replay) -> None:
+    def __init__(self, positioned: Positioned, bounds: Replay) -> None:
         self.backfilled: list[Incoming] = []
         self.lost_backfill = ""
         self.has_asked = False
@@ -31,7 +30,7 @@ class Replaying:
         gone = positioned.bookmark.gone
         self.others: dict[Channel, str] = {None: gone} if gone else {}
         self.released = 0
-        self._positioned, self._policy, self._bounds = positioned, policy, bounds
+        self.positioned, self.policy, self._bounds = positioned, positioned.policy, bounds
         self._heard: list[Incoming] = []
         self._bytes = 0
         self._seen: dict[Channel, set[Position | None]] = {}
@@ -42,7 +41,7 @@ class Replaying:
         self._same_session = False
 
     def greet(self, hello: Hello, number: int) -> None:
-        bookmark = self._positioned.bookmark
+        bookmark = self.positioned.bookmark
         self._same_session = hello.session is not None and hello.session == bookmark.life.session
         why = bookmark.contradicted(hello)
         if why:
@@ -51,8 +50,8 @@ class Replaying:
 
     def forget(self, why: str) -> None:
         self.others[None] = why
-        self._positioned.forget()
-        self._positioned.bookmark.gone = why  # until it is reported, perhaps on another connection
+        self.positioned.forget()
+        self.positioned.bookmark.gone = why  # until it is reported, perhaps on another connection
 
     def hold(self, heard: Incoming) -> None:
         self._heard.append(heard)
@@ -77,7 +76,7 @@ class Replaying:
         earlier = self._statements.get(fact.channel)
         if earlier is None or fact.complete is not None or earlier.complete is None:
             self._statements[fact.channel] = fact
-        known = self._positioned.bookmark.epochs.get(fact.channel)
+        known = self.positioned.bookmark.epochs.get(fact.channel)
         if None not in {known, fact.epoch} and known != fact.epoch:
             self.others[fact.channel] = "new_epoch"
 
@@ -87,12 +86,12 @@ class Replaying:
         return any(fact.complete is False for fact in self._statements.values())
 
     def evidence(self, over: Over) -> Evidence:
-        bookmark = self._positioned.bookmark
+        bookmark = self.positioned.bookmark
         return Evidence(
             dict(bookmark.positions),
             [*self.backfilled, *self._heard],
             self._statements,
-            self._positioned.is_known,
+            self.positioned.is_known,
             over,
             others=self.others,
             same_session=self._same_session,
@@ -100,7 +99,7 @@ class Replaying:
             moved=frozenset(bookmark.moved),
             has_asked=self.has_asked,
             fetched=len(self.backfilled),
-            has_forgotten=self._positioned.has_forgotten,
+            has_forgotten=self.positioned.has_forgotten,
         )
 
     @property
@@ -109,7 +108,7 @@ class Replaying:
 
     def over(self) -> Over | None:
         """How the replay is known to have ended; None if it may go on."""
-        policy = self._policy
+        policy = self.policy
         if policy.proof == "session" and (self._same_session or self.others.get(None)):
             return "stated"
         if self.others.get(None) and not self.has_asked:
@@ -126,7 +125,7 @@ class Replaying:
 
     @property
     def _positions(self) -> dict[Channel, Position]:
-        return self._positioned.bookmark.positions
+        return self.positioned.bookmark.positions
 
     def _is_settled(self, channel: Channel) -> bool:
         stated = self._statements.get(channel) or self._statements.get(None)
@@ -134,14 +133,14 @@ class Replaying:
             return False
         through, first = stated.through, stated.first
         if stated.complete is None and through is None:
-            return self._policy.ends == "stated"
+            return self.policy.ends == "stated"
         if not isinstance(through, int) or (isinstance(first, int) and through < first):
             return True  # nothing to wait for
         reached = self._positions.get(channel)
         if first is None and isinstance(reached, int) and reached >= through:
             return True
         seen = self._seen.get(channel, set())
-        if not self._policy.contiguous or not isinstance(reached, int):
+        if not self.policy.contiguous or not isinstance(reached, int):
             return self._highest.get(channel, through - 1) >= through
         return through in seen and self._run(channel, reached) >= through
 
@@ -152,7 +151,7 @@ class Replaying:
         seen = self._seen.get(channel, set())
         if position not in seen:
             return False
-        if not self._policy.contiguous or not isinstance(position, int):
+        if not self.policy.contiguous or not isinstance(position, int):
             return True
         # A live event may have overtaken the replay: then there is a hole, and the rest is on its way.
         return self._run(channel, position) >= self._highest[channel]
@@ -171,7 +170,7 @@ class Replaying:
     @property
     def is_bridged(self) -> bool:
         """Has the backfill reached what came live meanwhile, so that the rest would come twice?"""
-        policy = self._policy
+        policy = self.policy
         if policy.order != "number" or policy.per_channel or not self.backfilled:
             return False
         reached = self._positions.get(None)
@@ -182,9 +181,9 @@ class Replaying:
 
     def release(self, now: Now) -> bool:
         """Deliver what provably goes on where we stopped. False if nothing does."""
-        if not self._policy.contiguous or self.others:
+        if not self.policy.contiguous or self.others:
             return False
-        positioned, held = self._positioned, list[Incoming]()
+        positioned, held = self.positioned, list[Incoming]()
         for heard in self._heard:
             event = heard.event
             reached = self._positions.get(event.channel)
@@ -200,6 +199,6 @@ class Replaying:
 
     def _is_same_log(self, channel: Channel) -> bool:
         """Is the log the one that we know, as far as the dialect asks for a proof of that?"""
-        if not self._policy.shows_anchor or channel in self._positioned.bookmark.moved:
+        if not self.policy.shows_anchor or channel in self.positioned.bookmark.moved:
             return True
-        return any(each.event.channel == channel and self._positioned.is_known(each) for each in self._heard)
+        return any(each.event.channel == channel and self.positioned.is_known(each) for each in self._heard)

@@ -50,7 +50,7 @@ class Resuming(Join):
         super().__init__(parts, die, greeting)
         self._wire, self._is_backfilled = wire, parts.is_backfilled
         self._token: str | None = None
-        self._asks_channels = self._is_dying = False
+        self._is_dying = False
         self.has_introduced = False  # has the server got our token?
         self._over: Over | None = None
         self._ask_ping: str | None = None
@@ -59,10 +59,7 @@ class Resuming(Join):
         self._latest = inf  # when the replay ends, even if more of it keeps coming
         # Without positions it is judged as it was before this connection, which may be the first.
         self._rejoin = Rejoin(parts.inbound.watermark, parts.replay)
-        self._positioned, policy = positioned, parts.dialect.positions
-        self._replaying = (
-            None if positioned is None or policy is None else Replaying(positioned, policy, parts.replay)
-        )
+        self._replaying = None if positioned is None else Replaying(positioned, parts.replay)
 
     # ---- accepted ----------------------------------------------------------------------------------------------
 
@@ -99,8 +96,8 @@ class Resuming(Join):
         """The server has accepted us, and may name what it keeps for us."""
         if self._replaying is not None and self.is_open:
             self._replaying.greet(hello, self._in.watermark.accepted)
-        elif self._positioned is not None:
-            self._positioned.greeted(hello)
+        elif self._replaying is not None:
+            self._replaying.positioned.greeted(hello)
         if self.state is BridgeState.AUTHENTICATING and self._dialect.waits_for_hello:
             self.authenticated(now)
         elif self.is_open:
@@ -115,11 +112,12 @@ class Resuming(Join):
     def join(self, now: Now) -> None:
         has_asked = self._ask()
         self.deadline = None
-        policy, replaying = self._dialect.positions, self._replaying
-        waits = not self._rejoin.first or (
-            has_asked and policy is not None and (not policy.per_channel or self._asks_channels)
-        )
-        if policy is None or replaying is None or not waits:
+        replaying = self._replaying
+        if replaying is None:
+            self._resolve(now, "nothing")
+            return
+        policy = replaying.policy
+        if self._rejoin.first and not (has_asked and (not policy.per_channel or replaying.channels)):
             self._resolve(now, "nothing")
             return
         replaying.has_asked = has_asked
@@ -146,7 +144,6 @@ class Resuming(Join):
             return False
         if self._replaying is not None:
             self._replaying.channels = tuple(asked.channels)
-        self._asks_channels = bool(asked.channels)
         return bool(asked.frames) or self._in.watermark.asks_in_url  # whatever the greeting has named since
 
     def _lacks(self, now: Now) -> Failure:
@@ -261,31 +258,31 @@ class Resuming(Join):
         if not self.is_open or self._asks_again(over):
             return
         self.is_open, self.deadline = False, None
-        if self._replaying is None or self._positioned is None:
-            is_other = False
-            self._without_positions(self._rejoin, now)
+        is_other = False
+        if self._replaying is None:
+            self._without_positions(now)
         else:
-            is_other = self._with_positions(self._replaying, self._positioned, over, now)
+            is_other = self._with_positions(self._replaying, over, now)
         self._in.watermark.joined, self._in.watermark.replaces = True, False
         self._flush(now, "merged", same_epoch=not is_other, new_session=is_other)
 
     def _asks_again(self, over: Over) -> bool:
         """Where live events come between those of a replay, one without an end is asked for once more before anything of it counts."""
-        policy, positioned = self._dialect.positions, self._positioned
-        is_cut_short = over in {"timeout", "overflow"} and policy is not None and policy.interleaves
-        if not is_cut_short or positioned is None or self._rejoin.first or self._is_dying:
+        replaying = self._replaying
+        if replaying is None or self._rejoin.first or self._is_dying:
             return self._is_dying
-        if positioned.was_asked_again():
-            positioned.is_frozen = True
+        if not (over in {"timeout", "overflow"} and replaying.policy.interleaves):
+            return False
+        if replaying.positioned.was_asked_again():
+            replaying.positioned.is_frozen = True
             return False
         self._is_dying = True
         self._die(Failure.of("CONN_TIMEOUT", "the end of the replay did not come: it is asked for once more"))
         return True
 
-    def _with_positions(self, replaying: Replaying, positioned: Positioned, over: Over, now: Now) -> bool:
+    def _with_positions(self, replaying: Replaying, over: Over, now: Now) -> bool:
         """Deliver what was heard. Returns whether the server's log, or a channel's, is another one."""
-        policy = self._dialect.positions
-        assert policy is not None  # noqa: S101 -- there is no evidence without
+        positioned, policy = replaying.positioned, replaying.policy
         evidence = replaying.evidence(over)
         is_other = bool(replaying.others)
         if self._rejoin.first:
@@ -314,10 +311,10 @@ class Resuming(Join):
                 break  # what stands behind the hole comes again
         self._emit(Joined(at=now.at, session_id=self._in.watermark.session_id))
 
-    def _without_positions(self, rejoin: Rejoin, now: Now) -> None:
-        """Nobody can tell what was missed. What is known by its id is not delivered twice."""
-        rejoin.no_replay = True
-        outcome = rejoin.resolve()
+    def _without_positions(self, now: Now) -> None:
+        """What was missed is unknown. What is known by its id is not delivered twice."""
+        self._rejoin.no_replay = True
+        outcome = self._rejoin.resolve()
         since = self._in.last_timestamp
         self._in.merge(outcome, now)
         self._report(outcome, since, now)

@@ -100,9 +100,9 @@ class Table:
             value: Any = decode_json(frame)
         except ValueError:
             return (Event(raw=frame),)  # text that is no JSON is a message, too
+        body: Body = value
         if not isinstance(value, dict):
             return (Event(raw=value),)
-        body: Body = value
         get: Callable[[Any], Any] = body.get if self._is_flat else partial(part, body)
         named = get(self.type) if self.type is not None else None
         kind = named if isinstance(named, str) else ""
