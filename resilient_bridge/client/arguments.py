@@ -30,12 +30,8 @@ def check_url(url: object) -> None:
         raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
 
 
-def check_factory(factory: object) -> None:
-    """Check a callable that returns a context manager per attempt."""
-    _check_callable("over.factory", "a callable that returns an async context manager", factory)
-
-
-def _check_callable(argument: str, wanted: str, value: object) -> None:
+def check_callable(argument: str, wanted: str, value: object) -> None:
+    """Check that an argument of a client is callable."""
     if not callable(value):
         raise config_error(f"BridgeClient.{argument}", wanted, value)
 
@@ -59,16 +55,14 @@ def check_session(session_id: object, on_gap: object) -> None:
     if session_id is not None and any("\ud800" <= character <= "\udfff" for character in session_id):
         raise config_error("BridgeClient.session_id", "text that UTF-8 can write", session_id)
     if on_gap is not None:
-        _check_callable("on_gap", "a callable that takes a Gap", on_gap)
+        check_callable("on_gap", "a callable that takes a Gap", on_gap)
 
 
 def check_health_check(check: object, dialect: Dialect) -> None:
     """Check that it is callable, and that the dialect has a ping to verify its answer."""
     if check is None:
         return
-    _check_callable(
-        "health_check", "a callable, async or not, that returns whether the bridge is well", check
-    )
+    check_callable("health_check", "a callable, async or not, that returns whether the bridge is well", check)
     if dialect.ping is None:
         raise config_error(
             "BridgeClient.health_check", "a dialect with a ping, which is the second opinion", "none"
@@ -138,9 +132,9 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
     """Check the dialect, `on_connect`, and whether the dialect defines what a token means."""
     if on_connect is not None:
         wanted = "an async function of the connection that has just been made"
-        _check_callable("on_connect", wanted, on_connect)
+        check_callable("on_connect", wanted, on_connect)
     if backfill is not None:
-        _check_callable("backfill", "an async iterator of frames, as a function of a Record", backfill)
+        check_callable("backfill", "an async iterator of frames, as a function of a Record", backfill)
         if dialect.positions is None:
             wanted = "a dialect with positions, which say from where to fetch"
             raise config_error("BridgeClient.backfill", wanted, "one without")

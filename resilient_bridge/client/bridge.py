@@ -15,8 +15,8 @@ from ..telemetry.open_links import opened
 from ..values.fields import optional_seconds
 from ..world import current_world
 from .arguments import (
+    check_callable,
     check_dialect,
-    check_factory,
     check_health_check,
     check_pin,
     check_request,
@@ -133,7 +133,7 @@ class BridgeClient:
         name: str = "",
     ) -> Self:
         """Return a client over websockets of yours: `factory` returns a context manager per attempt."""
-        check_factory(factory)
+        check_callable("over.factory", "a callable that returns an async context manager", factory)
         self = cls.__new__(cls)
         chosen = checked_policy(policy, dialect)
         check_dialect(chosen.dialect, on_connect, token, backfill)

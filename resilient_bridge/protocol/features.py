@@ -39,7 +39,9 @@ class Features:
         self._dialect = dialect
         self.asking = Asking()
         self._epoch: str | None = None
-        self._ignored: set[str] = set()
+        self.ignored: set[str] = (
+            set()
+        )  # what the server reads and never answers is waited for once, and not at each join
         self._refused: set[str] = set()
         # joins in a row that ended because the replay was refused for another reason
         self.replay_refusals = 0
@@ -49,7 +51,7 @@ class Features:
         if epoch != self._epoch:
             self._epoch = epoch
             self._refused.clear()
-            self._ignored.clear()
+            self.ignored.clear()
 
     def refuse(self, field: str, failure: Failure, now: Now) -> FeatureRefused | None:
         """The server does not know this message of ours. Returns the event that tells it, the first time."""
@@ -59,13 +61,6 @@ class Features:
         name: str = getattr(self._dialect, field) or ""
         return FeatureRefused(at=now.at, feature=field, type=name, failure=failure)
 
-    def ignore(self, field: str) -> None:
-        """The server reads this message of ours and never answers: it is waited for once, and not at each join."""
-        self._ignored.add(field)
-
-    def answered(self, field: str) -> None:
-        self._ignored.discard(field)
-
     @property
     def wants_new_session(self) -> bool:
         """Does the server push into this session, unasked, what does not fit?"""
@@ -74,7 +69,7 @@ class Features:
     def name(self, field: str) -> str | None:
         """What the dialect calls this message; None where there is none, or this server does not know it or never answers it."""
         name: str | None = getattr(self._dialect, field)
-        return None if field in self._refused or field in self._ignored else name
+        return None if field in self._refused or field in self.ignored else name
 
     @property
     def awaits_joined(self) -> bool:

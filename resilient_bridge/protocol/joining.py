@@ -229,7 +229,7 @@ class Joining(Join):
         """A replay answer, asked for or pushed: evidence while the join runs, counted and dropped afterwards."""
         items, rejected = read_replay(body, self._is_content, self._counts, now)
         self.awaited.answer(body.get("id"))
-        self._features.answered("request_replay")
+        self._features.ignored.discard("request_replay")
         if self.rejoin is None:
             self._emit(ReplayIgnored(at=now.at, messages=len(items)))
             return
@@ -293,7 +293,7 @@ class Joining(Join):
             self._die(Failure.of("CONN_TIMEOUT", text, details=details))
             return
         if self.rejoin.is_ignored:
-            self._features.ignore("request_replay")
+            self._features.ignored.add("request_replay")
             self.awaited.end()
         self.rejoin.timed_out = True
         self.advance(now)

@@ -52,10 +52,6 @@ def _is_close_code(value: object) -> bool:
     return is_count(value, 1000) and not is_count(value, 5000)
 
 
-def _is_end(value: object) -> bool:
-    return isinstance(value, End)
-
-
 def _close_code(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not _is_close_code(value):
         refuse(path_of(instance, attribute), "a close code from 1000 to 4999", value)
@@ -257,6 +253,8 @@ class Dialect(Value):
         ],
     )
     ends: tuple[End, ...] = attrs.field(
-        default=(), converter=as_tuple, validator=tuple_of("an End", _is_end, of=End)
+        default=(),
+        converter=as_tuple,
+        validator=tuple_of("an End", lambda value: isinstance(value, End), of=End),
     )
     close_code: int = attrs.field(default=1000, validator=_close_code)
