@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from resilient_bridge import Dialect, errors, events
 from resilient_bridge.classification import classify_close
 from tests.internals.classification import EXITS, status_finding
-from tests.internals.protocol import TRANSITIONS, LossAction, meaning
+from tests.internals.protocol import LossAction, meaning
 from tests.internals.telemetry import alert_events, call_events, debug_events, work_events
 
 from .reference_executed import executed_page
-from .reference_layout import page, table
+from .reference_layout import mermaid, page, table
 from .reference_metrics import metrics_page
 from .reference_settings import settings_page
 from .reference_wire import wire_page
@@ -94,17 +94,6 @@ ABOUT_PREFIX = {
 
 _SUPERSEDED = Dialect().superseded
 _LINK = ("CONN_", "AUTH_", "SESS_", "PROTO_INVALID_FRAME")
-
-
-def mermaid():
-    """The transition table as a Mermaid state diagram."""
-    edges: dict = {}
-    for (source, trigger), target in TRANSITIONS.items():
-        edges.setdefault((source, target), []).append(trigger)
-    lines = ["stateDiagram-v2", "    [*] --> IDLE"]
-    lines += [f"    {a.name} --> {b.name}: {' / '.join(t)}" for (a, b), t in edges.items()]
-    lines += ["    CLOSED --> [*]"]
-    return "\n".join(lines)
 
 
 def _ranges(numbers: Iterable[int]) -> str:

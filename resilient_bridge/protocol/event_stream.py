@@ -1,4 +1,4 @@
-"""Where the reader of server-sent events stands, and what follows a loss: what to ask for, what to drop, what nobody can know. Pure."""
+"""Where the reader of server-sent events stands, and what follows a loss: what to ask for, what to drop, what cannot be known. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # no 
 
 
 class Position:
-    """Where a reader stands in one stream, over all its connections: what it can ask for, and what nobody can tell.
+    """Where a reader stands in one stream, over all its connections: what it can ask for, and what cannot be known.
 
     An id says where to go on if it was the last thing that came, stands for one event only, and fits into a header. Ids are
     evidence too: after a resume, events that were delivered before are known by id, type and data and are duplicates until
@@ -131,7 +131,7 @@ def refusal(status: int, content_type: str) -> Failure | None:
 class EventStream:
     """One stream over all its connections: each event once, gaps in their place, and the decision after a loss.
 
-    `gap` is to be told before the next event, and is None again when `told` was called. The reconnect policy is that of every link
+    `gap` is to be reported before the next event, and is None again after `gap_reported`. The reconnect policy is that of every link
     (`Reconnection`); the first event of a connection is its proof of health, as a pong is elsewhere.
     """
 

@@ -1,4 +1,4 @@
-"""What a frame says, and what we want said: the words between a dialect and the session. Pure values.
+"""What a frame says, and what we want to say: the words between a dialect and the session. Pure values.
 
 A dialect of its own has two functions: `decode(frame)` returns the facts of one frame, `encode(intent)` the frame of one intent. The session
 knows nothing of a server beyond these facts.
@@ -236,7 +236,7 @@ Fact: TypeAlias = (
 class Send:
     """A message of the user's that is to go out. `key` is the same on every resend; a server that reads it can tell a repetition.
 
-    `number` counts the messages of the session from 1; `is_request`: somebody waits for the `Reply`.
+    `number` counts the messages of the session from 1; `is_request`: a caller waits for the `Reply`.
     """
 
     type: str
@@ -250,7 +250,7 @@ class Send:
 
 @attrs.frozen(kw_only=True)
 class Auth:
-    """The first thing said on a connection, or the answer to a `Challenge`: who we are, and which session is ours."""
+    """The first frame on a connection, or the answer to a `Challenge`: who we are, and which session is ours."""
 
     token: str | None = attrs.field(default=None, repr=False)
     record: Record = attrs.field(factory=Record)
@@ -266,4 +266,4 @@ class Acknowledge:
 
 
 Intent: TypeAlias = Send | Auth | Ping | Pong | Acknowledge
-"""What `encode` is given. It returns the frame, or None for what this server is not to be told."""
+"""What `encode` is given. It returns the frame, or None where this server has no frame for it."""

@@ -1,4 +1,4 @@
-"""What the consumer reads: messages, and the gaps between them. Rule: a message is what the server said, unchanged."""
+"""What the consumer reads: messages, and the gaps between them. Rule: a message is what the server sent, unchanged."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Message:
 class Gap:
     """A place in the stream where messages are, or may be, missing (handed to `on_gap`).
 
-    `verdict` is GAP (provably or presumably lost) or UNKNOWN (nobody can tell). `since` is the server's timestamp of the
+    `verdict` is GAP (provably or presumably lost) or UNKNOWN (it cannot be known). `since` is the server's timestamp of the
     last message before the hole, `until` that of the first one after it, where known. `reason`: `new_session truncated
     mismatch` for GAP; `order no_replay empty no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource
     `no_event_id repeated_event_id event_id_jump`. Where the server numbers its events (docs/reference/positions.md has the reasons),

@@ -1,7 +1,7 @@
 """What a client needs from a store: positions, unsettled sends and what became of settled ones.
 
 Stores implement it. Rule: accepted means kept by the store's promise before `send()` returns, and what is handed out is marked
-before a byte moves, so that after a crash nobody has to guess what may have arrived. A method that returns an awaitable
+before a byte moves, so that after a crash it is known what may have arrived. A method that returns an awaitable
 has kept its promise when that is done; None means that it has kept it already.
 """
 

@@ -112,7 +112,7 @@ class SessionCheckpoint:
 class SessionRecord:
     """One session: whose, where, in what state, since when, and its checkpoint, if one was made.
 
-    `agent_type` and `working_directory` are None if nobody told. Times are in UTC. `error` is why it failed, without its
+    `agent_type` and `working_directory` are None if they are not known. Times are in UTC. `error` is why it failed, without its
     cause and history, which do not outlive a process.
     """
 

@@ -9,7 +9,8 @@ import pytest
 from resilient_bridge import BridgeState as S
 from resilient_bridge import Dialect
 from tests.internals.protocol import EXPECTED, LINKED, SENDING, TRANSITIONS
-from tests.reference import REASONS, mermaid
+from tests.reference import REASONS
+from tests.reference_layout import mermaid
 
 
 PATH = [S.IDLE, S.CONNECTING, S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY]

@@ -59,7 +59,7 @@ def jupyter(*, session: str, username: str = "", resend: bool = False) -> Dialec
     """The dialect of `/api/kernels/{id}/channels?session_id={session}`; give the token in the URL, or in a header.
 
     `request("execute_request", {"code": …, …})` runs code and returns the reply; what it prints comes as messages. The server buffers
-    what a kernel says only while it knows that nobody is connected, and says nothing of what it dropped: each reconnection ends UNKNOWN.
+    what a kernel says only while it knows that no client is connected, and says nothing of what it dropped: each reconnection ends UNKNOWN.
     `resend`: a request that may have arrived goes out again, byte by byte the same, which a kernel that is still the same drops unread. It
     is off, because a kernel that was restarted meanwhile would run it twice.
     """

@@ -20,5 +20,5 @@ plain: Final = framed(decode=table(), encode=_encode)
 """Any frames, and nothing else known: no greeting, no session, no replay, no ping, no acknowledgement, no types.
 
 What you get: it connects again, `on_connect` says your subscriptions again, what was queued goes out in order, and each reconnection ends
-UNKNOWN, told in its place in the stream. What nobody can give you here: what was sent to you meanwhile; whether a send arrived.
+UNKNOWN, reported in its place in the stream. What cannot be known here: what was sent to you meanwhile; whether a send arrived.
 """

@@ -84,7 +84,7 @@ recursor_live: Final = framed(
 )
 """The bridge as it is published: no join, no replay that could be asked for, no acknowledgement of what is sent.
 
-After each connection it pushes the notifications and hook events that it still has; what you had is dropped by its id. What an agent said
+After each connection it pushes the notifications and hook events that it still has; what you had is dropped by its id. What an agent wrote
 meanwhile is not among them, so each reconnection ends UNKNOWN. A notification is acknowledged when you have read it, which is what
 removes it from that queue. `request()` works for the types that it answers (`session_start`, `git_*`, `file_*`, `health_check`).
 """

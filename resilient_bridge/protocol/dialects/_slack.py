@@ -57,6 +57,6 @@ slack_socket_mode: Final = framed(
 """Give `url` as an async function that asks `apps.connections.open` for a ticket: each works once.
 
 An event is acknowledged when your reader takes the next one. One that was not is sent again by Slack, and is not delivered twice; so a cut
-loses nothing that Slack retries (three times in six minutes), but nobody proves that: a reconnection ends UNKNOWN. Where Slack announces the
+loses nothing that Slack retries (three times in six minutes), but nothing proves that: a reconnection ends UNKNOWN. Where Slack announces the
 end of a connection the next one is made before that. Proven on a scripted double, not on the service.
 """

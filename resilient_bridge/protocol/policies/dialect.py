@@ -140,10 +140,10 @@ class Dialect(Value):
     `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by `replay`, `ping` by `pong`; `ack`
     confirms a message and `error` reports one. `epoch` is the field of `auth_ack` that identifies the server's life.
     `dedupes` says whether the server runs a message once that arrives twice with one id and key: True, False, or "stated": while it
-    has said so (`dedupes: true` in its answer to auth or join), or has answered one of ours as a duplicate. To a server that does not,
+    has stated it (`dedupes: true` in its answer to auth or join), or has answered one of ours as a duplicate. To a server that does not,
     nothing that was handed out is sent again.
     `session_from_join` takes the session id from the answer to the join instead of ours. A close code in `superseded` means that
-    somebody else took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
+    another client took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
     where it is installed. A frame above `max_frame_bytes` is refused. `subprotocols` are those of WebSocket that the client asks the
     server for, the best first; over a websocket of your own they are yours to ask for. ConfigError names a bad field.
 
@@ -154,7 +154,7 @@ class Dialect(Value):
     `rb.dialects`); then `auth`, `join` and the other names are None, and these say what the server does: `positions`, its events have
     them; `resume`, how to ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `login`, it is sent
     an `Auth`, as the "first" frame or when it has "asked" by a `Challenge`; `pings`, it answers pings ("in_order": behind
-    what we said before, so that a pong proves that this was read); `silence`, seconds without any frame that mean death; `answers`, it answers requests;
+    what we sent before, so that a pong proves that this was read); `silence`, seconds without any frame that mean death; `answers`, it answers requests;
     `confirms`, it answers or acknowledges sends; `echo`, a function of a frame that we wrote, returns the text by which the server
     names it or sends it back; `acknowledges`, it waits for our acknowledgement of
     an event, when it was "received" or "taken" by the reader, and `acknowledge_within` so many seconds. `close_code` is sent when the client is closed.

@@ -76,7 +76,7 @@ class End(Value):
     """One rule: `close`, a close code or (first, last); `status`, an HTTP status or range; `code`, an error code of the server's.
 
     `means`: "auth", these credentials will never do; "auth_expired", ask for them once more; "session_gone", the server has forgotten the
-    session; "position_gone", it cannot replay from our positions; "superseded", somebody else took the session; "unsupported" and
+    session; "position_gone", it cannot replay from our positions; "superseded", another client took the session; "unsupported" and
     "misuse", the next connection would end in the same way; "too_big"; "busy", come back later; "passing", connect again.
     ConfigError names a bad field.
     """

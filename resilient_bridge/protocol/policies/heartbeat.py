@@ -1,6 +1,6 @@
 """When to ask whether the peer is still there, and when to stop waiting for the answer.
 
-Rule: numbers only. What a verdict means, and when it is suspended, belongs to whoever watches the clock.
+Rule: numbers only. What a verdict means, and when it is suspended, belongs to the one that watches the clock.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `BridgeClient`, `EventSource`, `rb.reconnecting` and `Reconnect.process_exception` all ask `meaning`. It looks at the code, the
 close code and the HTTP status, then at whose mistake it was: a programming error (NameError, TypeError, ValueError …) of the
 code that opens connections is lasting, because the next attempt runs the same code; errors of the system and of the network,
-timeouts, and what nobody knows are passing.
+timeouts, and what is not known are passing.
 
 Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds disagree" 1); a decision
 that can be overridden is overridden in the policy (`Reconnect.rules`), not here.
@@ -60,7 +60,7 @@ _RETRIED_STATUS: Final = frozenset({408, 425, 429})
 _PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
 _TEXT: Final = 60  # characters of a peer's close text in a reason
 _SLOW_CLOSES: Final = frozenset({1012, 1013})
-#: Why a probe was sent, which is the reason if nobody answers it.
+#: Why a probe was sent, which is the reason if it is not answered.
 _DOUBTS: Final = frozenset({"suspected_sleep", "probe_unanswered", "health_check_failed"})
 
 _REASON_BY_CODE: Final[Mapping[str, str]] = {
@@ -135,7 +135,7 @@ def is_unreadable(failure: Failure) -> bool:
 
 
 def is_superseded(failure: Failure, codes: tuple[int, ...]) -> bool:
-    """Did somebody else take the session?"""
+    """Did another client take the session?"""
     return failure.code == "SESS_SUPERSEDED" or _peer_close(failure) in codes
 
 

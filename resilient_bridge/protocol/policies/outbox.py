@@ -1,6 +1,6 @@
 """How much may wait to be sent, what happens when it is too much, and how long a resend is safe.
 
-Rule: every message that does not make it is somebody's answer, so no choice here drops one in silence.
+Rule: every message that does not make it is an answer to its sender, so no choice here drops one in silence.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Positions(Value):
     """The positions of a server's events, and how a replay of them ends.
 
     `order`: "number" grows with each event, "time" may be shared by several, "opaque" says nothing. `per_channel`: each channel has a log
-    of its own. `contiguous`: numbers without holes, so a hole is a loss; it is asked for once more, then told as a gap with its
+    of its own. `contiguous`: numbers without holes, so a hole is a loss; it is asked for once more, then reported as a gap with its
     numbers. `repeats`: a replay may hold what we have; `inclusive`: it begins with
     the event at the position that was asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. Either
     proves that the log is still the one that we know; an answer without that event proves nothing.
