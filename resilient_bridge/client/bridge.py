@@ -384,7 +384,7 @@ class BridgeClient:
             raise config_error(
                 "BridgeClient", "a client entered with `async with`", "one that was never entered"
             )
-        if not closed_is_fine:
+        if not closed_is_fine and self._session.state is not BridgeState.READY:
             self._driver.check_usable()
 
     def reconnect_now(self) -> None:

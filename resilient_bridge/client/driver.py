@@ -95,7 +95,7 @@ class Driver:
             self.arm(now)
         if self.is_durable:
             self.store.touch()
-        if self._reader is not None and (len(session.inbound.inbox) or session.state in _ENDED):
+        if self._reader is not None and (len(session.inbound.inbox) or session.state in ENDED):
             _wake([self._reader])
             self._reader = None
         if self.pump is not None:
@@ -108,9 +108,11 @@ class Driver:
         """Do what `after` does for a received frame: usually it only brings a message."""
         if self.is_durable:
             self.store.touch()
-        if self.session.has_news:
+        session, link = self.session, self.session.link
+        is_link_news = link is not None and (link.wire.control or link.death is not None or link.closing)
+        if session.events or session.outbound.settled or is_link_news:
             self.after(now)
-        elif self._reader is not None and len(self.session.inbound.inbox):
+        elif self._reader is not None and len(session.inbound.inbox):
             _wake([self._reader])
             self._reader = None
 
@@ -365,11 +367,6 @@ class Driver:
             if entry.waiters is not None and waiter in entry.waiters:
                 entry.waiters.remove(waiter)
 
-    @property
-    def has_ended(self) -> bool:
-        """Return whether the client has ended or is ending."""
-        return self.session.state in _ENDED
-
     # ---- states that refuse -----------------------------------------------------------------------------------
 
     def check_usable(self) -> None:
@@ -389,7 +386,7 @@ class Driver:
         return error
 
 
-_ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING})
+ENDED = frozenset({BridgeState.FAILED, BridgeState.CLOSED, BridgeState.CLOSING})
 _REFUSING = frozenset({BridgeState.DRAINING, BridgeState.CLOSING, BridgeState.CLOSED})
 
 

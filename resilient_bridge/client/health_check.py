@@ -12,6 +12,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from ..telemetry.events import BridgeState
+from .driver import ENDED
 
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class HealthCheck:
                     driver.probe("health_check_failed")
             await asyncio.sleep(began + self._every - driver.loop.time())
             while session.state is not BridgeState.READY:
-                if driver.has_ended:
+                if session.state in ENDED:
                     return
                 await driver.changed()
 

@@ -10,6 +10,7 @@ from ..protocol import EntryState
 from ..protocol.unanswered import no_answer
 from ..telemetry.events import BridgeState
 from ..values.fields import optional_seconds
+from .driver import ENDED
 from .receipt import Receipt
 
 
@@ -87,7 +88,7 @@ class Sender:
             if not entry.volatile:
                 await self._keep(entry)
             # while the store was busy: what it has accepted belongs to the next client
-            if driver.has_ended:
+            if self._session.state in ENDED:
                 outbound.leave(entry)
                 driver.after(driver.now())
                 return Receipt(entry, driver)

@@ -253,16 +253,6 @@ class Session:
         return self.link.frames_to_send(now, sending=self.state in SENDING)
 
     @property
-    def has_news(self) -> bool:
-        """Is there anything for the driver to do besides waking the consumer? (most frames bring nothing else.)"""
-        link = self.link
-        return bool(
-            self.events
-            or self.outbound.settled
-            or (link is not None and (link.wire.control or link.death is not None or link.closing))
-        )
-
-    @property
     def wants_to_send(self) -> bool:
         """Would `frames_to_send` return something?"""
         link = self.link
