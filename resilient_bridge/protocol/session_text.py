@@ -51,6 +51,7 @@ _FAILURE: Final = (
     "details",
 )
 
+_KINDS: Final = {"category": Category, "kind": Kind, "severity": Severity, "executed": Executed}
 _unique: Final = unique("a key that occurs twice")
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
@@ -85,19 +86,10 @@ def restored_failure(failure: Any) -> Any:
 
 
 def _failure_of(fields: Mapping[str, Any]) -> Failure:
-    return Failure.of(
-        fields["code"],
-        fields["message"],
-        category=Category(fields["category"]),
-        kind=Kind(fields["kind"]),
-        severity=Severity(fields["severity"]),
-        retryable=fields["retryable"],
-        executed=Executed(fields["executed"]),
-        session_valid=fields["session_valid"],
-        retry_after=fields["retry_after"],
-        suggestions=fields["suggestions"],
-        details=fields["details"],
-    )
+    given: dict[str, Any] = {
+        name: _KINDS[name](fields[name]) if name in _KINDS else fields[name] for name in _FAILURE
+    }
+    return Failure.of(given.pop("code"), given.pop("message"), **given)
 
 
 def read_failure(fields: Any) -> Failure:
