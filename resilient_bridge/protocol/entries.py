@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import attrs
+
 from ..errors import Failure, config_error
 from ..telemetry.events import DeliveryUnknown, Event, MessageDropped
 
@@ -30,46 +32,38 @@ class EntryState(StrEnum):
     UNKNOWN = "unknown"
 
 
+@attrs.define(eq=False, repr=False, weakref_slot=False)  # slots: there is one for each send (P11)
 class Entry:
     """A send or a request. `waiters` belongs to the driver: whatever it wakes when the entry is settled."""
 
-    state = EntryState.QUEUED
-    is_settled = False
-    volatile = False
-    is_request = False
-    idempotent = False
-    timeout = 0.0  # seconds that a request has for its answer
-    generation = 0
-    sends = 0
+    seq: int
+    id: str
+    key: str
+    type: str
+    frame: str
+    expires: Now | None = None
+    coalesce: str | None = None
+    volatile: bool = False
+    is_request: bool = False
+    idempotent: bool = False
+    timeout: float = 0.0  # seconds that a request has for its answer
+    state: EntryState = EntryState.QUEUED
+    is_settled: bool = False
+    generation: int = 0
+    sends: int = 0
     written_at: Now | None = None
-    deaths = 0
-    is_poison = False
+    deaths: int = 0
+    is_poison: bool = False
     confirmation: Literal["applied", "read"] | None = None
-    reason = ""
+    reason: str = ""
     failure: Failure | None = None
     refusals: tuple[Failure, ...] = ()  # what the server refused meanwhile, and did not say whose it was
     answer: Message | None = None
     waiters: Any = None
+    size: int = attrs.field(init=False)
 
-    def __init__(
-        self,
-        seq: int,
-        identity: str,
-        key: str,
-        type_: str,
-        frame: str,
-        *,
-        expires: Now | None = None,
-        coalesce: str | None = None,
-    ) -> None:
-        self.seq = seq
-        self.id = identity
-        self.key = key
-        self.type = type_
-        self.frame = frame
-        self.size = len(frame) if frame.isascii() else len(frame.encode())
-        self.expires = expires
-        self.coalesce = coalesce
+    def __attrs_post_init__(self) -> None:
+        self.size = len(self.frame) if self.frame.isascii() else len(self.frame.encode())
 
     def __repr__(self) -> str:
         """Type, key and state; never the payload."""
