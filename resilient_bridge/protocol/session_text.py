@@ -86,10 +86,10 @@ def restored_failure(failure: Any) -> Any:
 
 
 def _failure_of(fields: Mapping[str, Any]) -> Failure:
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: _KINDS[name](fields[name]) if name in _KINDS else fields[name] for name in _FAILURE
     }
-    return Failure.of(given.pop("code"), given.pop("message"), **given)
+    return Failure.of(values.pop("code"), values.pop("message"), **values)
 
 
 def read_failure(fields: Any) -> Failure:
