@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from resilient_bridge.errors import OWN_WORDS
 from tests.internals.classification import PROOFS
 
 from .reference_layout import page, table
@@ -15,7 +16,7 @@ def executed_page() -> str:
             proof.event,
             proof.seen_by,
             proof.why,
-            "the call" if proof.is_of_call else "the request",
+            "the call" if name in OWN_WORDS else "the request",
         )
         for name, proof in PROOFS.items()
     ]

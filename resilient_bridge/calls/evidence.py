@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..classification.lookup import raw_failure
-from ..classification.proofs import OF_THE_CALL
-from ..errors import OWN_LAYER, Executed, Record, attach, number_in, record_of, unproven
+from ..errors import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
 from .frame import inside_of, mark_around
 
 
@@ -53,7 +52,7 @@ def proven(plan: Permissions, attempt: CallFrame, failure: Failure, error: BaseE
         return failure
     if plan.proofs == "all" or (plan.proofs == "request" and _is_of_the_one_request(attempt, failure)):
         return failure
-    if failure.proof in OF_THE_CALL and not (error is not None and has_crossed(attempt, error)):
+    if failure.proof in OWN_WORDS and not (error is not None and has_crossed(attempt, error)):
         return failure
     return unproven(failure)
 

@@ -78,32 +78,14 @@ class CodeInfo:
     hint: str
     summary: str
 
-    @property
-    def mcp(self) -> int:
-        """The JSON-RPC code of the category."""
-        return MCP_CODES[self.category]
-
-
-def passing(category: Category, severity: Severity, executed: Executed, summary: str, hint: str) -> CodeInfo:
-    """Repeating the same call can help."""
-    return CodeInfo(
-        category=category,
-        kind=Kind.TRANSIENT,
-        severity=severity,
-        retryable=True,
-        executed=executed,
-        summary=summary,
-        hint=hint,
-    )
-
 
 def lasting(
     category: Category,
-    severity: Severity,
     executed: Executed,
     summary: str,
     hint: str,
     *,
+    severity: Severity = Severity.ERROR,
     kind: Kind = Kind.PERMANENT,
     session_valid: bool = True,
 ) -> CodeInfo:
@@ -112,9 +94,16 @@ def lasting(
         category=category,
         kind=kind,
         severity=severity,
-        retryable=False,
+        retryable=kind is Kind.TRANSIENT,
         executed=executed,
         session_valid=session_valid,
         summary=summary,
         hint=hint,
     )
+
+
+def passing(
+    category: Category, executed: Executed, summary: str, hint: str, *, severity: Severity = Severity.ERROR
+) -> CodeInfo:
+    """Repeating the same call can help."""
+    return lasting(category, executed, summary, hint, severity=severity, kind=Kind.TRANSIENT)

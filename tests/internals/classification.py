@@ -12,7 +12,7 @@ __getattr__ = lazily(
         "exits": "EXITS",
         "finding": "Finding",
         "lookup": "raw_failure",
-        "proofs": "OF_THE_CALL PROOFS",
+        "proofs": "PROOFS",
         "retry_after": "parse_http_date wait_from_headers",
         "statuses": "status_finding",
     },
