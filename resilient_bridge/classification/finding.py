@@ -6,15 +6,12 @@ Rule: a rule is data or one small function; the Failure is built only for an err
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import attrs
 
 from ..errors import READ, Category, Executed, Failure, Kind, class_name, code_info, raw_text
-
-
-def _no_details() -> Mapping[str, Any]:
-    return {}
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +32,7 @@ class Finding:
     session_valid: bool | None = None
     retry_after: float | None = None
     suggestions: tuple[str, ...] = ()
-    details: Mapping[str, Any] = attrs.field(factory=_no_details)
+    details: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def summary(self) -> str:

@@ -46,10 +46,6 @@ class Overrides(TypedDict, total=False):
     stopped: Stopped | None
 
 
-def _no_details() -> Mapping[str, Any]:
-    return {}
-
-
 def _as_wait(seconds: float | None) -> float | None:
     # A wait that is not a finite number from 0 on is ignored: asyncio.sleep(nan) stops all timers of the loop.
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
@@ -89,7 +85,7 @@ class Failure(Unread):
     retry_after: float | None = attrs.field(default=None, converter=_as_wait)
     suggestions: tuple[str, ...] = attrs.field(default=(), converter=as_lines)
     details: Mapping[str, Any] = attrs.field(
-        factory=_no_details, converter=as_details, hash=False, repr=_plain_repr
+        factory=dict[str, Any], converter=as_details, hash=False, repr=_plain_repr
     )
     cause: BaseException | None = attrs.field(default=None, eq=False, repr=_class_name)
     history: tuple[Failure, ...] = ()

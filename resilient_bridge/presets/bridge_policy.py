@@ -6,7 +6,6 @@ Rule: it holds policies and nothing else; each part can be used alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -22,10 +21,10 @@ from ..protocol.policies.reconnect import Reconnect
 from ..protocol.policies.replay import Replay
 from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, shown, tuple_of
 from ..values.forms import takes
+from ..values.rule import Table
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Self, TypedDict, Unpack
 
     from ..calls.policy import EnvironmentSource, Source
@@ -43,38 +42,10 @@ if TYPE_CHECKING:
         repeatable_if_marked: tuple[str, ...]
 
 
-class Tools(Mapping[str, Policy]):
+class Tools(Table[str, Policy]):
     """An immutable table of policies by name: equal by content, hashable, picklable."""
 
-    __slots__ = ("_policies",)
-
-    def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
-        """Copy the table."""
-        self._policies = MappingProxyType(dict(policies or {}))
-
-    def __getitem__(self, name: str) -> Policy:
-        """Return the policy of this name."""
-        return self._policies[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
-        return iter(self._policies)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._policies)
-
-    def __hash__(self) -> int:
-        """Hash the entries, whatever their order."""
-        return hash(frozenset(self._policies.items()))
-
-    def __repr__(self) -> str:
-        """Return the table as a dict: that is how it is written."""
-        return repr(dict(self._policies))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the entries."""
-        return Tools, (dict(self._policies),)
+    __slots__ = ()
 
 
 def _as_tools(tools: Any) -> Any:

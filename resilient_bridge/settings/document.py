@@ -42,10 +42,6 @@ KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
 """The keys allowed at the top of a document."""
 
 
-def _none() -> dict[str, Any]:
-    return {}
-
-
 @attrs.frozen(kw_only=True)
 class Settings:
     """The values that a document describes; nothing open and nothing with a state."""
@@ -53,9 +49,9 @@ class Settings:
     bridge: BridgePolicy
     policies: Mapping[str, Policy]
     tables: Mapping[str, Any]
-    timeouts: Mapping[str, float] = attrs.field(factory=_none)
-    permissions: Mapping[str, Mapping[str, bool]] = attrs.field(factory=_none)
-    providers: Mapping[str, str] = attrs.field(factory=_none)
+    timeouts: Mapping[str, float] = attrs.field(factory=dict[str, float])
+    permissions: Mapping[str, Mapping[str, bool]] = attrs.field(factory=dict[str, Mapping[str, bool]])
+    providers: Mapping[str, str] = attrs.field(factory=dict[str, str])
     debug: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -40,28 +40,16 @@ class Entry:
     value: Any
 
 
-def _nothing() -> dict[Any, Any]:
-    return {}
-
-
-def _no_problems() -> list[Problem]:
-    return []
-
-
-def _no_warnings() -> list[str]:
-    return []
-
-
 @attrs.define
 class Reading:
     """One reading: `names` are the caller's functions and classes, `known` its tools and skills, `readers` those of single classes."""
 
-    names: Mapping[str, Any] = attrs.field(factory=_nothing)
-    known: Mapping[str, Iterable[str]] = attrs.field(factory=_nothing)
-    readers: Mapping[type, TableReader] = attrs.field(factory=_nothing)
-    aliases: Mapping[type, Aliases] = attrs.field(factory=_nothing)
-    problems: list[Problem] = attrs.field(factory=_no_problems)
-    warnings: list[str] = attrs.field(factory=_no_warnings)
+    names: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    known: Mapping[str, Iterable[str]] = attrs.field(factory=dict[str, Iterable[str]])
+    readers: Mapping[type, TableReader] = attrs.field(factory=dict[type, Any])
+    aliases: Mapping[type, Aliases] = attrs.field(factory=dict[type, Any])
+    problems: list[Problem] = attrs.field(factory=list[Problem])
+    warnings: list[str] = attrs.field(factory=list[str])
 
     def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
         """Note what was wanted and got at a path; return BAD. `got` is NOTHING for a missing value."""

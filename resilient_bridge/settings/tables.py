@@ -24,13 +24,17 @@ from ..values.fields import (
     as_tuple,
     called,
     count,
+    fits,
     flag,
     function,
+    is_count,
+    is_number,
     number,
     one_of,
     optional,
     path_of,
     refuse,
+    share,
     tuple_of,
 )
 from ..values.forms import FormKind, takes
@@ -106,9 +110,7 @@ def _check_pin(_: object, __: attrs.Attribute[Any], value: Any) -> None:
 
 @takes("text", wanted="a path, a redis:// URL, or env:NAME of one")
 def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, str) and not value:
-        refuse(path_of(instance, attribute), "a path, a redis:// URL, or env:NAME of one", value)
-    if value is not None and not isinstance(value, str | Secret):
+    if value is not None and not (isinstance(value, str | Secret) and value):
         refuse(path_of(instance, attribute), "a path, a redis:// URL, or env:NAME of one", value)
     if isinstance(value, str) and "://" in value and "@" in value:
         refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
@@ -203,41 +205,23 @@ class AlertSettings(Value):
 # ---- the tables of the specifications --------------------------------------------------------------------------------
 
 
-@takes("text", wanted="a model as provider/model")
-def _check_model(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not _MODEL.fullmatch(value):
-        refuse(path_of(instance, attribute), "a model as provider/model", value)
-
-
-@takes("text", wanted="a name that is not empty")
-def _check_name(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not value.strip():
-        refuse(path_of(instance, attribute), "a name that is not empty", value)
-
-
-@takes("number", wanted="a number from 0 to 2")
-def _check_temperature(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2:
-        refuse(path_of(instance, attribute), "a number from 0 to 2", value)
-
-
-@takes("number", wanted="a share above 0, at most 1")
-def _check_share(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        refuse(path_of(instance, attribute), "a share above 0, at most 1", value)
-
-
-@takes("count", wanted="a port from 1 to 65535")
-def _check_port(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MOST_PORT:
-        refuse(path_of(instance, attribute), "a port from 1 to 65535", value)
-
-
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-_names: Final = tuple_of("a name", _is_name)
+_check_model: Final = fits(
+    "text",
+    "a model as provider/model",
+    lambda value: isinstance(value, str) and _MODEL.fullmatch(value) is not None,
+)
+_check_name: Final = fits("text", "a name that is not empty", _is_name)
+_check_names: Final = tuple_of("a name", _is_name)
+_check_temperature: Final = fits(
+    "number", "a number from 0 to 2", lambda value: is_number(value) and 0 <= value <= 2
+)
+_check_port: Final = fits(
+    "count", f"a port from 1 to {_MOST_PORT}", lambda value: is_count(value) and value <= _MOST_PORT
+)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -247,8 +231,8 @@ class AgentSettings(Value):
     model: str = attrs.field(validator=_check_model)
     name: str = attrs.field(validator=_check_name)
     fallback_model: str | None = attrs.field(default=None, validator=optional(_check_model))
-    skills: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_names)
-    tools: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_names)
+    skills: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_names)
+    tools: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_names)
     temperature: float = attrs.field(default=0.7, validator=_check_temperature)
     max_tokens: int | None = attrs.field(default=None, validator=optional(count))
     verify_providers: bool = attrs.field(default=False, validator=flag)
@@ -260,7 +244,7 @@ class BudgetSettings(Value):
 
     limit_usd: float = attrs.field(default=10.0, validator=number(least=0, above=True))
     mode: Literal["soft", "hard"] = attrs.field(default="soft", validator=one_of("soft", "hard"))
-    warning_threshold: float = attrs.field(default=0.8, validator=_check_share)
+    warning_threshold: float = attrs.field(default=0.8, validator=share)
 
     def make(self) -> SpendBudget:
         """Return a new budget with these numbers."""

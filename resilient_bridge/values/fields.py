@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, cast
 
 import attrs
 
-from .forms import copy_form, takes
+from .forms import FormKind, copy_form, takes
 
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def as_seconds(value: Seconds) -> float:
 def read_seconds(path: str, value: object, *, zero: bool = False, most: float = LONGEST) -> float:
     """Return a duration in seconds, above 0 (or from 0) to `most`. Raises ConfigError that names `path`."""
     duration: object = as_seconds(cast("Seconds", value))
-    if not is_number(duration) or not 0 <= duration <= most or (duration == 0 and not zero):
+    if not _is_span(duration, zero=zero, most=most):
         refuse(path, _span(zero=zero, most=most), value)
     return duration
 
@@ -166,16 +167,33 @@ def path_of(instance: object, attribute: attrs.Attribute[Any]) -> str:
     return f"{type(instance).__name__}.{attribute.name}"
 
 
-def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
-    """Return a validator for a duration of at most `most` seconds."""
+def fits(
+    kind: FormKind,
+    wanted: str,
+    is_fit: Callable[[Any], bool],
+    *,
+    of: type | None = None,
+    words: tuple[str, ...] = (),
+    refused: str = "",
+) -> Validator:
+    """Return a validator for what `is_fit` takes; `wanted` says it in the error, unless `refused` says more."""
 
-    @takes("seconds", wanted=_span(zero=zero, most=most))
-    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if not is_number(value):  # a timedelta is converted before it is validated
-            refuse(path_of(instance, attribute), _span(zero=zero, most=most), value)
-        read_seconds(path_of(instance, attribute), value, zero=zero, most=most)
+    @takes(kind, of=of, words=words, wanted=wanted)
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not is_fit(value):
+            refuse(path_of(instance, attribute), refused or wanted, value)
 
     return check
+
+
+def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
+    """Return a validator for a duration of at most `most` seconds."""
+    # A timedelta is converted before it is validated.
+    return fits("seconds", _span(zero=zero, most=most), partial(_is_span, zero=zero, most=most))
+
+
+def _is_span(value: object, *, zero: bool, most: float) -> TypeGuard[float]:
+    return is_number(value) and 0 <= value <= most and (zero or value != 0)
 
 
 def _span(*, zero: bool, most: float) -> str:
@@ -192,14 +210,11 @@ some_seconds: Final = seconds(zero=False)
 
 def number(*, least: float, above: bool = False) -> Validator:
     """Return a validator for a finite number from (or above) `least`."""
-    wanted = f"a finite number {'above' if above else 'of at least'} {shown(least)}"
 
-    @takes("number", wanted=wanted)
-    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if not is_number(value) or value < least or (above and value == least):
-            refuse(path_of(instance, attribute), wanted, value)
+    def is_fit(value: object) -> bool:
+        return is_number(value) and (value > least or (value == least and not above))
 
-    return check
+    return fits("number", f"a finite number {'above' if above else 'of at least'} {shown(least)}", is_fit)
 
 
 def is_count(value: object, least: int = 1) -> bool:
@@ -207,70 +222,51 @@ def is_count(value: object, least: int = 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-@takes("count", wanted="a whole number of at least 1")
-def count(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a whole number of at least 1."""
-    if not is_count(value):
-        refuse(path_of(instance, attribute), "a whole number of at least 1", value)
+def is_share(value: object) -> bool:
+    """Return whether `value` is a number above 0, at most 1."""
+    return is_number(value) and 0 < value <= 1
 
 
-@takes("count", wanted="a whole number of at least 0")
-def whole(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate a whole number of at least 0."""
-    if not is_count(value, 0):
-        refuse(path_of(instance, attribute), "a whole number of at least 0", value)
-
-
-@takes("text", wanted="a name that is not empty")
-def state_key(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate the name under which state is shared: text that is not empty, or None for private state."""
-    if value is not None and not (isinstance(value, str) and value):
-        refuse(path_of(instance, attribute), "a name that is not empty, or None", value)
+count: Final = fits("count", "a whole number of at least 1", is_count)
+"""A validator: a whole number of at least 1."""
+whole: Final = fits("count", "a whole number of at least 0", partial(is_count, least=0))
+"""A validator: a whole number of at least 0."""
+share: Final = fits("number", "a share above 0, at most 1", is_share)
+"""A validator: a number above 0, at most 1."""
+flag: Final = fits("flag", "true or false", lambda value: isinstance(value, bool), refused="True or False")
+"""A validator: True or False, and nothing that merely behaves like them."""
+state_key: Final = fits(
+    "text",
+    "a name that is not empty",
+    lambda key: key is None or (isinstance(key, str) and bool(key)),
+    refused="a name that is not empty, or None",
+)
+"""A validator: the name under which state is shared, text that is not empty; None for private state."""
 
 
 def function(wanted: str) -> Validator:
     """Return a validator for a callable; `wanted` says what it is called with."""
-
-    @takes("function", wanted=wanted)
-    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        # An exception class is callable too, and a mistake here: `on=` is for those.
-        if not callable(value) or (isinstance(value, type) and issubclass(value, BaseException)):
-            refuse(path_of(instance, attribute), wanted, value)
-
-    return check
+    return fits("function", wanted, _is_function)
 
 
-@takes("flag", wanted="true or false")
-def flag(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Validate True or False, and nothing that merely behaves like them."""
-    check_flag(path_of(instance, attribute), value)
+def _is_function(value: object) -> bool:
+    # An exception class is callable too, and a mistake here: `on=` is for those.
+    return callable(value) and not (isinstance(value, type) and issubclass(value, BaseException))
 
 
 def one_of(*options: str) -> Validator:
     """Return a validator for one of the words of a Literal."""
     wanted = "one of " + ", ".join(options)
-
-    @takes("word", words=options, wanted=wanted)
-    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        if not isinstance(value, str) or value not in options:
-            refuse(path_of(instance, attribute), wanted, value)
-
-    return check
+    return fits("word", wanted, lambda value: isinstance(value, str) and value in options, words=options)
 
 
 def instance_of(kind: type) -> Validator:
     """Return a validator for another policy value."""
     wanted = f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
-
-    @takes("value", of=kind, wanted=wanted)
-    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        if not isinstance(value, kind):
-            refuse(path_of(instance, attribute), wanted, value)
-
-    return check
+    return fits("value", wanted, lambda value: isinstance(value, kind), of=kind)
 
 
-def tuple_of(wanted: str, fits: Callable[[object], bool], *, of: type | None = None) -> Validator:
+def tuple_of(wanted: str, is_fit: Callable[[object], bool], *, of: type | None = None) -> Validator:
     """Return a validator for a tuple of such items; the error names the wrong one.
 
     `of`: values of this class.
@@ -282,7 +278,7 @@ def tuple_of(wanted: str, fits: Callable[[object], bool], *, of: type | None = N
         if not isinstance(value, tuple):
             refuse(path, f"a tuple or list, each {wanted}", value)
         for index, item in enumerate(cast("tuple[object, ...]", value)):
-            if not fits(item):
+            if not is_fit(item):
                 refuse(f"{path}[{index}]", wanted, item)
 
     return check

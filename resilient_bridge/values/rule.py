@@ -7,11 +7,11 @@ general and particular rules in any order.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 
-from .fields import Value, count, optional, path_of, refuse, shown
+from .fields import Value, count, fits, optional, path_of, refuse, shown
 from .foreign import Wait, check_wait
 from .forms import takes
 from .what import WANTED, is_what, plain, rank
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from ..errors import Failure
 
 
-@takes("function", wanted="a function without arguments")
-def _callable(instance: Rule, attribute: attrs.Attribute[Any], value: object) -> None:
-    if not callable(value):
-        refuse(path_of(instance, attribute), "a function without arguments, or None", value)
+K = TypeVar("K")
+V = TypeVar("V")
+
+_check_before: Final = fits(
+    "function", "a function without arguments", callable, refused="a function without arguments, or None"
+)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -41,45 +43,51 @@ class Rule(Value):
     attempts: int | None = attrs.field(default=None, validator=optional(count))
     backoff: Wait | None = attrs.field(default=None, validator=optional(check_wait))
     before: Callable[[], Awaitable[None] | None] | None = attrs.field(
-        default=None, validator=optional(_callable)
+        default=None, validator=optional(_check_before)
     )
 
 
-class Rules(Mapping[Any, Rule]):
-    """An immutable table of What to Rule: equal by content, hashable, picklable."""
+class Table(Mapping[K, V]):
+    """An immutable table: equal by content, hashable, picklable."""
 
-    __slots__ = ("_hash", "_rules")
+    __slots__ = ("_entries", "_hash")
 
-    def __init__(self, rules: Mapping[Any, Rule] | None = None) -> None:
-        """Copy `rules`; `check_rules`, which knows their owner, checks the entries."""
-        self._rules = {plain(what): rule for what, rule in (rules or {}).items()}
+    def __init__(self, entries: Mapping[K, V] | None = None) -> None:
+        """Copy the entries; the validator of the field, which knows their owner, checks them."""
+        self._entries: dict[K, V] = {plain(key): value for key, value in (entries or {}).items()}
         self._hash: int | None = None
 
-    def __getitem__(self, what: object) -> Rule:
-        """Return the rule written under exactly this key."""
-        return self._rules[what]
+    def __getitem__(self, key: K) -> V:
+        """Return what is written under exactly this key."""
+        return self._entries[key]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         """Iterate over the keys as written."""
-        return iter(self._rules)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        """Return the number of rules."""
-        return len(self._rules)
+        """Return the number of entries."""
+        return len(self._entries)
 
     def __hash__(self) -> int:
         """Hash by content, whatever the order."""
         if self._hash is None:
-            self._hash = hash(frozenset(self._rules.items()))
+            self._hash = hash(frozenset(self._entries.items()))
         return self._hash
 
     def __repr__(self) -> str:
         """Return the table as a dict: that is how it is written."""
-        return "{" + ", ".join(f"{shown(key)}: {rule!r}" for key, rule in self._rules.items()) + "}"
+        return "{" + ", ".join(f"{shown(key)}: {value!r}" for key, value in self._entries.items()) + "}"
 
-    def __reduce__(self) -> tuple[type[Rules], tuple[dict[Any, Rule]]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the entries."""
-        return (Rules, (self._rules,))
+        return type(self), (self._entries,)
+
+
+class Rules(Table[Any, Rule]):
+    """An immutable table of What to Rule: equal by content, hashable, picklable."""
+
+    __slots__ = ()
 
 
 def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:

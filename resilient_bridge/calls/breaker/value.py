@@ -23,6 +23,7 @@ from ...values.fields import (
     optional,
     path_of,
     refuse,
+    share,
     shown,
     some_seconds,
     state_key,
@@ -56,12 +57,6 @@ def _as_open_for(value: Seconds | Backoff) -> Backoff:
 def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, Backoff):
         refuse(path_of(instance, attribute), f"a Backoff, or seconds from 0 to {LONGEST:.0f}", value)
-
-
-@takes("number", wanted="a share above 0, at most 1")
-def _check_rate(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if not is_number(value) or not 0 < value <= 1:
-        refuse(path_of(instance, attribute), "a share above 0, at most 1", value)
 
 
 @takes("span", wanted="calls, or a span of time")
@@ -101,7 +96,7 @@ class Breaker(Layer):
         "down; put it after Retry"
     )
 
-    rate: float = attrs.field(default=0.8, validator=_check_rate)
+    rate: float = attrs.field(default=0.8, validator=share)
     window: int | timedelta = attrs.field(default=50, validator=_check_window)
     open_for: Backoff = attrs.field(default=_OPEN_FOR, converter=_as_open_for, validator=_check_open_for)
     probes: int = attrs.field(default=1, validator=count)

@@ -6,7 +6,7 @@ Rule: numbers and names only. What is decided with them, in which order, is deci
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
@@ -15,17 +15,15 @@ from ...values.backoff import Backoff
 from ...values.fields import (
     as_seconds,
     called,
+    fits,
     function,
     instance_of,
     is_count,
     optional,
-    path_of,
-    refuse,
     seconds,
     shown,
 )
 from ...values.foreign import Wait, check_wait, is_tenacity
-from ...values.forms import takes
 from ...values.rule import Rule, Rules, as_rules, check_rules
 from ...values.what import What, Whats, as_whats, whats
 from ..layer import Layer
@@ -43,11 +41,12 @@ def _as_on(value: Whats | retry_base | Collection[What | retry_base]) -> tuple[W
     return as_whats(cast("Whats", value))
 
 
-@takes("count", wanted="a whole number of at least 1")
-def _check_attempts(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if not is_count(value) and not is_tenacity(value, "stop_base"):
-        wanted = "a whole number of at least 1 (1 is no repeat), or a tenacity stop"
-        refuse(path_of(instance, attribute), wanted, value)
+_check_attempts: Final = fits(
+    "count",
+    "a whole number of at least 1",
+    lambda value: is_count(value) or is_tenacity(value, "stop_base"),
+    refused="a whole number of at least 1 (1 is no repeat), or a tenacity stop",
+)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
