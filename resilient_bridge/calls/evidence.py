@@ -7,7 +7,7 @@ proves anything about it, and that word counts for the innermost protected funct
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ..classification.lookup import raw_failure
 from ..errors import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
@@ -16,15 +16,7 @@ from .frame import inside_of, mark_around
 
 if TYPE_CHECKING:
     from ..errors import Failure
-    from .frame import CallFrame
-
-    class Permissions(Protocol):
-        """The part of a plan that says what may be repeated."""
-
-        @property
-        def proofs(self) -> str: ...
-        @property
-        def idempotent(self) -> bool | None: ...
+    from .frame import CallFrame, Planned
 
 
 _LIMITED: Final = 429
@@ -46,7 +38,7 @@ def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
     return failure
 
 
-def proven(plan: Permissions, attempt: CallFrame, failure: Failure, error: BaseException | None) -> Failure:
+def proven(plan: Planned, attempt: CallFrame, failure: Failure, error: BaseException | None) -> Failure:
     """Return the failure of an attempt with the proof that holds for the attempt; without one it may have run."""
     if failure.executed is not Executed.NO or attempt.is_rejected:
         return failure
@@ -91,7 +83,7 @@ def keep(first: CallFrame, last: CallFrame, error: BaseException, record: Record
     return True
 
 
-def leave_function(plan: Permissions, first: CallFrame, last: CallFrame, error: BaseException) -> None:
+def leave_function(plan: Planned, first: CallFrame, last: CallFrame, error: BaseException) -> None:
     """Keep with an error that it has left a function which is not ours: what it proved of its own step holds no longer."""
     if plan.proofs != "none" or first.is_rejected or not isinstance(error, Exception):
         return
@@ -99,7 +91,7 @@ def leave_function(plan: Permissions, first: CallFrame, last: CallFrame, error: 
     keep(first, last, error, record._replace(crossed=record.crossed + 1))
 
 
-def permission_for(plan: Permissions, attempt: CallFrame, failure: Failure) -> str:
+def permission_for(plan: Planned, attempt: CallFrame, failure: Failure) -> str:
     """Return what allows a repeat: "idempotent", the name of a proof, or "limiter"; empty when nothing does.
 
     The last is a convention, not a proof: providers document that a request answered by 429 was not begun.
@@ -113,7 +105,7 @@ def permission_for(plan: Permissions, attempt: CallFrame, failure: Failure) -> s
     return ""
 
 
-def may_have_started(plan: Permissions, failure: Failure) -> bool:
+def may_have_started(plan: Planned, failure: Failure) -> bool:
     """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away

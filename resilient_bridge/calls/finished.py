@@ -5,44 +5,26 @@ Rule: nothing of this exists while nobody listens. The runners ask `HUB.listenin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..classification import failure_or_none
 from ..errors import RejectedError
 from ..telemetry import events
 from ..telemetry.hub import HUB, tell
-from .frame import CallFrame
 
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from ..errors import Failure
-
-    class CallReported(Protocol):
-        """The part of a plan that an event speaks of."""
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def key(self) -> str: ...
-        @property
-        def form(self) -> str: ...
-
-    class Stream(Protocol):
-        """What is known of a stream's first item."""
-
-        attempts: int
-        waited: float
+    from .frame import CallFrame, Planned
 
 
-def call_worked(plan: CallReported, seconds: float) -> None:
+def call_worked(plan: Planned, seconds: float) -> None:
     """The first attempt was let in and has succeeded."""
     if not plan.form.endswith("stream"):  # those end with their last item
         tell_finished(plan, "ok", 1, seconds, 0.0, None)
 
 
-def call_returned(plan: CallReported, first: CallFrame, *, fell_back: bool = False) -> None:
+def call_returned(plan: Planned, first: CallFrame, *, fell_back: bool = False) -> None:
     """A call has returned, which is no success if what it returned stands for a failure."""
     if plan.form.endswith("stream") or not HUB.listening:
         return
@@ -51,13 +33,13 @@ def call_returned(plan: CallReported, first: CallFrame, *, fell_back: bool = Fal
     tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
 
 
-def call_ended(plan: CallReported, first: CallFrame, error: BaseException) -> None:
+def call_ended(plan: Planned, first: CallFrame, error: BaseException) -> None:
     """A call has raised."""
     if HUB.listening:  # also for a stream: it has not begun
         tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def block_finished(plan: CallReported, first: CallFrame, error: BaseException | None) -> None:
+def block_finished(plan: Planned, first: CallFrame, error: BaseException | None) -> None:
     """A block has ended; `error` is None if well."""
     if not HUB.listening or first.world.is_disabled:
         return
@@ -67,7 +49,9 @@ def block_finished(plan: CallReported, first: CallFrame, error: BaseException | 
         tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
-def stream_finished(plan: CallReported, held: CallFrame, stream: Stream, error: BaseException | None) -> None:
+def stream_finished(
+    plan: Planned, held: CallFrame, attempts: int, waited: float, error: BaseException | None
+) -> None:
     """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
     if not HUB.listening or held.world.is_disabled:
         return
@@ -76,11 +60,11 @@ def stream_finished(plan: CallReported, held: CallFrame, stream: Stream, error: 
     if error is not None and not isinstance(error, GeneratorExit):
         failure = _failure(error)
         outcome = "failed" if isinstance(error, Exception) else "cancelled"
-    tell_finished(plan, outcome, stream.attempts, _seconds(held), stream.waited, failure)
+    tell_finished(plan, outcome, attempts, _seconds(held), waited, failure)
 
 
 def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
-    plan: CallReported,
+    plan: Planned,
     outcome: events.CallOutcome,
     attempts: int,
     seconds: float,
@@ -117,9 +101,8 @@ def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutc
 
 
 def _attempts(first: CallFrame, error: BaseException | None) -> int:
-    run: Any = first.run
-    if run is not None:
-        return int(run.calls)
+    if first.run is not None:
+        return first.run.calls
     return 0 if first.is_rejected or (isinstance(error, RejectedError) and not first.is_called) else 1
 
 

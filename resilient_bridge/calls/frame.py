@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..world import REAL, World
 
@@ -22,24 +22,32 @@ if TYPE_CHECKING:
     class CutOff(Protocol):
         """What repeats a call, as seen by the deadline that ends it."""
 
+        calls: int
+
         def cut_off(self, error: BaseException, now: float) -> None: ...
         def close(self) -> None: ...
 
-    class RetryAround(Protocol):
-        """The part of a Retry that the policies around it have to know."""
 
-        @property
-        def attempts(self) -> object: ...
+Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
+"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
 
-    class Around(Protocol):
-        """What an attempt tells those inside of it: whether its policy would repeat their failure itself."""
+Proofs: TypeAlias = Literal["none", "request", "all"]
+"""Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
+done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
 
-        @property
-        def retry(self) -> RetryAround | None: ...
-        @property
-        def idempotent(self) -> bool | None: ...
-        @property
-        def name(self) -> str: ...
+
+class Planned:
+    """A policy made ready for one function, as all read it that take part in its calls; `run.plan.Plan` is one."""
+
+    __slots__ = ()
+
+    name: str
+    key: str  # as events say it: of its circuit, or the name of what its state belongs to
+    form: Form
+    idempotent: bool | None  # None: not said
+    proofs: Proofs
+    attempts: object  # the most calls, or tenacity's stop; None without a Retry
+    asks: bool  # has conditions that may have to be awaited
 
 
 class Inside:
@@ -63,7 +71,7 @@ class CallFrame:
     # a bare allocation and three names.
     number: int = 1
     world: World = REAL
-    plan: Around | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
+    plan: Planned | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
     outer: CallFrame | None = (
         None  # taken away from the first attempt when its call ends: no chain of calls that are over
     )
@@ -123,7 +131,7 @@ class CallFrame:
 
 
 def new_frame(
-    plan: Around | None, outer: CallFrame | None, world: World, started: float, deadline_at: float | None
+    plan: Planned | None, outer: CallFrame | None, world: World, started: float, deadline_at: float | None
 ) -> CallFrame:
     """Return a new attempt, or without a plan the edge of a context."""
     attempt = CallFrame()

@@ -12,7 +12,7 @@ from .frame import enclosing
 
 
 if TYPE_CHECKING:
-    from .frame import CallFrame, RetryAround
+    from .frame import CallFrame
 
 
 def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
@@ -20,18 +20,18 @@ def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
     found: list[CallFrame] = []
     around = first.outer
     while around is not None and around.before_of is None:
-        if around.plan is not None and around.plan.retry is not None and not around.is_over:
+        if around.plan is not None and around.plan.attempts is not None and not around.is_over:
             found.append(around)
         around = enclosing(around)
     return tuple(found)
 
 
-def largest_cap(retry: RetryAround, around: tuple[CallFrame, ...]) -> int | None:
+def largest_cap(attempts: object, around: tuple[CallFrame, ...]) -> int | None:
     """Return the largest `attempts` of nested policies; None where there is one alone, or tenacity's stop decides."""
-    if not around or not isinstance(retry.attempts, int):
+    if not around or not isinstance(attempts, int):
         return None
-    caps = [attempt.plan.retry.attempts for attempt in around if attempt.plan and attempt.plan.retry]
-    return max([retry.attempts, *(cap for cap in caps if isinstance(cap, int))])
+    caps = [attempt.plan.attempts for attempt in around if attempt.plan]
+    return max([attempts, *(cap for cap in caps if isinstance(cap, int))])
 
 
 def calls_in(attempt: CallFrame) -> int:

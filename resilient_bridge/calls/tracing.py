@@ -18,20 +18,14 @@ from .retry.pause import PAUSED, Pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from .frame import Planned
+
     class Scope(Protocol):
         """What a tracer makes of one call. It is entered for each stretch in which the call runs, and for the event of its end."""
 
         def enter(self) -> Any: ...
         def leave(self, token: Any) -> None: ...
         def close(self) -> None: ...
-
-    class Traced(Protocol):
-        """The part of a plan that a scope is made from."""
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def key(self) -> str: ...
 
     Tracer = Callable[[str, str], Scope]
 
@@ -117,7 +111,7 @@ def within(scope: CallScope | None) -> Generator[None]:
         scope.leave()
 
 
-def open_scope(plan: Traced) -> CallScope | None:
+def open_scope(plan: Planned) -> CallScope | None:
     """Return the scope of a call that begins; None if nobody traces."""
     if TRACING.open is None:
         return None

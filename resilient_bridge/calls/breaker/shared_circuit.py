@@ -19,10 +19,10 @@ from ...errors import Failure, RejectedError
 from ...world import REAL
 from ..guards import not_admitted
 from ..names import SharedNames
+from ..rejections import CircuitOpenError
 from ..shared.waits import AwaitedAnswer, is_real_time, waited_for
 from .guard import BreakerGuard
 from .in_use import chance, list_circuit, tell
-from .rejection import CircuitOpenError
 from .state import CircuitState
 from .value import rules_of
 

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 import attrs
 
-from .rejection import CircuitOpenError
+from ..rejections import CircuitOpenError
 from .value import rules_of
 from .windows import window_for
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ..names import Names
-from .rejection import BulkheadFullError
+from ..rejections import BulkheadFullError
 
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ call that may have run, a rung needs the permission that a repeat would need, or
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import failure_or_none
 from ...errors import Executed
@@ -25,23 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from ...errors import Failure
+    from ..frame import Planned
     from .value import Fallback
-
-    class RungPlan(Protocol):
-        """The part of a plan that the rungs need."""
-
-        @property
-        def fallback(self) -> Fallback | None: ...
-        @property
-        def idempotent(self) -> bool | None: ...
-        @property
-        def asks(self) -> bool: ...
-        @property
-        def form(self) -> str: ...
-        @property
-        def name(self) -> str: ...
-        @property
-        def proofs(self) -> str: ...
 
 
 _LONGEST_CHAIN: Final = 100
@@ -49,7 +34,7 @@ _NOTE: Final = "not replaced: it may have run; Fallback(may_have_run=True) allow
 
 
 def rungs_for(
-    plan: RungPlan, first: CallFrame, error: Exception, call: CallOnce
+    plan: Planned, fallback: Fallback, first: CallFrame, error: Exception, call: CallOnce
 ) -> Generator[Step, Any, Any]:
     """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
     failure = failure_or_none(error)
@@ -58,7 +43,7 @@ def rungs_for(
     last = CURRENT.get()
     failure = proven(plan, last if last.first is first else first, failure, error)
     try:
-        is_replaced, result = yield from _climb(plan, first, failure, error, call)
+        is_replaced, result = yield from _climb(plan, fallback, first, failure, error, call)
         if is_replaced:
             return result
         raise error
@@ -67,7 +52,7 @@ def rungs_for(
 
 
 def rungs_for_answer(
-    plan: RungPlan, first: CallFrame, result: Any, call: CallOnce
+    plan: Planned, fallback: Fallback, first: CallFrame, result: Any, call: CallOnce
 ) -> Generator[Step, Any, tuple[bool, Any]]:
     """Do the same for a call that has returned what stands for a failure; return whether a rung stands in, and what is returned.
 
@@ -76,7 +61,7 @@ def rungs_for_answer(
     failure = first.answered
     if failure is None:
         return False, result
-    is_replaced, replacement = yield from _climb(plan, first, failure, None, call)
+    is_replaced, replacement = yield from _climb(plan, fallback, first, failure, None, call)
     if not is_replaced:
         return False, result
     keep_answer(first, None)
@@ -84,15 +69,21 @@ def rungs_for_answer(
     return True, replacement
 
 
-def _climb(
-    plan: RungPlan, first: CallFrame, failure: Failure, error: Exception | None, call: CallOnce
+def _climb(  # noqa: PLR0917 -- all that is known of the call
+    plan: Planned,
+    fallback: Fallback,
+    first: CallFrame,
+    failure: Failure,
+    error: Exception | None,
+    call: CallOnce,
 ) -> Generator[Step, Any, tuple[bool, Any]]:
     """Return whether a rung stands in, and what it returned; raise what the last one raised."""
-    fallback = plan.fallback
-    if fallback is None or not (yield from _is_for(plan, failure)):
+    if not (yield from _is_for(plan, fallback, failure)):
         return False, None
     rungs = [
-        (number, rung) for number, rung in enumerate(fallback.ladder, 1) if _may_try(plan, failure, rung)
+        (number, rung)
+        for number, rung in enumerate(fallback.ladder, 1)
+        if _may_try(plan, fallback, failure, rung)
     ]
     if not rungs:
         _explain(error)
@@ -102,7 +93,7 @@ def _climb(
     ending: Exception | None = error
     answer: Any = None
     try:
-        if fallback.acknowledge is not None and not (yield from _is_acknowledged(plan, failure, error)):
+        if not (yield from _is_acknowledged(fallback, failure, error)):
             return False, None
         for number, rung in rungs:
             emit(events.FellBack(name=plan.name, rung=number, failure=failure))
@@ -122,29 +113,31 @@ def _climb(
         del error, ending, failure  # an error must not be held by a frame that it holds
 
 
-def _is_for(plan: RungPlan, failure: Failure) -> Generator[Step, Any, bool]:
-    fallback = plan.fallback
-    if fallback is None or not fallback.on:
-        return fallback is not None
+def _is_for(plan: Planned, fallback: Fallback, failure: Failure) -> Generator[Step, Any, bool]:
+    if not fallback.on:
+        return True
     answers: dict[int, bool | Exception] = {}
     if plan.asks:
         yield Ask(conditions(fallback), failure, answers)
     return knowing(answers, matches_ended, fallback.on, failure)
 
 
-def _may_try(plan: RungPlan, failure: Failure, rung: Callable[..., Any]) -> bool:
+def _may_try(plan: Planned, fallback: Fallback, failure: Failure, rung: Callable[..., Any]) -> bool:
     """Return whether a rung may do its work although the call may have done its own."""
-    allowed: Any = plan.fallback.may_have_run if plan.fallback is not None else False
+    allowed = fallback.may_have_run
     if failure.executed is Executed.NO or plan.idempotent or allowed is True:
         return True
     return not isinstance(allowed, bool) and rung in allowed
 
 
-def _is_acknowledged(plan: RungPlan, failure: Failure, error: Exception | None) -> Generator[Step, Any, bool]:
+def _is_acknowledged(
+    fallback: Fallback, failure: Failure, error: Exception | None
+) -> Generator[Step, Any, bool]:
     """Ask whether to switch. Who raises instead of answering has said no: the failure stands, with a note of the mistake."""
-    acknowledge: Any = plan.fallback.acknowledge if plan.fallback is not None else None
+    if fallback.acknowledge is None:
+        return True
     try:
-        return bool((yield CallOnce(acknowledge, (failure,), {})))
+        return bool((yield CallOnce(fallback.acknowledge, (failure,), {})))
     except Exception as mistake:  # the caller's failure must not be lost for it
         if error is None or not add_note(error, "not replaced: acknowledge raised", mistake):
             raise
@@ -171,7 +164,7 @@ def _after(error: Exception, failed: Exception) -> Exception:
     return failed
 
 
-def _rung_in_form(plan: RungPlan, rung: Callable[..., Any]) -> Callable[..., Any]:
+def _rung_in_form(plan: Planned, rung: Callable[..., Any]) -> Callable[..., Any]:
     """Return the rung in the form of the function that it stands in for."""
     if plan.form == "async_stream":
         return starting_async(rung)

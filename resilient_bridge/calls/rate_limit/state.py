@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ..names import Names
-from .rejection import ThrottledError
+from ..rejections import ThrottledError
 
 
 if TYPE_CHECKING:

@@ -1,8 +1,11 @@
-"""What the repeats of a call need of the policy that was compiled for it."""
+"""What the repeats of a call need of the policy that was made ready for it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from ..frame import Planned
+from .refresh_lock import RefreshLock, refresh_lock_of
 
 
 if TYPE_CHECKING:
@@ -11,26 +14,25 @@ if TYPE_CHECKING:
     from .budget_state import BudgetState
     from .decision import Matcher
     from .pause import Pause
-    from .refresh_lock import RefreshLock
+    from .value import Retry
 
 
-class RepeatPlan(Protocol):
+class RepeatPlan(Planned):
     """The part of a plan that the repeats need."""
 
-    @property
-    def matcher(self) -> Matcher: ...
-    @property
-    def budget(self) -> BudgetState | None: ...
-    @property
-    def pause(self) -> Pause: ...
-    @property
-    def circuits(self) -> tuple[CircuitAsked, ...]: ...
-    @property
-    def idempotent(self) -> bool | None: ...
-    @property
-    def proofs(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def allowed_by(self) -> str: ...
-    def gate(self, rule: Rule | None, /) -> RefreshLock: ...
+    __slots__ = ()
+
+    retry: Retry | None
+    matcher: Matcher
+    budget: BudgetState | None
+    pause: Pause
+    circuits: tuple[CircuitAsked, ...]  # those inside the Retry whose rejection ends the call
+    allowed_by: str  # how a user would permit repeats
+    refresh_locks: dict[int, RefreshLock]
+
+    def refresh_lock(self, rule: Rule | None) -> RefreshLock:
+        """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
+        found = self.refresh_locks.get(id(rule))
+        if found is None:
+            found = self.refresh_locks[id(rule)] = refresh_lock_of(rule)
+        return found

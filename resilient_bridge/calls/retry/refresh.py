@@ -18,7 +18,6 @@ from ..frame import CURRENT, CallFrame, leave_context, new_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .refresh_lock import RefreshLock
     from .retrying import Retrying
 
 
@@ -34,7 +33,7 @@ class Refresh:
 
     async def suspend(self) -> None:
         """Refresh, unless another call has."""
-        lock = _refresh_lock(self.retrying)
+        lock = self.retrying.plan.refresh_lock(self.retrying.rule)
         done_before = lock.done
         async with lock.of_loop():
             if lock.is_fresh(self.attempt, done_before):
@@ -50,7 +49,7 @@ class Refresh:
 
     def block(self) -> None:
         """Refresh, unless another call has; an async `before` cannot be waited for here."""
-        lock = _refresh_lock(self.retrying)
+        lock = self.retrying.plan.refresh_lock(self.retrying.rule)
         done_before = lock.done
         with lock.of_threads:
             if lock.is_fresh(self.attempt, done_before):
@@ -67,10 +66,6 @@ class Refresh:
             finally:
                 leave_context(token)
             lock.refreshed(self.attempt)
-
-
-def _refresh_lock(retrying: Retrying) -> RefreshLock:
-    return retrying.plan.gate(retrying.rule)
 
 
 def _refresh_frame(retrying: Retrying, attempt: CallFrame) -> CallFrame:

@@ -94,7 +94,7 @@ class Retrying:
         self.own: tuple[Exception, int] | None = None
         self.decision = Decision(0.0)
         self.around = () if first.outer is ROOT else retries_around(first)
-        self.cap = largest_cap(retry, self.around) if self.around else None
+        self.cap = largest_cap(retry.attempts, self.around) if self.around else None
         self.controller, self.state = _primed(self, first)
         first.run = self  # used when the deadline ends the call from outside
 

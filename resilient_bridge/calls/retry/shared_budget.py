@@ -6,7 +6,7 @@ that it knows what to do when the line goes down and it has to decide alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...errors import is_limited
 from ..evidence import permission_for
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from .budget import RetryBudget
     from .planned import RepeatPlan
     from .retrying import Retrying
-    from .value import Retry
-
-    class AskingPlan(RepeatPlan, Protocol):
-        """The part of a plan that asking for a repeat needs."""
-
-        @property
-        def retry(self) -> Retry | None: ...
 
 
 class Token(NamedTuple):
@@ -80,7 +73,7 @@ class SharedBudget(BudgetState):
 
     def step_for(
         self,
-        plan: AskingPlan,
+        plan: RepeatPlan,
         attempt: CallFrame,
         failure: Failure | None,
         retrying: Retrying | None,
@@ -102,7 +95,7 @@ class SharedBudget(BudgetState):
         counts[counted_by] = counts.get(counted_by, 0) + 1
         recurred = 0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
         first = attempt.first or attempt
-        cap = largest_cap(retry, retries_around(first))
+        cap = largest_cap(retry.attempts, retries_around(first))
         if is_used_up(plan.matcher, failure, found, counts, recurred, cap=cap):
             return None
         return _AskForRepeat(self, first, attempt)

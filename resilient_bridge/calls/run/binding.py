@@ -14,9 +14,9 @@ from .plan import Plan
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
+    from ..frame import Form, Proofs
     from ..states import States
-    from .layers import Form, HasLayers
-    from .plan import Proofs
+    from .layers import HasLayers
 
 
 class Options(TypedDict, total=False):

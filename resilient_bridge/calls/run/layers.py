@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ...values.fields import refuse
 from ..breaker.circuits import CIRCUITS
@@ -22,6 +22,7 @@ from ..timeout.value import Timeout
 if TYPE_CHECKING:
     from ..breaker.shared_circuit import SharedCircuit
     from ..breaker.state import CircuitState
+    from ..frame import Form
     from ..guards import Guard
     from ..layer import Layer
     from ..shared.ports import SharedState
@@ -36,14 +37,10 @@ if TYPE_CHECKING:
         def state(self) -> SharedState | None: ...
 
 
-Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
-"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
-
-
 def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]) -> Guard:
     """Return the guard of a layer. `named`: the exception classes that the Retry beside it names."""
     if isinstance(layer, Breaker):
-        circuit = states.current = states.state(CIRCUITS, layer, policy.state)
+        circuit = states.state(CIRCUITS, layer, policy.state)
         if circuit.is_shared:
             from ..breaker.shared_circuit import SharedBreakerGuard  # here: most processes share nothing
 

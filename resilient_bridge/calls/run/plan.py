@@ -5,7 +5,7 @@ Rule: everything that can be decided before the first call is decided here, once
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...classification.plain import PLAIN
 from ...errors import BridgeError
@@ -17,41 +17,36 @@ from ..layer_order import only
 from ..retry.budgets import BUDGETS
 from ..retry.decision import Matcher, asks_result, sits_out_circuits
 from ..retry.pause import NO_PAUSE, PauseGuard
-from ..retry.refresh_lock import RefreshLock, refresh_lock_of
+from ..retry.planned import RepeatPlan
 from ..retry.value import Retry
 from ..timeout.guard import TimeoutGuard
 from ..timeout.timers import Timers
 from ..timeout.value import Timeout
-from .layers import Form, for_thread, guard_of
+from .layers import for_thread, guard_of
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from ...values.rule import Rule
-    from ..retry.budget_state import BudgetState
+    from ..frame import Form, Proofs
     from ..retry.shared_budget import SharedBudget
     from ..states import States
     from .layers import HasLayers
 
 
-Proofs: TypeAlias = Literal["none", "request", "all"]
-"""Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
-done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
-
 NO_RETRY: Final = Matcher(Retry(attempts=1))
 
 
-class Plan:
+class Plan(RepeatPlan):
     """The layers of one policy around one function. Read-only once it is made."""
 
     __slots__ = (
-        "_refresh_locks",
         "allowed_by",
         "around",
         "asks",
         "asks_result",
+        "attempts",
         "before",
         "budget",
         "circuit",
@@ -76,6 +71,7 @@ class Plan:
         "plain",
         "policy",
         "proofs",
+        "refresh_locks",
         "retry",
         "thread_timeout",
         "tokens",
@@ -95,25 +91,27 @@ class Plan:
         self.policy = policy
         self.form = form
         self.name = name
-        self.idempotent = idempotent  # None: not said
-        self.proofs: Proofs = proofs
-        self.allowed_by = allowed_by  # how a user would permit repeats
-        self.retry: Retry | None = only(policy.layers, Retry)
+        self.idempotent = idempotent
+        self.proofs = proofs
+        self.allowed_by = allowed_by
+        self.retry = only(policy.layers, Retry)
+        self.attempts = None if self.retry is None else self.retry.attempts
         self.fallback: Fallback | None = only(policy.layers, Fallback)
         self.named = _named_by_class(self.retry)
-        self.budget: BudgetState | None = None
+        self.budget = None
         if self.retry is not None and self.retry.budget is not None:
             self.budget = states.state(BUDGETS, self.retry.budget, policy.state)
         self.tokens: SharedBudget | None = None
         if self.budget is not None and self.budget.is_shared:
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
-        self._refresh_locks: dict[int, RefreshLock] = {}
+        self.refresh_locks = {}
         self.held: tuple[Guard, ...] = ()
-        states.current = None
         before, around, inner = self._cut(policy, states, form)
         self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
-        self.key = self._key(states)  # as events say it
+        circuits = (guard.circuit for guard in (*before, *around, *inner))
+        states.current = next((circuit for circuit in circuits if circuit is not None), None)
+        self.key = states.name if states.current is None else states.current.key
         self.pause_guard = PauseGuard(self.pause, self.retry or NO_RETRY.retry)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
@@ -133,12 +131,6 @@ class Plan:
         )
         self.circuits = _rejecting(self.retry, inner)
         self._shorten([*before, *around], inner)
-
-    @staticmethod
-    def _key(states: States) -> str:
-        """Return the key of its circuit, or the name of what its state belongs to."""
-        circuit = states.current
-        return states.name if circuit is None else circuit.key
 
     def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:
         """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.
@@ -182,13 +174,6 @@ class Plan:
                 else:
                     inner.append(guard)
         return before, around, inner
-
-    def gate(self, rule: Rule | None) -> RefreshLock:
-        """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
-        found = self._refresh_locks.get(id(rule))
-        if found is None:
-            found = self._refresh_locks[id(rule)] = refresh_lock_of(rule)
-        return found
 
 
 def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:

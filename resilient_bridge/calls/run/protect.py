@@ -18,7 +18,8 @@ from .stream_calls import protect_async_stream, protect_stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .layers import Form, HasLayers
+    from ..frame import Form
+    from .layers import HasLayers
 
 
 def bind(

@@ -71,7 +71,7 @@ def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one
                 frame = yield from _wait(frame, retrying)
             if ending is None and plan.fallback is not None and first.answered is not None:
                 fell_back = True
-                fell_back, result = yield from rungs_for_answer(plan, first, result, call)
+                fell_back, result = yield from rungs_for_answer(plan, plan.fallback, first, result, call)
         except BaseException as raised:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
             ending = raised
         if ending is None:
@@ -116,7 +116,7 @@ def _failed(
         ending = _beyond(first, error, exit_layers(plan.around, first, error))
         if plan.fallback is not None and isinstance(ending, Exception) and not fell_back:
             try:
-                result = yield from rungs_for(plan, first, ending, call)
+                result = yield from rungs_for(plan, plan.fallback, first, ending, call)
             except BaseException as failed:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
                 ending = failed
             else:

@@ -161,7 +161,7 @@ def _finished(
     """Report the end of a stream: in its scope, which is over then."""
     if opened is not None:
         with within(scope):
-            stream_finished(plan, held, opened, ending)
+            stream_finished(plan, held, opened.attempts, opened.waited, ending)
     if scope is not None:
         scope.close()
 

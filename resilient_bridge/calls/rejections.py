@@ -1,0 +1,88 @@
+"""The errors of calls that a layer did not let through, made to be cheap: in an outage most calls end in one.
+
+Rule: a fresh exception for every call (a shared one grows a traceback for ever), and its Failure is built when somebody reads
+it. To a caller it is the public class: by `isinstance`, by name, and after a pickle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+
+
+if TYPE_CHECKING:
+    from ..errors import Failure
+
+
+class _Rejection(errors.RejectedError):
+    """What the arguments say stays in `args` until it is read: half the price of a constructor of its own."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *values: Any) -> None: ...
+    else:
+        __init__ = Exception.__init__
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_failure":
+            raise AttributeError(name)
+        self._failure = self._failure_of(*self.args)
+        return self._failure
+
+    def _failure_of(self, *args: Any, **kwargs: Any) -> Failure:
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (getattr(errors, type(self).__name__), *super().__reduce__()[1:])
+
+
+class CircuitOpenError(_Rejection, errors.CircuitOpenError):
+    """The circuit `key` lets nothing through, for `reason`; `because` is the failure that opened it, where known."""
+
+    __module__ = errors.CircuitOpenError.__module__
+
+    def _failure_of(
+        self, key: str, state: str, reason: str, retry_after: float | None, because: Failure | None
+    ) -> Failure:
+        details: dict[str, Any] = {"circuit": key, "reason": reason}
+        if because is not None:
+            details["because"] = str(because)
+        isolated = state == "isolated"  # by hand, until a hand resets it: waiting does not help
+        return errors.Failure.of(
+            "SYS_CIRCUIT_OPEN",
+            f"circuit {key} {state.replace('_', '-')}",
+            retryable=False if isolated else None,
+            retry_after=retry_after,
+            suggestions=(f"reset it: rb.circuit({key!r}).reset()",) if isolated else (),
+            details=details,
+        )
+
+
+class BulkheadFullError(_Rejection, errors.BulkheadFullError):
+    """`calls` run already, and no more may wait, or none ended in the seconds `waited`."""
+
+    __module__ = errors.BulkheadFullError.__module__
+
+    def _failure_of(self, key: str, calls: int, waited: float | None) -> Failure:
+        waiting = "" if waited is None else f", none ended within {waited:g} s"
+        plural = "call runs" if calls == 1 else "calls run"
+        return errors.Failure.of(
+            "SYS_BULKHEAD_FULL",
+            f"bulkhead {key} full: {calls} {plural} already{waiting}",
+            details={"bulkhead": key, "calls": calls},
+        )
+
+
+class ThrottledError(_Rejection, errors.ThrottledError):
+    """The turn of this call is `retry_after` seconds away, longer than it may wait."""
+
+    __module__ = errors.ThrottledError.__module__
+
+    def _failure_of(self, key: str, calls: int, per: float, retry_after: float) -> Failure:
+        return errors.Failure.of(
+            "SYS_THROTTLED",
+            f"rate limit {key} of {calls} in {per:g} s used up",
+            retry_after=retry_after,
+            details={"rate_limit": key, "calls": calls, "per": per},
+        )
