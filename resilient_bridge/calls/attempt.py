@@ -52,17 +52,6 @@ class Attempt:
         """The key of this call: the same on all its attempts, so that the server can tell a repeat."""
         return self._frame.idempotency_key
 
-    def _asked(self, schedule: Callable[[Attempt], Any], failure: Failure) -> Any:
-        """Return what a schedule of the user's says about this attempt, which has just ended in `failure`.
-
-        Who keeps the view does not keep the failure: it holds the error, and that holds every frame.
-        """
-        self._failure = failure
-        try:
-            return schedule(self)
-        finally:
-            self._failure = None
-
     def __repr__(self) -> str:
         """Return the number and the time left."""
         remaining = self.remaining
@@ -82,5 +71,13 @@ def current_attempt() -> Attempt | None:
 
 
 def ask_schedule(schedule: Callable[[Attempt], Any], frame: CallFrame, failure: Failure) -> Any:
-    """Return what a schedule of the user's says about an attempt that has just ended in `failure`."""
-    return Attempt(frame)._asked(schedule, failure)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    """Return what a schedule of the user's says about an attempt that has just ended in `failure`.
+
+    Who keeps the view does not keep the failure: it holds the error, and that holds every frame.
+    """
+    view = Attempt(frame)
+    view._failure = failure  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    try:
+        return schedule(view)
+    finally:
+        view._failure = None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -16,16 +16,7 @@ from .finished import rejected
 if TYPE_CHECKING:
     from ..errors import Failure, RejectedError
     from .frame import CallFrame
-
-
-class Wait(Protocol):
-    """A turn to be waited for, in the way of the runner; raises a RejectedError when it does not come in time."""
-
-    def block(self) -> None:
-        """Wait in this thread."""
-
-    async def suspend(self) -> None:
-        """Wait in this task."""
+    from .steps import Step
 
 
 class CircuitAsked(Protocol):
@@ -46,23 +37,18 @@ class CircuitAsked(Protocol):
 
     def admit(self, now: float) -> int:
         """Return a permit, or raise CircuitOpenError."""
-        ...
 
     def rejects(self, now: float, /) -> bool:
         """Return whether it would reject a call at this moment."""
-        ...
 
     def count_overdue(self, now: float) -> None:
         """Count the calls that take too long already."""
-        ...
 
     def is_counted(self, call: Any) -> bool:
         """Return whether the call was counted while it was under way; asked once."""
-        ...
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         """The call ended well."""
-        ...
 
 
 class Guard:
@@ -77,8 +63,8 @@ class Guard:
     circuit: CircuitAsked | None = None
     """The circuit that it asks, if it asks one."""
 
-    def enter(self, attempt: CallFrame) -> Wait | None:
-        """Take what the call needs, or raise a RejectedError."""
+    def enter(self, attempt: CallFrame) -> Step | None:
+        """Take what the call needs, or raise a RejectedError; return the wait for it, which may raise one, too."""
         raise NotImplementedError
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:  # noqa: ARG002 -- for those that give something back

@@ -11,7 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
@@ -77,15 +77,10 @@ class Names(Generic[S, V]):
             else:
                 self._recent[key] = state
                 self._recent.move_to_end(key)
-            before = cast("Any", state).settings
             if key in self._assumed:
                 self._assumed.discard(key)
                 warn = False
-        if before != value:
-            cast("Any", state).configure(value)
-            if warn and _numbers(before) != _numbers(value):
-                text = f"{self.sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
-        self._warn(text)
+        self._warn(_configured(self.sort, key, state, value, warn) or text)
         return state
 
     def find(self, key: str) -> S | None:
@@ -145,14 +140,20 @@ class SharedNames(Generic[S, V]):
             if found is None:
                 found = self._used[id(store), key] = self._make(store, key, value)
                 return found
-        state = cast("Any", found)
-        before = state.settings
-        if before != value:
-            state.configure(value)
-            if warn and _numbers(before) != _numbers(value):
-                text = f"{self._sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
-                warnings.warn(text, UserWarning, stacklevel=4)
+        if text := _configured(self._sort, key, found, value, warn):
+            warnings.warn(text, UserWarning, stacklevel=4)
         return found
+
+
+def _configured(sort: str, key: str, state: Any, value: Any, warn: bool) -> str:
+    """Go on with these numbers; return what there is to say where others have said other ones."""
+    before = state.settings
+    if before == value:
+        return ""
+    state.configure(value)
+    if not warn or _numbers(before) == _numbers(value):
+        return ""
+    return f"{sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
 
 
 def _numbers(value: Any) -> Any:

@@ -12,18 +12,19 @@ from functools import cache
 from typing import Final
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text, which are shorter to read than a tuple of them."""
     return tuple(text.split())
 
 
-_KEYS: Final = _words(
+_KEYS: Final = words(
     "api access private secret subscription functions? account signing encryption decryption master service storage app"
     " application client auth admin license deploy ssh aes hmac session sas instrumentation integration ingest ingestion consumer"
     " security webhook bot root write publishable openai anthropic google gemini azure aws gcp stripe github gitlab slack sendgrid"
     " mailgun twilio datadog groq mistral cohere hf huggingface xai deepseek openrouter replicate nvidia linear notion supabase"
     " firebase algolia rapidapi goog shared shared[_-]?access"
 )
-_NO_SECRETS: Final = _words(  # names that end in -key, as those of headers with a secret do
+_NO_SECRETS: Final = words(  # names that end in -key, as those of headers with a secret do
     "idempotency primary foreign sort partition cache surrogate public host websocket routing object message lookup group order"
     " range index map dict row column unique composite natural arrow hot answer shift ctrl control alt enter escape any registry"
     " translation dedup deduplication dedupe event item entity such unknown missing duplicate bad invalid wrong new old the a"
@@ -42,19 +43,9 @@ _ALONE: Final = frozenset({"auth", "jwt", "pass", "sid"})  # as the name of a fi
 
 HEADERS: Final = ("authorization", "cookie", "cookies")
 """Their values may hold blanks and quotes: up to the end of the line."""
-PHRASES: Final = (
-    "passw",
-    "passphrase",
-    "passcode",
-    "pwd",
-    "secret",
-    "credential",
-    "mnemonic",
-    "seed",
-    "recovery",
-)
+PHRASES: Final = words("passw passphrase passcode pwd secret credential mnemonic seed recovery")
 """How the names of secrets begin that may be several words."""
-CLUES: Final = _words(
+CLUES: Final = words(
     "auth key secret pass pwd token credential cookie signature jwt bearer psk otp mnemonic phrase code connstr conn-str conn_str"
     " tion_str tionstr tion-str saml assertion webhook csrf xsrf sessid sessionid .sid x-s x_s x-t x_t _pat"
 )

@@ -8,11 +8,11 @@ may be masked, less is a leak.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from .secret_names import ATTRIBUTE, CLUES, HEADERS, PHRASES, QUERY, names_in
+from .secret_names import ATTRIBUTE, CLUES, HEADERS, PHRASES, QUERY, names_in, words
 from .secret_tokens import tokens
 
 
@@ -207,145 +207,116 @@ _PROGRAMS: Final = (
 )
 
 
+def _row(
+    clues: tuple[str, ...], pattern: str, mask: _Replace = rf"\1{MASK}", flags: int = re.IGNORECASE
+) -> Shape:
+    return Shape(clues, re.compile(pattern, flags), mask)
+
+
 @cache
 def shapes() -> tuple[Shape, ...]:
     """Return the table, compiled with the first failure: most programs start long before it. Order matters.
 
     What marks where a secret ends (a url, a query) goes before what eats up to the next blank.
     """
-    made: list[Shape] = []
-
-    def row(clues: str, pattern: str, mask: _Replace, flags: int = re.IGNORECASE) -> None:
-        made.append(Shape(tuple(clues.split()), re.compile(pattern, flags), mask))
-
-    row(
-        "-----begin",
-        r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----END))*+"
-        r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
-        rf"\1 {MASK}",
-        0,
+    return (
+        _row(
+            ("-----begin",),
+            r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----END))*+"
+            r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
+            rf"\1 {MASK}",
+            flags=0,
+        ),
+        _row(("@",), r"[a-z][a-z0-9+.-]{0,20}+://[^\s'\"<>]*+", _without_user),
+        _row(
+            words("hook telegram hc-ping pagerduty infura alchemy ifttt"),
+            rf"(https?://(?:{_HOOKS})/)(?!\S{{0,200}}?\[redacted\])[^\s'\"<>?#]++",
+        ),
+        _row(
+            ("hook",), rf"(/(?:web)?hooks?/(?:[\w-]{{1,40}}/)?){_UNMASKED}(?=[a-z_-]{{0,60}}\d)[\w-]{{16,}}"
+        ),
+        _row(
+            words("auth key secret pass pwd token credential cookie signature jwt otp pin= sid= sig= hmac="),
+            rf"([?&;#](?:[\w.-]{{0,40}}?(?:{QUERY})|key|auth|pass|pin|sid|sig|hmac)=){_UNMASKED}[^&\s#'\"<>]++",
+        ),
+        # names that are secrets in a url only, where their value is not as short as a number
+        _row(
+            words("session= ticket= assertion= verifier= hash= samlresponse="),
+            rf"([?&;#](?:session|ticket|assertion|(?:oauth|code)_verifier|samlresponse|hash)=){_UNMASKED}[^&\s#'\"<>]{{5,}}+",
+        ),
+        # ]code=){_UNMASKED}(?!\d{{1,4}}(?![^&\s#'\"<>]))[^&\s#'\"<>]++", rf"\1{MASK}")
+        _row(("code=",), rf"([?&;#]code=){_UNMASKED}(?!\d{{1,4}}(?![^&\s#'\"<>]))[^&\s#'\"<>]++"),
     )
-    row("@", r"[a-z][a-z0-9+.-]{0,20}+://[^\s'\"<>]*+", _without_user)
-    row(
-        "hook telegram hc-ping pagerduty infura alchemy ifttt",
-        rf"(https?://(?:{_HOOKS})/)(?!\S{{0,200}}?\[redacted\])[^\s'\"<>?#]++",
-        rf"\1{MASK}",
-    )
-    row(
-        "hook",
-        rf"(/(?:web)?hooks?/(?:[\w-]{{1,40}}/)?){_UNMASKED}(?=[a-z_-]{{0,60}}\d)[\w-]{{16,}}",
-        rf"\1{MASK}",
-    )
-    row(
-        "auth key secret pass pwd token credential cookie signature jwt otp pin= sid= sig= hmac=",
-        rf"([?&;#](?:[\w.-]{{0,40}}?(?:{QUERY})|key|auth|pass|pin|sid|sig|hmac)=){_UNMASKED}[^&\s#'\"<>]++",
-        rf"\1{MASK}",
-    )
-    row(  # names that are secrets in a url only, where their value is not as short as a number
-        "session= ticket= assertion= verifier= hash= samlresponse=",
-        rf"([?&;#](?:session|ticket|assertion|(?:oauth|code)_verifier|samlresponse|hash)=){_UNMASKED}[^&\s#'\"<>]{{5,}}+",
-        rf"\1{MASK}",
-    )
-    row("code=", rf"([?&;#]code=){_UNMASKED}(?!\d{{1,4}}(?![^&\s#'\"<>]))[^&\s#'\"<>]++", rf"\1{MASK}")
-    return tuple(made)
 
 
 @cache
 def _later_shapes() -> tuple[Shape, ...]:
     """Return the rest of the table: what has no name beside it."""
-    return (*_schemes(), *_commands())
-
-
-def _schemes() -> Iterator[Shape]:
-    """Authentication schemes without the name of their header, and prose around something opaque."""
-    yield Shape(
-        ("bearer",),
-        re.compile(rf"\b(bearer)(\s{{1,4}}+){_UNMASKED}[^\s'\",;]+", re.IGNORECASE),
-        rf"\1\2{MASK}",
-    )
-    yield Shape(
-        ("basic",),
-        re.compile(r"\b([Bb]asic\s{1,4})(?=[A-Z]?+[a-z+/_-]{0,200}[A-Z0-9=])[A-Za-z0-9+/=_-]{8,}"),
-        rf"\1{MASK}",
-    )
-    yield Shape(
-        ("digest", "hawk", "hmac", "oauth"),
-        re.compile(
+    return (
+        # Authentication schemes without the name of their header, and prose around something opaque.
+        _row(("bearer",), rf"\b(bearer)(\s{{1,4}}+){_UNMASKED}[^\s'\",;]+", rf"\1\2{MASK}"),
+        _row(
+            ("basic",),
+            r"\b([Bb]asic\s{1,4})(?=[A-Z]?+[a-z+/_-]{0,200}[A-Z0-9=])[A-Za-z0-9+/=_-]{8,}",
+            flags=0,
+        ),
+        _row(
+            ("digest", "hawk", "hmac", "oauth"),
             rf"\b((?:digest|hawk|oauth|aws4-hmac-sha256|hmac(?:-sha\d{{1,3}})?)\s{{1,4}}+)(?=\w{{1,30}}=){_UNMASKED}[^\r\n]++",
-            re.IGNORECASE,
         ),
-        rf"\1{MASK}",
-    )
-    yield Shape(
-        ("negotiate", "ntlm", "apikey", "dpop", "shared", "privatetoken", "splunk", "genie"),
-        re.compile(
+        _row(
+            ("negotiate", "ntlm", "apikey", "dpop", "shared", "privatetoken", "splunk", "genie"),
             r"\b((?i:negotiate|ntlm|apikey|dpop|shared(?:accesssignature|key\w{0,5})|privatetoken|splunk|geniekey)\s{1,4}+)"
-            rf"{_UNMASKED}{_OPAQUE}[^\s'\",;]{{6,}}+"
+            rf"{_UNMASKED}{_OPAQUE}[^\s'\",;]{{6,}}+",
+            flags=0,
         ),
-        rf"\1{MASK}",
-    )
-    yield Shape(  # invalid token abc123…
-        ("token", "api key", "secret", "password"),
-        re.compile(
+        # invalid token abc123…
+        _row(
+            ("token", "api key", "secret", "password"),
             r"\b(token|api key|secret|password)(\s{1,4}(?:is\s)?['\"]?)(?=[a-z.~+/=_-]{0,200}\d)[\w.~+/=-]{8,}",
-            re.IGNORECASE,
+            rf"\1\2{MASK}",
         ),
-        rf"\1\2{MASK}",
-    )
-    yield Shape(  # password 'x': SQL's and others'
-        ("passw", "identified", "passphrase"),
-        re.compile(
+        # password 'x': SQL's and others'
+        _row(
+            ("passw", "identified", "passphrase"),
             rf"\b((?:password|passwd|passphrase|identified\s{{1,4}}by)\s{{1,4}}+(?:is\s{{1,4}}+)?)(['\"]){_UNMASKED}[^'\"]++",
-            re.IGNORECASE,
+            rf"\1\2{MASK}",
         ),
-        rf"\1\2{MASK}",
-    )
-    yield Shape(  # .netrc; a Dockerfile's ENV; redis.conf
-        ("login", "env ", "arg ", "setx", "requirepass"),
-        re.compile(
+        # .netrc; a Dockerfile's ENV; redis.conf
+        _row(
+            ("login", "env ", "arg ", "setx", "requirepass"),
             r"(\blogin\s{1,4}+\S{1,200}+\s{1,4}+password\s{1,4}+|\brequirepass\s{1,4}+"
             rf"|\b(?:(?-i:ENV|ARG)|setenv|setx)\s{{1,4}}+\w{{0,40}}?(?:{QUERY})\s{{1,4}}+){_UNMASKED}[^\s'\"]++",
-            re.IGNORECASE,
         ),
-        rf"\1{MASK}",
-    )
-
-
-def _commands() -> Iterator[Shape]:
-    """Options of one letter: `-u user:password` of any command, the others of commands that have them."""
-    yield Shape(
-        ("-u", "--user", "--proxy-user"),
-        re.compile(
+        # Options of one letter: `-u user:password` of any command, the others of commands that have them.
+        _row(
+            ("-u", "--user", "--proxy-user"),
             r"(?<![\w-])(-u\s{0,4}+|-U\s{1,4}+|--(?:proxy-)?user(?:\s{1,4}+|=))(['\"]?)"
-            rf"(?!\d{{1,7}}:\d{{1,7}}\b|[\w+.-]{{1,20}}://|\\\\){_UNMASKED}(?=[^\s:'\"]{{1,200}}[:%][^\s'\"])[^\s'\"]++"
+            rf"(?!\d{{1,7}}:\d{{1,7}}\b|[\w+.-]{{1,20}}://|\\\\){_UNMASKED}(?=[^\s:'\"]{{1,200}}[:%][^\s'\"])[^\s'\"]++",
+            rf"\1\2{MASK}",
+            flags=0,
         ),
-        rf"\1\2{MASK}",
-    )
-    yield Shape(
-        (" -p", " -a", " -w", " -y"),
-        re.compile(
+        _row(
+            (" -p", " -a", " -w", " -y"),
             rf"(\b{_PROGRAMS}\b[^\n|&;]{{0,200}}?\s)(-pw\s{{1,4}}+|-[paPwy]\s{{1,4}}+|-p(?=[^\s-])|-[aw](?=[^\s-]))(['\"]?)"
             rf"{_UNMASKED}(?!-)[^\s'\"]++",
-            re.IGNORECASE,
+            rf"\1\2\3{MASK}",
         ),
-        rf"\1\2\3{MASK}",
-    )
-    yield Shape(
-        (" -p",),
-        re.compile(
+        _row(
+            (" -p",),
             r"((?<![\w-])(?:-u|-U|--user(?:name)?|--login)[\s=]{1,4}+[^\n|&;]{1,120}?\s-p\s{1,4}+)(['\"]?)"
-            rf"{_UNMASKED}(?!\d{{1,5}}(?:\s|$)|\d{{1,5}}:|-)[^\s'\"]++"
+            rf"{_UNMASKED}(?!\d{{1,5}}(?:\s|$)|\d{{1,5}}:|-)[^\s'\"]++",
+            rf"\1\2{MASK}",
+            flags=0,
         ),
-        rf"\1\2{MASK}",
-    )
-    yield Shape(("pass:",), re.compile(rf"\b(pass:){_UNMASKED}[^\s'\"]++"), rf"\1{MASK}")
-    yield Shape(
-        ("@",),
-        re.compile(
+        _row(("pass:",), rf"\b(pass:){_UNMASKED}[^\s'\"]++", flags=0),
+        _row(
+            ("@",),
             r"(?<![\w/:.@%+-])(?!(?:mailto|sips?|xmpp|acct|im|ssh|npm|pkg|workspace|file|link|patch|jsr|git|node):)"
-            rf"([A-Za-z][\w.+-]{{0,63}}+:){_UNMASKED}[^\s:@/'\"]{{1,200}}+@(?=[A-Za-z0-9-]{{1,60}}+(?:\.[A-Za-z0-9]|:\d))(?!sha\d)"
+            rf"([A-Za-z][\w.+-]{{0,63}}+:){_UNMASKED}[^\s:@/'\"]{{1,200}}+@(?=[A-Za-z0-9-]{{1,60}}+(?:\.[A-Za-z0-9]|:\d))(?!sha\d)",
+            rf"\1{MASK}@",
+            flags=0,
         ),
-        rf"\1{MASK}@",
     )
 
 

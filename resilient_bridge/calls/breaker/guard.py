@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import RejectedError
 from ..conditions import conditions
@@ -12,11 +12,16 @@ from .verdict import verdict_of
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...errors import Failure
     from ..frame import CallFrame
-    from ..guards import Wait
+    from ..steps import Step
     from .state import CircuitState
     from .value import Breaker
+
+
+T = TypeVar("T")
 
 
 class BreakerGuard(Guard):
@@ -29,14 +34,17 @@ class BreakerGuard(Guard):
         self.layer = layer
         self.named = named
 
-    def enter(self, attempt: CallFrame) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Step | None:
         state = self.state
         if state.under_way is not None:
             state.count_overdue(attempt.world.monotonic())
         elif state.is_closed:
             attempt.permit = state.era
             return None
-        self.admitted(attempt, state.era if state.is_closed else self.admit(attempt))
+        self.admitted(
+            attempt,
+            state.era if state.is_closed else self.asked(attempt, state.admit, attempt.world.monotonic()),
+        )
         return None
 
     def admitted(self, attempt: CallFrame, permit: int) -> None:
@@ -44,10 +52,10 @@ class BreakerGuard(Guard):
         attempt.permit = permit
         self.state.began(attempt)
 
-    def admit(self, attempt: CallFrame) -> int:
-        """Ask a circuit that is not closed."""
+    def asked(self, attempt: CallFrame, ask: Callable[..., T], *args: Any) -> T:
+        """Return what the circuit says; note its rejection."""
         try:
-            return self.state.admit(attempt.world.monotonic())
+            return ask(*args)
         except RejectedError as error:
             not_admitted(attempt, "circuit", self.state.key, error)
             raise

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...errors import Failure, RejectedError
+from ...errors import Failure
 from ...world import REAL
-from ..guards import not_admitted
 from ..names import SharedNames
 from ..rejections import CircuitOpenError
 from ..shared.waits import AwaitedAnswer, is_real_time, waited_for
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..frame import CallFrame
-    from ..guards import Wait
     from ..shared.ports import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
+    from ..steps import Step
     from .value import Breaker
 
 
@@ -124,7 +123,6 @@ class SharedCircuit(CircuitState):
         return self.era if view is None else Permit.of(self.era, view.era)
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
-        """The call ended well, after `seconds`; a slow one counts as a failure."""
         if not self._is_led():
             super().succeeded(permit, now, seconds)
         elif seconds >= self.slow_after:
@@ -142,7 +140,6 @@ class SharedCircuit(CircuitState):
         critical: bool = False,
         because: Failure | None = None,
     ) -> None:
-        """The call failed in a way that counts; `critical` opens the circuit at once."""
         if not self._is_led():
             super().failed(permit, now, seconds, critical, because)
             return
@@ -152,7 +149,6 @@ class SharedCircuit(CircuitState):
         self._tell_of(permit, now, ending, "" if because is None else because.code)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
-        """The call ended in a way that says nothing, unless it was slow: then it counts as a failure."""
         if not self._is_led():
             super().released(permit, now, seconds)
         elif seconds >= self.slow_after:
@@ -167,29 +163,14 @@ class SharedCircuit(CircuitState):
         super().configure(settings)
         self._line.configure(rules_of(settings))
 
-    def reset(self, now: float) -> None:
-        """Close it for all, forget what was counted, and let the open times start over; waits for the store."""
-        if not self._put("closed"):
-            super().reset(now)
-
-    def isolate(self, now: float) -> None:
-        """Let nothing through, in any process, until `reset`; waits for the store."""
-        if not self._put("isolated"):
-            super().isolate(now)
-
-    def disable(self, now: float) -> None:
-        """Let everything through and count nothing, in any process, until `reset`; waits for the store."""
-        if not self._put("disabled"):
-            super().disable(now)
-
-    def _put(self, state: Literal["closed", "isolated", "disabled"]) -> bool:
-        """Set the state in the store; return whether the store confirmed it."""
-        return is_real_time() and waited_for(self._line.put(state)) is not None
+    def _set(self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float) -> None:
+        """Set the state in the store, for all processes; this one alone goes by it where the store does not confirm it."""
+        if not (is_real_time() and waited_for(self._line.put(state)) is not None):
+            super()._set(state, reason, now)
 
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:
-        """Return the seconds until a call may be admitted; None if one may now, or if that is unknown (isolated)."""
         view = self._view
         if self.state == "half_open" and view is not None and self._is_led():
             return view.hint or None
@@ -308,25 +289,18 @@ class SharedBreakerGuard(BreakerGuard):
         super().__init__(shared, layer, named)
         self.shared = shared
 
-    def enter(self, attempt: CallFrame) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Step | None:
         now = attempt.world.monotonic()
         self.shared.count_overdue(now)
-        try:
-            found = self.shared.try_admit(now)
-        except RejectedError as error:
-            not_admitted(attempt, "circuit", self.shared.key, error)
-            raise
+        found = self.asked(attempt, self.shared.try_admit, now)
         if isinstance(found, int):
             self.admitted(attempt, found)
             return None
         return AwaitedAnswer(found, attempt, partial(self._settle, attempt))
 
     def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
-        try:
-            self.admitted(attempt, self.shared.settle(answer, attempt.world.monotonic()))
-        except RejectedError as error:
-            not_admitted(attempt, "circuit", self.shared.key, error)
-            raise
+        now = attempt.world.monotonic()
+        self.admitted(attempt, self.asked(attempt, self.shared.settle, answer, now))
 
     def under_way(self) -> int:
         return self.shared.running_permit()

@@ -30,7 +30,7 @@ from .windows import window_for
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
-    from typing import Protocol
+    from typing import Literal, Protocol
 
     from ...errors import Failure
     from ..shared.ports import State
@@ -366,7 +366,7 @@ class CircuitState:
             self._change("closed", "request_success", now)
         self._tell()
 
-    def _set(self, state: State, reason: str, now: float) -> None:
+    def _set(self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float) -> None:
         with self._lock:
             if state != self.state:
                 self._change(state, reason, now)

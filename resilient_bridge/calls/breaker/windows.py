@@ -62,7 +62,18 @@ class Row:
         self.failures = 0
 
 
-class Calls:
+class _Rate:
+    """A window that opens by a share of failures: probes leave it as it was when the circuit opened."""
+
+    __slots__ = ()
+
+    def probe_succeeded(self) -> None: ...
+
+    def probe_failed(self) -> str:
+        return "probe_failed"
+
+
+class Calls(_Rate):
     """The last `size` calls, one bit each, the newest lowest: 1 is a failure.
 
     With a `minimum` the window starts empty: the rate is that of the calls made so far, and every
@@ -97,13 +108,6 @@ class Calls:
             self.seen += 1
         return self.seen >= (self.minimum or 1) and self.bits.bit_count() >= self.rate * self.seen - _ROUNDING
 
-    def probe_succeeded(self) -> None:
-        """Leave the window as it was when the circuit opened."""
-
-    def probe_failed(self) -> str:
-        """Leave the window as it was when the circuit opened; return the reason to open again."""
-        return "probe_failed"
-
     def reason(self) -> str:
         return f"failure_rate_{self.bits.bit_count()}_of_{self.seen}"
 
@@ -115,7 +119,7 @@ class Calls:
         self.seen = self.size if self.minimum is None else 0
 
 
-class Span:
+class Span(_Rate):
     """The last `seconds`, in 20 buckets, each of which expires as a whole."""
 
     __slots__ = ("_at", "_ends", "_failed", "_newest", "_seen", "_width", "failed", "least", "rate", "seen")
@@ -142,13 +146,6 @@ class Span:
         self._failed[bucket] += 1
         self.failed += 1
         return self.seen >= self.least and self.failed >= self.rate * self.seen - _ROUNDING
-
-    def probe_succeeded(self) -> None:
-        """Leave the window as it was when the circuit opened."""
-
-    def probe_failed(self) -> str:
-        """Leave the window as it was when the circuit opened; return the reason to open again."""
-        return "probe_failed"
 
     def reason(self) -> str:
         return f"failure_rate_{self.failed}_of_{self.seen}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..frame import CallFrame
-    from ..guards import Wait
+    from ..steps import Step
     from .state import BulkheadState, Ticket
     from .value import Bulkhead
 
@@ -33,7 +33,7 @@ class BulkheadGuard(Guard):
         self.state = state
         self.layer = layer
 
-    def enter(self, attempt: CallFrame) -> Wait | None:
+    def enter(self, attempt: CallFrame) -> Step | None:
         if self.state.try_acquire():
             attempt.slot = self.state
             return None

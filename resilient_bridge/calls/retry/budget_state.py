@@ -87,23 +87,20 @@ class BudgetState:
     def remaining(self, now: float) -> float:
         """Return how many repeats would be allowed now; nothing is counted."""
         with self._lock:
-            if now >= self.next_second_at:
-                self._begin(now)
+            self._begin(now)
             calls = self._earning + self.calls - self._counted
             return max(0.0, self.settings.ratio * calls + self.settings.floor - self._spent_sum)
 
     def note(self, now: float) -> None:
         """Count a repeat that was allowed elsewhere."""
         with self._lock:
-            if now >= self.next_second_at:
-                self._begin(now)
+            self._begin(now)
             self._count()
 
     def take_back(self, now: float) -> None:
         """Forget the last repeat: it was not made."""
         with self._lock:
-            if now >= self.next_second_at:
-                self._begin(now)
+            self._begin(now)
             for before in range(_PLACES):
                 at = ((self._second or 0) - before) % _PLACES
                 if self._spent[at]:

@@ -103,14 +103,9 @@ class SharedBudget(BudgetState):
     def settle_up(self, first: CallFrame) -> None:
         """Return the repeat that the decision did without, if there is one."""
         token: Token | None = first.token
-        if token is not None:
-            first.token = None
-            self.give_back(token, first.world.monotonic())
-
-    def give_back(self, token: Token, now: float) -> None:
-        """Return a repeat that was not made."""
-        if token.is_granted:
-            self.take_back(now)
+        first.token = None
+        if token is not None and token.is_granted:
+            self.take_back(first.world.monotonic())
             if token.is_shared:
                 self._line.give_back()
 

@@ -76,11 +76,6 @@ class Binding:
         self.options = options
         self.plan = self._planned(policy)
 
-    @property
-    def idempotent(self) -> bool | None:
-        """What was said of repeats; None if nothing was."""
-        return self.options["idempotent"]
-
     def _planned(self, policy: HasLayers) -> Plan:
         options = self.options
         if (

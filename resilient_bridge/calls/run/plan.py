@@ -129,10 +129,13 @@ class Plan(RepeatPlan):
         self.asks = form in ("async", "async_stream") and (
             self.asks_result or any(conditions(layer) for layer in policy.layers)
         )
-        self.circuits = _rejecting(self.retry, inner)
-        self._shorten([*before, *around], inner)
+        sits_out = self.retry is not None and sits_out_circuits(self.retry)
+        self.circuits: tuple[CircuitAsked, ...] = ()
+        if self.retry is not None and not sits_out:
+            self.circuits = tuple(guard.circuit for guard in inner if guard.circuit is not None)
+        self._shorten([*before, *around], inner, sits_out=sits_out)
 
-    def _shorten(self, outer: list[Guard], inner: list[Guard]) -> None:
+    def _shorten(self, outer: list[Guard], inner: list[Guard], *, sits_out: bool) -> None:
         """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.
 
         It knows no waiting, and an open circuit ends it. The circuit that comes next after the Retry is where it should be, and
@@ -150,7 +153,7 @@ class Plan(RepeatPlan):
             and self.thread_timeout is None
             and self.tokens is None
             and not may_wait
-            and not (self.retry is not None and sits_out_circuits(self.retry))
+            and not sits_out
         )
 
     def _cut(
@@ -188,13 +191,6 @@ def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
     return all_of_them
 
 
-def _rejecting(retry: Retry | None, inner: list[Guard]) -> tuple[CircuitAsked, ...]:
-    """Return the circuits inside the Retry whose rejection ends the call."""
-    if retry is None or sits_out_circuits(retry):
-        return ()
-    return tuple(guard.circuit for guard in inner if guard.circuit is not None)
-
-
 def _shortest(guard: Guard) -> Guard | Timers:
     """Return what is taken and given back by a first attempt that succeeds: of a constant Timeout its timers themselves."""
     return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
@@ -202,12 +198,10 @@ def _shortest(guard: Guard) -> Guard | Timers:
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
     """Return the exception classes that the Retry names: they are failures of the server for the circuit, too."""
-    if retry is None:
-        return ()
-    named: list[Any] = [*retry.on, *retry.rules]
-    return tuple(what for what in named if _is_error_class(what))
-
-
-def _is_error_class(what: object) -> bool:
+    named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
     # Our own rejections never reached the other side. `Exception` means what it says: every one.
-    return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
+    return tuple(
+        what
+        for what in named
+        if isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
+    )

@@ -33,42 +33,34 @@ class CircuitRules(Protocol):
     @property
     def rate(self) -> float:
         """The share of failures that opens it, from above 0 to 1."""
-        ...
 
     @property
     def window(self) -> int | timedelta:
         """The window: the last N calls, or the calls of this last time span."""
-        ...
 
     @property
     def minimum(self) -> int | None:
         """How many calls there must be before the rate counts; None if not set."""
-        ...
 
     @property
     def least(self) -> int:
         """How many calls there must be before the rate counts: `minimum`, or its default."""
-        ...
 
     @property
     def in_a_row(self) -> int | None:
         """How many failures in a row open it, None for every other rate."""
-        ...
 
     @property
     def open_for(self) -> Backoff:
         """How long it stays open, the first time and at each further opening."""
-        ...
 
     @property
     def probes(self) -> int:
         """How many probes a half-open circuit admits; all have to succeed."""
-        ...
 
     @property
     def lease(self) -> float:
         """Seconds after which a probe that has not ended loses its permit."""
-        ...
 
 
 class BudgetRules(Protocol):
@@ -77,12 +69,10 @@ class BudgetRules(Protocol):
     @property
     def ratio(self) -> float:
         """Retries earned by each call."""
-        ...
 
     @property
     def floor(self) -> float:
         """Retries per second that are always allowed."""
-        ...
 
 
 class CircuitView(NamedTuple):
@@ -117,11 +107,9 @@ class Question(Protocol[T_co]):
     @property
     def patience(self) -> float:
         """The longest that the caller waits, in seconds."""
-        ...
 
     def when_answered(self, wake: Callable[[], object], /) -> None:
         """Call `wake` when the answer arrives, in any thread; at once if it is there already."""
-        ...
 
     def take(self, *, is_late: bool) -> T_co | None:
         """Return the answer, or None if there is none yet; the question is over either way.
@@ -129,11 +117,9 @@ class Question(Protocol[T_co]):
         `is_late`: the caller has waited for its whole patience; no other caller needs to, until the
         store answers again.
         """
-        ...
 
     def cancel(self) -> None:
         """Drop the question: what its answer grants is returned to the store."""
-        ...
 
 
 class CircuitLine(Protocol):
@@ -142,37 +128,29 @@ class CircuitLine(Protocol):
     @property
     def is_up(self) -> bool:
         """Whether the store answers."""
-        ...
 
     @property
     def is_watched(self) -> bool:
         """Whether the store pushes views, several per second: while the circuit is in use, and a little longer."""
-        ...
 
     @property
     def unanswered(self) -> int:
         """How many reported failures no view includes yet; a huge number if one of them alone can open the circuit (critical, or a probe's)."""
-        ...
 
     def configure(self, rules: CircuitRules, /) -> None:
         """Go by other numbers from now on."""
-        ...
 
     def use(self) -> None:
         """Note that the circuit is in use."""
-        ...
 
     def tell(self, era: int, probe: int, ending: Ending, code: str, /) -> None:
         """Report how a call ended that was admitted in this era, as this probe (0: not a probe)."""
-        ...
 
     def ask(self) -> Question[CircuitAnswer]:
         """Ask for the circuit as it is now, and for the permit of a probe if one is needed."""
-        ...
 
     def put(self, state: Literal["closed", "isolated", "disabled"], /) -> Question[CircuitAnswer]:
         """Set the state by hand. If the store is unreachable, it is set when the store is back."""
-        ...
 
 
 class BudgetLine(Protocol):
@@ -181,23 +159,18 @@ class BudgetLine(Protocol):
     @property
     def is_up(self) -> bool:
         """Whether the store answers."""
-        ...
 
     def configure(self, rules: BudgetRules, /) -> None:
         """Go by other numbers from now on."""
-        ...
 
     def deposit(self) -> None:
         """Count a call."""
-        ...
 
     def ask(self) -> Question[bool]:
         """Ask for one more retry."""
-        ...
 
     def give_back(self) -> None:
         """Return a retry that was not made."""
-        ...
 
 
 @runtime_checkable
@@ -206,8 +179,6 @@ class SharedState(Protocol):
 
     def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> CircuitLine:
         """Return the line to the circuit of this name. ConfigError for what the store needs and does not have."""
-        ...
 
     def budget(self, key: str, rules: BudgetRules, /) -> BudgetLine:
         """Return the line to the retry budget of this name."""
-        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ...errors import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
 from ..guards import Guard
@@ -12,9 +12,6 @@ from .timers import Timers, timers_of
 if TYPE_CHECKING:
     from ..frame import CallFrame
     from .value import Timeout
-
-
-E = TypeVar("E", bound=BaseException)
 
 
 class TimeoutGuard(Guard):
@@ -51,11 +48,8 @@ class DeadlineGuard(Guard):
         self.timers.enter(attempt, attempt.world)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
-        return (
-            too_late(self.timers.seconds, Executed.MAYBE, error)
-            if self.timers.leave(attempt, error)
-            else error
-        )
+        is_late = self.timers.leave(attempt, error)
+        return too_late(self.timers.seconds, Executed.MAYBE, error) if is_late else error
 
 
 class BlockDeadlineGuard(Guard):
@@ -121,23 +115,16 @@ def remaining_or_raise(attempt: CallFrame, seconds: float) -> float:
 
 def too_late(seconds: float, executed: Executed, cause: BaseException | None) -> DeadlineExceededError:
     """Return the error for a deadline that has passed."""
-    return _caused(
-        DeadlineExceededError(
-            Failure.of(
-                "SYS_DEADLINE_EXCEEDED", f"deadline of {seconds:g} s exceeded", executed=executed, cause=cause
-            )
-        ),
-        cause,
-    )
+    text = f"deadline of {seconds:g} s exceeded"
+    failure = Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=executed, cause=cause)
+    error = DeadlineExceededError(failure)
+    error.__cause__ = cause
+    return error
 
 
 def timed_out(seconds: float, cause: BaseException | None, of_what: str = "") -> AttemptTimeoutError:
     """Return the error for one attempt, or one item of a stream, that took too long."""
     text = f"timed out after {seconds:g} s{of_what}"
-    failure = Failure.of("SYS_TIMEOUT", text, executed=Executed.MAYBE, cause=cause)
-    return _caused(AttemptTimeoutError(failure), cause)
-
-
-def _caused(error: E, cause: BaseException | None) -> E:
+    error = AttemptTimeoutError(Failure.of("SYS_TIMEOUT", text, executed=Executed.MAYBE, cause=cause))
     error.__cause__ = cause
     return error
