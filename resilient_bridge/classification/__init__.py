@@ -63,9 +63,8 @@ class Classifier:
         raised again. Nothing else is ever raised.
         """
         if issubclass(type(error), BaseException):  # not isinstance: it would ask the error for its __class__
-            from .lookup import (
-                read_failure,  # here, and so below: most programs import `classify` long before they need it
-            )
+            # Here, and so below: most programs import `classify` long before they need it.
+            from .lookup import read_failure
 
             return _counted(read_failure(cast("BaseException", error)))
         from .answers import answer_failure
@@ -99,15 +98,7 @@ class Classifier:
         """
         from .registry import register
 
-        return register(
-            what,
-            kind=kind,
-            category=category,
-            code=code,
-            executed=executed,
-            suggestions=suggestions,
-            answer=answer,
-        )
+        return register(what, kind, category, code, executed, suggestions, answer)
 
     def __repr__(self) -> str:
         """Return the name it is known by."""

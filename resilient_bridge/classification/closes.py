@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from ..errors import Category, Failure
+from ..errors import Category
 from .finding import Finding, short_of
 from .statuses import is_passing
 
@@ -33,9 +33,8 @@ _POLICY = Finding(  # refused credentials mostly, but some servers send it for a
 _FORBIDDEN = Finding(code="AUTH_FORBIDDEN")
 
 _RECEIVED: Mapping[int, Finding] = {
-    1000: attrs.evolve(
-        _CLOSED, retryable=False
-    ),  # the peer has finished; a link that reconnects overrides this
+    # The peer has finished; a link that reconnects overrides this.
+    1000: attrs.evolve(_CLOSED, retryable=False),
     1002: _VIOLATION,
     1003: _VIOLATION,
     1007: _VIOLATION,
@@ -65,15 +64,14 @@ _SENT: Mapping[int, Finding] = {  # codes that mean something else when we send 
     1009: Finding(code="PROTO_MESSAGE_TOO_BIG", message="peer sent a message over the limit"),
     1011: _CLOSED,
 }
+_CLOSERS: Mapping[By, str] = {"peer": "connection closed by the peer", "us": "connection closed by us"}
 _SILENCE = ("keepalive", "heartbeat", "ping timeout")
 
 
 def close_finding(code: int | None, text: str, by: By | None) -> Finding:
     """Return the verdict on one close; see `classify_close`."""
     text = text[:500]
-    who = {"peer": "connection closed by the peer", "us": "connection closed by us", None: "connection lost"}[
-        by
-    ]
+    who = "connection lost" if by is None else _CLOSERS[by]
     details = {"close_code": code, "close_text": text, "close_by": by}
     finding = _look_up(code, text, by)
     if finding.code == "CONN_WEBSOCKET_CLOSED":
@@ -82,7 +80,7 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
         close_text = short_of(text).removeprefix(": ")
         finding = attrs.evolve(finding, message=f"{close_text} ({finding.message})")
     elif text:
-        finding = attrs.evolve(finding, message=(finding.message or _summary(finding)) + short_of(text))
+        finding = attrs.evolve(finding, message=finding.summary + short_of(text))
     return attrs.evolve(
         finding,
         details={key: value for key, value in details.items() if value is not None or key == "close_by"},
@@ -106,7 +104,3 @@ def _unlisted(code: int) -> Finding:
     if 4400 <= code <= 4599:
         return attrs.evolve(_UPSTREAM, retryable=is_passing(code - 4000))
     return _UPSTREAM
-
-
-def _summary(finding: Finding) -> str:
-    return Failure.of(finding.code).message

@@ -5,7 +5,7 @@ Rule: a rule is data or one small function; the Failure is built only for an err
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -79,6 +79,21 @@ Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 
 Rules: TypeAlias = Mapping[tuple[str, str], Finding | Reader]
 """Rules of one subject, keyed by (top package, class name): nothing is imported in order to be recognised."""
+
+
+def wrong_setting(message: str, executed: Executed | None = None) -> Finding:
+    """Return the verdict on a setting that a library refuses."""
+    return Finding(code="SYS_CONFIG_INVALID", message=message, executed=executed)
+
+
+def chain_of(error: BaseException, most: int) -> Iterator[BaseException]:
+    """Yield an error and those below it, suppressed or not."""
+    below: BaseException | None = error
+    for _ in range(most):
+        if below is None:
+            return
+        yield below
+        below = below.__cause__ or below.__context__
 
 
 def short_of(text: str) -> str:

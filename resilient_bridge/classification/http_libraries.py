@@ -16,7 +16,7 @@ import attrs
 
 from ..errors import Executed, Kind, text_of
 from ..errors.errnos import errno_of
-from .finding import Finding, Rules
+from .finding import Finding, Rules, chain_of, wrong_setting
 from .statuses import status_finding
 from .texts import text_finding
 from .tls_errors import tls_finding
@@ -49,10 +49,6 @@ _REDIRECTS: Final = attrs.evolve(
     _BAD_ANSWER, code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
 )
 _MISUSE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
-
-
-def _setting(message: str) -> Finding:
-    return Finding(code="SYS_CONFIG_INVALID", message=message, executed=_MAYBE)
 
 
 def answer_status(answer: Any) -> Finding | None:
@@ -143,11 +139,11 @@ _REQUESTS: Mapping[str, Any] = {
         suggestions=("correct the values it names",),
     ),
     "TooManyRedirects": _REDIRECTS,
-    "InvalidProxyURL": _setting("proxy url not valid"),
-    "InvalidURL": _setting("url not valid"),
-    "MissingSchema": _setting("url without http:// or https://"),
-    "InvalidSchema": _setting("url without http:// or https://"),
-    "InvalidHeader": _setting("header not valid"),
+    "InvalidProxyURL": wrong_setting("proxy url not valid", _MAYBE),
+    "InvalidURL": wrong_setting("url not valid", _MAYBE),
+    "MissingSchema": wrong_setting("url without http:// or https://", _MAYBE),
+    "InvalidSchema": wrong_setting("url without http:// or https://", _MAYBE),
+    "InvalidHeader": wrong_setting("header not valid", _MAYBE),
     "StreamConsumedError": _MISUSE,
     "UnrewindableBodyError": _MISUSE,
 }
@@ -162,7 +158,7 @@ _URLLIB3: Mapping[str, Any] = {
     "SSLError": _connection,
     "ProxyError": _connection,
     "DecodeError": _BAD_ANSWER,
-    "LocationValueError": _setting("url not valid"),
+    "LocationValueError": wrong_setting("url not valid", _MAYBE),
     "ClosedPoolError": _MISUSE,
 }
 _AIOHTTP: Mapping[str, Any] = {
@@ -177,8 +173,8 @@ _AIOHTTP: Mapping[str, Any] = {
     "ServerDisconnectedError": _LOST,
     "ClientConnectorError": _connection,
     "ClientPayloadError": _LOST,
-    "InvalidURL": _setting("url not valid"),
-    "NonHttpUrlClientError": _setting("url without http:// or https://"),
+    "InvalidURL": wrong_setting("url not valid", _MAYBE),
+    "NonHttpUrlClientError": wrong_setting("url without http:// or https://", _MAYBE),
 }
 RULES: Rules = {
     **{("requests", name): rule for name, rule in _REQUESTS.items()},
@@ -252,15 +248,8 @@ def proof_of(error: BaseException, root: BaseException) -> str:
 
 
 def _classes_below(error: BaseException, root: BaseException) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    below: BaseException | None = error
-    for _ in range(_DEEP):
-        if below is None:
-            break
-        found |= _names(below)
-        below = below.__cause__ or below.__context__
-    return found | _names(root)
-
-
-def _names(error: BaseException) -> set[tuple[str, str]]:
-    return {(str(cls.__module__).partition(".")[0], cls.__name__) for cls in type(error).__mro__}
+    return {
+        (str(cls.__module__).partition(".")[0], cls.__name__)
+        for below in (*chain_of(error, _DEEP), root)
+        for cls in type(below).__mro__
+    }

@@ -9,45 +9,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
-from ..errors import Category, Executed
+from ..errors import Category, Executed, Kind
 from .finding import Finding
 from .hints import hints
 
 
-def _passing(code: str, message: str, *suggestions: str, hint: str = "") -> Finding:
-    """A repeat can help. The program ran, so it may have had an effect before it failed."""
+def reported(
+    code: str,
+    message: str = "",
+    *suggestions: str,
+    hint: str = "",
+    kind: Kind | None = None,
+    category: Category = Category.UPSTREAM,
+) -> Finding:
+    """Return the verdict on what a program reports: it ran, so it may have had an effect before it failed."""
     return Finding(
         code=code,
         message=message,
-        category=Category.UPSTREAM,
-        retryable=True,
+        category=category,
+        kind=kind,
         executed=Executed.MAYBE,
         suggestions=suggestions or hints(hint),
     )
 
 
-def _lasting(message: str, *suggestions: str) -> Finding:
-    return Finding(
-        code="SYS_UPSTREAM_REJECTED",
-        message=message,
-        category=Category.UPSTREAM,
-        executed=Executed.MAYBE,
-        suggestions=suggestions,
-    )
-
-
-_DNS = _passing("CONN_DNS_FAILED", "host name not resolved")
-_CONNECT = _passing("CONN_REFUSED", "could not connect", hint="ECONNREFUSED")
-_LOST = _passing("CONN_RESET", "connection lost", hint="ECONNRESET")
-_TIMED_OUT = attrs.evolve(_passing("CONN_TIMEOUT", "timed out", hint="ETIMEDOUT"), category=Category.TIMEOUT)
-_HANDSHAKE = _passing("CONN_RESET", "tls handshake not completed", hint="ECONNRESET")
-_CERTIFICATE = _lasting("certificate not accepted", "check the certificate's expiry, chain and host name")
-_URL = _lasting("url not valid", "correct the url")
-_LOGIN = attrs.evolve(
-    _lasting("credentials not accepted", "check the credentials"), code="AUTH_INVALID_TOKEN"
+_DNS = reported("CONN_DNS_FAILED", "host name not resolved")
+_CONNECT = reported("CONN_REFUSED", "could not connect", hint="ECONNREFUSED")
+_LOST = reported("CONN_RESET", "connection lost", hint="ECONNRESET")
+_TIMED_OUT = reported("CONN_TIMEOUT", "timed out", hint="ETIMEDOUT", category=Category.TIMEOUT)
+_HANDSHAKE = reported("CONN_RESET", "tls handshake not completed", hint="ECONNRESET")
+_CERTIFICATE = reported(
+    "SYS_UPSTREAM_REJECTED",
+    "certificate not accepted",
+    "check the certificate's expiry, chain and host name",
 )
+_URL = reported("SYS_UPSTREAM_REJECTED", "url not valid", "correct the url")
+_LOGIN = reported("AUTH_INVALID_TOKEN", "credentials not accepted", "check the credentials")
 
 _CURL: Final[Mapping[int, Finding]] = {
     **dict.fromkeys((1, 3), _URL),

@@ -14,33 +14,35 @@ from ..errors import mapping_of
 from .finding import Finding, short_of
 
 
-_QUOTA: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED",
-    message="quota exhausted",
-    retryable=False,
-    suggestions=("raise the limit or add credit at the provider", "use another key or provider"),
-    details={"reason": "quota_exhausted"},
+def _lasting(reason: str, message: str, *suggestions: str) -> Finding:
+    return Finding(
+        code="SYS_UPSTREAM_REJECTED",
+        message=message,
+        retryable=False,
+        suggestions=suggestions,
+        details={"reason": reason},
+    )
+
+
+_QUOTA: Final = _lasting(
+    "quota_exhausted",
+    "quota exhausted",
+    "raise the limit or add credit at the provider",
+    "use another key or provider",
 )
-_CONTEXT: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED",
-    message="context too long",
-    retryable=False,
-    suggestions=("compact the history, or offer fewer tools", "start a new session"),
-    details={"reason": "context_length_exceeded"},
+_CONTEXT: Final = _lasting(
+    "context_length_exceeded",
+    "context too long",
+    "compact the history, or offer fewer tools",
+    "start a new session",
 )
-_CONTENT: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED",
-    message="content refused by the provider's policy",
-    retryable=False,
-    suggestions=("have a person review the request",),
-    details={"reason": "content_policy_violation"},
+_CONTENT: Final = _lasting(
+    "content_policy_violation",
+    "content refused by the provider's policy",
+    "have a person review the request",
 )
-_MODEL: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED",
-    message="model not found",
-    retryable=False,
-    suggestions=("check the model's name, and that the key may use it",),
-    details={"reason": "model_not_found"},
+_MODEL: Final = _lasting(
+    "model_not_found", "model not found", "check the model's name, and that the key may use it"
 )
 _FINAL: Mapping[str, Finding] = {
     **dict.fromkeys(("insufficient_quota", "billing_hard_limit_reached", "billing_error"), _QUOTA),

@@ -153,16 +153,14 @@ class Registration(InForce):
         return None if self.kind is None else _KIND_CODES[self.kind]
 
 
-def register(
+def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its order
     what: Registered,
-    /,
-    *,
-    kind: Kind | None = None,
-    category: Category | None = None,
-    code: str | None = None,
-    executed: Executed | None = None,
-    suggestions: Iterable[str] = (),
-    answer: Answer | None = None,
+    kind: Kind | None,
+    category: Category | None,
+    code: str | None,
+    executed: Executed | None,
+    suggestions: Iterable[str],
+    answer: Answer | None,
 ) -> Registration:
     """Register a verdict; see `classify.register`."""
     if not _is_what(what, of_answers=answer is not None):
@@ -251,22 +249,15 @@ def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Regi
 def _read(registration: Registration, subjects: tuple[object, ...]) -> Registration | None:
     """Call the user's function and return its answer as a verdict; errors and invalid fields are ignored."""
     for subject in subjects:
-        if subject is None or (
-            isinstance(registration.what, type | tuple) and not _fits(registration, subject)
-        ):
+        what = registration.what
+        if subject is None or (isinstance(what, type | tuple) and _class_rank(what, (subject,)) is None):
             continue
         try:
             answer = cast("Answer", registration.answer)(readable(subject))
         except Exception:  # noqa: BLE001 (the body is not what it expects; other verdicts apply)
             return None
-        if isinstance(answer, Mapping):
-            return _spoken(registration, answer)
-        return None
+        return _spoken(registration, answer) if isinstance(answer, Mapping) else None
     return None
-
-
-def _fits(registration: Registration, subject: object) -> bool:
-    return _class_rank(cast("Any", registration.what), (subject,)) is not None
 
 
 def _spoken(registration: Registration, answer: Mapping[str, Any]) -> Registration:

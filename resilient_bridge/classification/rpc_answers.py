@@ -129,14 +129,10 @@ def _text_of(content: object) -> str:
     return ""
 
 
-def _mcp_error(error: Any) -> Finding:
-    inner = error.error
-    return rpc_finding({"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)})
-
-
 def error_answer(answer: Any) -> Finding:
-    """Return the verdict on mcp's own error answer (JSONRPCError)."""
-    return _mcp_error(answer)
+    """Return the verdict on mcp's own error answer (JSONRPCError), or on the error that it raises for one."""
+    inner = answer.error
+    return rpc_finding({"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)})
 
 
 def result_answer(answer: Any) -> Finding | None:
@@ -151,8 +147,8 @@ _LOST = Finding(code="CONN_RESET", message="stream of the server lost")
 _LOGIN = Finding(code="AUTH_REFRESH_FAILED", message="authorization not obtained")
 
 RULES: Rules = {
-    ("mcp", "MCPError"): _mcp_error,
-    ("mcp", "McpError"): _mcp_error,
+    ("mcp", "MCPError"): error_answer,
+    ("mcp", "McpError"): error_answer,
     ("mcp", "StreamableHTTPError"): _LOST,
     ("mcp", "SubscriptionLost"): _LOST,
     ("mcp", "OAuthFlowError"): _LOGIN,

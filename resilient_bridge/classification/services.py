@@ -36,6 +36,7 @@ _CLOCK: Final = attrs.evolve(
 )
 _FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN", executed=_MAYBE)
 _PASSING: Final = Finding(code="SYS_UNAVAILABLE", executed=_MAYBE)
+_TIMED_OUT: Final = Finding(code="SYS_TIMEOUT", executed=_MAYBE)
 _REFUSED: Final = Finding(code="SYS_UPSTREAM_REJECTED", executed=_MAYBE)
 _AWS: Final[Mapping[str, Finding]] = {
     # botocore's own list of throttling codes
@@ -47,10 +48,7 @@ _AWS: Final[Mapping[str, Finding]] = {
     **dict.fromkeys(("TransactionInProgressException", "InternalError", "InternalFailure"), _PASSING),
     **dict.fromkeys(("InternalServerError", "InternalServerException", "ServiceUnavailable"), _PASSING),
     **dict.fromkeys(("ServiceUnavailableException", "IDPCommunicationError"), _PASSING),
-    **dict.fromkeys(
-        ("ModelTimeoutException", "RequestTimeout"), Finding(code="SYS_TIMEOUT", executed=_MAYBE)
-    ),
-    "RequestTimeoutException": Finding(code="SYS_TIMEOUT", executed=_MAYBE),
+    **dict.fromkeys(("ModelTimeoutException", "RequestTimeout", "RequestTimeoutException"), _TIMED_OUT),
     **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired"), _EXPIRED),
     **dict.fromkeys(("UnrecognizedClientException", "InvalidClientTokenId", "AuthFailure"), _BAD_KEY),
     **dict.fromkeys(("SignatureDoesNotMatch", "InvalidSignatureException", "InvalidAccessKeyId"), _BAD_KEY),

@@ -62,10 +62,9 @@ def status_finding(
     proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
     retryable = is_passing(status)
     wait, retry_at = wait_from_headers(headers, now_wall)
-    override = should_retry(headers)
     if status == 413 and wait is not None:
         retryable = True
-    if override is not None:
+    if (override := should_retry(headers)) is not None:
         retryable = override
     details: dict[str, Any] = {"http_status": status, **finding.details}
     if retry_at is not None:
@@ -115,13 +114,9 @@ def read_json(body: object) -> object:
 
 def should_retry(headers: object) -> bool | None:
     """Return what `x-should-retry` says, None when it says nothing."""
-    return {"true": True, "false": False}.get(_header(headers, "x-should-retry") or "")
-
-
-def _header(headers: object, name: str) -> str | None:
     get = getattr(headers, "get", None)
     try:
-        value = get(name) if callable(get) else None
+        said = get("x-should-retry") if callable(get) else None
     except Exception:  # noqa: BLE001 (websockets raises when a header came twice)
         return None
-    return value.strip().lower() if isinstance(value, str) else None
+    return {"true": True, "false": False}.get(said.strip().lower()) if isinstance(said, str) else None

@@ -14,77 +14,55 @@ from typing import Final
 
 import attrs
 
-from ..errors import Category, Executed, Kind, code_info
+from ..errors import Category, Executed, Kind
 from .finding import Finding, short_of
-from .hints import hints
-from .programs import curl_finding
+from .programs import curl_finding, reported
 from .statuses import status_finding
 
 
 _LONGEST: Final = 8_192  # characters read
 
 
-def _finding(
-    code: str, message: str = "", *, kind: Kind | None = None, hint: str = "", once: bool = False
-) -> Finding:
-    return Finding(
-        code=code,
-        message=message,
-        category=Category.UPSTREAM,
-        kind=kind,
-        executed=Executed.MAYBE,
-        suggestions=hints(hint),
-        details={"max_retries": 1} if once else {},
-    )
-
-
-_REFUSED = _finding("CONN_REFUSED", hint="ECONNREFUSED")
-_RESET = _finding("CONN_RESET", hint="ECONNRESET")
-_TIMEOUT = _finding("CONN_TIMEOUT", hint="ETIMEDOUT")
-_DNS = _finding("CONN_DNS_FAILED")
-_BUSY = _finding("CONN_RESOURCE_EXHAUSTED")
-_PORT = _finding("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
-_SPAWN = _finding("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
-_SLOW_START = _finding("CONN_UNREACHABLE", "daemon does not answer yet", hint="SLOW_START")
-_UNREACHABLE = _finding("CONN_UNREACHABLE")
-_VAGUE = _finding("CONN_UNREACHABLE", "connection failed")  # the text after it may say why
-_DOCKER = attrs.evolve(
-    _finding("CONN_UNREACHABLE", "docker daemon not reached"),
-    suggestions=("start the docker daemon, or check DOCKER_HOST",),
+_REFUSED = reported("CONN_REFUSED", hint="ECONNREFUSED")
+_RESET = reported("CONN_RESET", hint="ECONNRESET")
+_TIMEOUT = reported("CONN_TIMEOUT", hint="ETIMEDOUT")
+_DNS = reported("CONN_DNS_FAILED")
+_BUSY = reported("CONN_RESOURCE_EXHAUSTED")
+_PORT = reported("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
+_SPAWN = reported("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
+_SLOW_START = reported("CONN_UNREACHABLE", "daemon does not answer yet", hint="SLOW_START")
+_UNREACHABLE = reported("CONN_UNREACHABLE")
+_VAGUE = reported("CONN_UNREACHABLE", "connection failed")  # the text after it may say why
+_DOCKER = reported(
+    "CONN_UNREACHABLE", "docker daemon not reached", "start the docker daemon, or check DOCKER_HOST"
 )
-_CERTIFICATE = attrs.evolve(
-    _finding("CONN_TLS_HANDSHAKE_FAILED"),
-    suggestions=("check the certificate's expiry, chain and host name",),
+_CERTIFICATE = reported(
+    "CONN_TLS_HANDSHAKE_FAILED", "", "check the certificate's expiry, chain and host name"
 )
-_LOCK = attrs.evolve(
-    _finding("CONN_RESOURCE_EXHAUSTED", "locked by another process"),
-    suggestions=("wait for the other process to end; remove the lock file if it crashed",),
+_LOCK = reported(
+    "CONN_RESOURCE_EXHAUSTED",
+    "locked by another process",
+    "wait for the other process to end; remove the lock file if it crashed",
 )
-_LIMITED = _finding("SYS_RATE_LIMITED")
-_FINAL = _finding("SYS_UPSTREAM_REJECTED")
-_INVALID = attrs.evolve(
-    _finding("SYS_UPSTREAM_REJECTED", "not valid"),
-    suggestions=("correct what the message names",),
-)
-_NO_COMMAND = attrs.evolve(
-    _finding("SYS_UPSTREAM_REJECTED", "command not found"),
-    suggestions=("check its spelling and the search path",),
-)
+_LIMITED = reported("SYS_RATE_LIMITED")
+_FINAL = reported("SYS_UPSTREAM_REJECTED")
+_INVALID = reported("SYS_UPSTREAM_REJECTED", "not valid", "correct what the message names")
+_NO_COMMAND = reported("SYS_UPSTREAM_REJECTED", "command not found", "check its spelling and the search path")
 _NOT_THERE = attrs.evolve(
-    _finding("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
+    reported("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
 )
 _NOT_ALLOWED = attrs.evolve(
-    _finding("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"), details={"reason": "permission_denied"}
+    reported("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"), details={"reason": "permission_denied"}
 )
-_NO_SPACE = _finding("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
+_NO_SPACE = reported("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
 _FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
-_CORRUPT = _finding("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
-_PARTIAL = _finding("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
+_CORRUPT = reported("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
+_PARTIAL = reported("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
 _QUOTA = attrs.evolve(_FINAL, suggestions=("raise the limit or add credit",))
-_MEMORY = attrs.evolve(_finding("SYS_UNAVAILABLE", once=True), suggestions=("ask for less at once",))
+_MEMORY = attrs.evolve(reported("SYS_UNAVAILABLE", "", "ask for less at once"), details={"max_retries": 1})
 
 _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
-    **dict.fromkeys(("ECONNREFUSED",), _REFUSED),
+    "ECONNREFUSED": _REFUSED,
     **dict.fromkeys(("ECONNRESET", "EPIPE", "ECONNABORTED", "UND_ERR_SOCKET"), _RESET),
     **dict.fromkeys(("ETIMEDOUT", "ESOCKETTIMEDOUT", "UND_ERR_CONNECT_TIMEOUT"), _TIMEOUT),
     **dict.fromkeys(("UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT"), _TIMEOUT),
@@ -132,7 +110,7 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     **dict.fromkeys(("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE),
     **dict.fromkeys(("certificate verify failed", "certificate has expired"), _CERTIFICATE),
     "host key verification failed": attrs.evolve(
-        _finding("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
+        reported("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
         suggestions=("compare the host key through another channel, then accept it",),
     ),
     **dict.fromkeys(("database is locked", "resource busy", "resource temporarily unavailable"), _BUSY),
@@ -216,8 +194,7 @@ def _judged(text: str, lowered: str, match: re.Match[str]) -> Finding | None:
         first = found if first is None or (first is _VAGUE and found is not None) else first
     if first is None:
         return None
-    message = first.message or code_info(first.code).summary
-    return attrs.evolve(first, message=message + short_of(text))
+    return attrs.evolve(first, message=first.summary + short_of(text))
 
 
 def _meant(text: str, match: re.Match[str]) -> Finding | None:

@@ -6,15 +6,14 @@ Rule: a failed verification fails again, so it is never retryable. Only an inter
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from .finding import Finding, Rules
 
 
-@attrs.frozen
-class _TLSAdvice:
+class _TLSAdvice(NamedTuple):
     message: str
     action: str
     suggestion: str
@@ -116,13 +115,11 @@ def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Findi
 def _verification(error: Any) -> Finding:
     named: object = getattr(error, "certificate_reason", None)
     number: object = getattr(error, "verify_code", None)
-    reason = named if isinstance(named, str) and named in _REASONS else None
-    if reason is None:
-        reason = (
-            _VERIFY_CODES.get(number, "VERIFICATION_FAILED")
-            if isinstance(number, int)
-            else "VERIFICATION_FAILED"
-        )
+    reason = (
+        _VERIFY_CODES.get(number, "VERIFICATION_FAILED") if isinstance(number, int) else "VERIFICATION_FAILED"
+    )
+    if isinstance(named, str) and named in _REASONS:
+        reason = named
     expiry, start = _text(error, "certificate_expiry"), _text(error, "certificate_start")
     digest = _text(error, "certificate_sha256")
     shown = {"start": start, "sha256": digest}

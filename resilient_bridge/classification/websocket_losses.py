@@ -11,7 +11,7 @@ import attrs
 
 from ..errors import Category
 from .closes import close_finding
-from .finding import Finding, Rules
+from .finding import Finding, Rules, wrong_setting
 from .statuses import status_finding
 from .system import BAD_HOST_NAME
 from .system import RULES as SYSTEM
@@ -63,10 +63,6 @@ def _no_answer(error: BaseException) -> Finding:
     return _HANDSHAKE
 
 
-def _setting(message: str) -> Finding:
-    return Finding(code="SYS_CONFIG_INVALID", message=message)
-
-
 _NOT_UTF8 = Finding(code="PROTO_INVALID_MESSAGE", message="text cannot be encoded as utf-8")
 
 
@@ -85,8 +81,8 @@ RULES: Rules = {
         code="CONN_RESET", message="proxy could not be used", proof="tunnel_refused"
     ),
     ("websockets", "InvalidHandshake"): _HANDSHAKE,
-    ("websockets", "InvalidURI"): _setting("url not valid"),
-    ("websockets", "InvalidProxy"): _setting("proxy url not valid"),
+    ("websockets", "InvalidURI"): wrong_setting("url not valid"),
+    ("websockets", "InvalidProxy"): wrong_setting("proxy url not valid"),
     ("websockets", "ProtocolError"): _FRAMES,
     ("websockets", "PayloadTooBig"): _TOO_BIG,
     ("websockets", "TooManyFragments"): _TOO_BIG,

@@ -16,7 +16,7 @@ import attrs
 
 from ..errors import Category, Kind, text_of
 from .closes import close_finding
-from .finding import Finding, Reader, Rules
+from .finding import Finding, Reader, Rules, chain_of, wrong_setting
 from .statuses import status_finding
 from .texts import text_finding
 
@@ -44,10 +44,6 @@ _DEEPEST: Final = 10
 _REFUSED_STREAM: Final = 7  # RFC 9113, 8.7: no processing has taken place
 
 
-def _setting(message: str) -> Finding:
-    return Finding(code="SYS_CONFIG_INVALID", message=message)
-
-
 def _proxy(error: BaseException) -> Finding:
     """Return the verdict on a proxy's refusal of the tunnel, which only its text shows: `407 Proxy Authentication Required`."""
     match = _PROXY_STATUS.match(str(error))
@@ -65,36 +61,17 @@ def _local_protocol(error: BaseException) -> Finding:
     of a response. h11 raises it for a body that is shorter or longer than declared, of which a part
     was sent. Neither proves that the call did not run.
     """
-    if _H2_STATES.search(text_of(error)) or any(_is_of_h2(below) for below in _chain(error)):
-        return _LOST
-    return _BAD_REQUEST
+    of_h2 = (type(below).__module__.partition(".")[0] == "h2" for below in chain_of(error, _DEEPEST))
+    return _LOST if _H2_STATES.search(text_of(error)) or any(of_h2) else _BAD_REQUEST
 
 
 def _remote_protocol(error: BaseException) -> Finding:
     """Return the verdict on an HTTP/2 stream error; REFUSED_STREAM proves that the server did not process the request."""
-    for below in _chain(error):
+    for below in chain_of(error, _DEEPEST):
         event = below.args[0] if below.args else None
-        if _number(event, "error_code") == _REFUSED_STREAM and hasattr(event, "stream_id"):
+        if getattr(event, "error_code", None) == _REFUSED_STREAM and hasattr(event, "stream_id"):
             return attrs.evolve(_LOST, message="stream refused", proof="refused_stream")
     return _LOST
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    below: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if below is None:
-            return
-        yield below
-        below = below.__cause__ or below.__context__
-
-
-def _is_of_h2(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] == "h2"
-
-
-def _number(event: object, name: str) -> int | None:
-    value = getattr(event, name, None)
-    return int(value) if isinstance(value, int) else None
 
 
 def _status(error: Any) -> Finding:
@@ -134,9 +111,9 @@ _RULES: Mapping[str, Finding | Reader] = {
     "TimeoutException": _TIMEOUT,
     "HTTPStatusError": _status,
     "LocalProtocolError": _local_protocol,
-    "UnsupportedProtocol": _setting("url without http:// or https://"),
-    "InvalidURL": _setting("url not valid"),
-    "CookieConflict": _setting("several cookies of one name"),
+    "UnsupportedProtocol": wrong_setting("url without http:// or https://"),
+    "InvalidURL": wrong_setting("url not valid"),
+    "CookieConflict": wrong_setting("several cookies of one name"),
     "TooManyRedirects": attrs.evolve(
         _BAD_ANSWER, code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
     ),
