@@ -56,13 +56,8 @@ def _is_of_the_one_request(attempt: CallFrame, failure: Failure) -> bool:
 
 def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
     """Return the record that a policy inside of this attempt left with the error; None for one of an earlier call, or none."""
-    record = record_of(error)
-    if (
-        record is None
-        or record.mark is None
-        or attempt.inside is None
-        or attempt.inside.mark is not record.mark
-    ):
+    record, inside = record_of(error), attempt.inside
+    if record is None or record.mark is None or inside is None or inside.mark is not record.mark:
         return None
     return record
 

@@ -46,7 +46,7 @@ def block_finished(plan: Planned, first: CallFrame, error: BaseException | None)
     if error is None:
         tell_finished(plan, "ok", _attempts(first, None), _seconds(first), first.waited, None)
     else:
-        tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
+        call_ended(plan, first, error)
 
 
 def stream_finished(

@@ -302,38 +302,33 @@ class PolicyDecorator:
     def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
     def __call__(self, function: Any, /) -> Any:
         """Protect a function; see `Policy`."""
-        from .run.protect import bind
-
-        return bind(
-            self.policy,
-            function,
-            idempotent=self.idempotent,
-            must_say=True,
-            name=self.name or self.policy.name,
-            shared_as=self.name,
-        )
+        return self._bound(function, shared_as=self.name)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
 
         The circuit and the budget are those of the Policy object, whatever the function.
         """
-        from .run.protect import bind
-
-        protected = bind(
-            self.policy,
-            function,
-            idempotent=self.idempotent,
-            must_say=True,
-            name=self.name or self.policy.name,
-            states=self.policy.own_states(),
-        )
-        result: T = protected(*args, **kwargs)
+        result: T = self._bound(function, states=self.policy.own_states())(*args, **kwargs)
         return result
 
     def attempts(self) -> Attempts:
         """Return the attempts as a loop; see `Policy.attempts`."""
         return self.policy.attempts(idempotent=self.idempotent)
+
+    def _bound(self, function: Any, *, states: States | None = None, shared_as: str | None = None) -> Any:
+        from .run.protect import bind
+
+        name, idempotent = self.name or self.policy.name, self.idempotent
+        return bind(
+            self.policy,
+            function,
+            name=name,
+            states=states,
+            shared_as=shared_as,
+            idempotent=idempotent,
+            must_say=True,
+        )
 
 
 def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:

@@ -85,8 +85,6 @@ class Config:
     """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `alerts`, `debug`,
     `warnings`.
 
-    They are `bridge`, `policies` by name, `client`, `tables` by name, `toolbox` and `warnings`.
-
     `reload()` reads the same sources again. Values are replaced; circuits and budgets of
     `policies`, and of functions that `protect` decorated, keep their state.
     """

@@ -8,16 +8,19 @@ refresh that meets the same failure does not refresh itself.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import config_error
-from ..frame import CURRENT, CallFrame, leave_context, new_frame
+from ..frame import CURRENT, leave_context, new_frame
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
+    from ..frame import CallFrame
+    from .refresh_lock import RefreshLock
     from .retrying import Retrying
 
 
@@ -36,39 +39,35 @@ class Refresh:
         lock = self.retrying.plan.refresh_lock(self.retrying.rule)
         done_before = lock.done
         async with lock.of_loop():
-            if lock.is_fresh(self.attempt, done_before):
-                return
-            token = CURRENT.set(_refresh_frame(self.retrying, self.attempt))
-            try:
-                result: Any = self.before()
-                if isawaitable(result):
-                    await result
-            finally:
-                leave_context(token)
-            lock.refreshed(self.attempt)
+            if not lock.is_fresh(self.attempt, done_before):
+                with self._refreshing(lock):
+                    result: Any = self.before()
+                    if isawaitable(result):
+                        await result
 
     def block(self) -> None:
         """Refresh, unless another call has; an async `before` cannot be waited for here."""
         lock = self.retrying.plan.refresh_lock(self.retrying.rule)
         done_before = lock.done
         with lock.of_threads:
-            if lock.is_fresh(self.attempt, done_before):
-                return
-            token = CURRENT.set(_refresh_frame(self.retrying, self.attempt))
-            try:
-                result: Any = self.before()
-                if isawaitable(result):
-                    close = getattr(result, "close", None)
-                    if close is not None:
-                        close()
-                    wanted = "a sync function: the function it helps is sync"
-                    raise config_error("Rule.before", wanted, self.before)
-            finally:
-                leave_context(token)
-            lock.refreshed(self.attempt)
+            if not lock.is_fresh(self.attempt, done_before):
+                with self._refreshing(lock):
+                    result: Any = self.before()
+                    if isawaitable(result):
+                        close = getattr(result, "close", None)
+                        if close is not None:
+                            close()
+                        wanted = "a sync function: the function it helps is sync"
+                        raise config_error("Rule.before", wanted, self.before)
 
-
-def _refresh_frame(retrying: Retrying, attempt: CallFrame) -> CallFrame:
-    frame = new_frame(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
-    frame.before_of = retrying.rule
-    return frame
+    @contextmanager
+    def _refreshing(self, lock: RefreshLock) -> Generator[None]:
+        attempt = self.attempt
+        frame = new_frame(None, attempt, attempt.world, attempt.started, attempt.deadline_at)
+        frame.before_of = self.retrying.rule
+        token = CURRENT.set(frame)
+        try:
+            yield
+        finally:
+            leave_context(token)
+        lock.refreshed(attempt)

@@ -25,14 +25,51 @@ from .runners import protect_async, protect_sync
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
+    from types import TracebackType
+    from typing import Self
 
-    from ..guards import Guard
-    from ..tracing import CallScope
+    from ..steps import Step
     from .binding import Binding
     from .plan import Plan
 
 
 _NOTE = "not repeated: items had been handed out"
+
+
+class _Stream:
+    """A stream from its beginning to its end: what its layers hold meanwhile, and what is told when it is over."""
+
+    __slots__ = ("held", "opened", "plan", "scope")
+
+    def __init__(self, binding: Binding, begin: Any, policy: object) -> None:
+        # The policy that stands on the function now, for the whole of this stream.
+        begin.policy = policy
+        self.plan = binding.plan if binding.plan.policy is policy else binding.adopt(policy)
+        self.held = begin_held(self.plan)
+        self.scope = None if self.held.world.is_disabled else open_scope(self.plan)
+        self.opened: StartedStream | None = None
+
+    def turns(self) -> Generator[Step, None, None]:
+        """Take the layers that last as long as the stream; yield what has to be waited for."""
+        for guard in () if self.held.world.is_disabled else self.plan.held:
+            if (turn := guard.enter(self.held)) is not None:
+                yield turn
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        opened = self.opened
+        if opened is not None and isinstance(error, Exception):
+            broken_off(self.plan, self.held, error)
+        exit_layers(self.plan.held, self.held, None)
+        if opened is not None:
+            with within(self.scope):
+                stream_finished(self.plan, self.held, opened.attempts, opened.waited, error)
+        if self.scope is not None:
+            self.scope.close()
 
 
 def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[..., Any]:
@@ -41,30 +78,12 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
     begin: Any = protect_sync(starting(function), binding)
 
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        plan = _plan_in_force(binding, begin, attributes["policy"])
-        held = begin_held(plan)
-        scope = None if held.world.is_disabled else open_scope(plan)
-        opened: StartedStream | None = None
-        ending: BaseException | None = None
-        try:
-            for guard in _held_guards(plan, held):
-                if (turn := guard.enter(held)) is not None:
-                    turn.block()
-            with within(scope):
-                opened = started = cast("StartedStream", begin(*args, **kwargs))
-            if started.is_empty:
-                return started.returned
-            returned = yield from _rest(started)
-        except BaseException as error:
-            ending = error
-            if opened is not None and isinstance(error, Exception):
-                broken_off(plan, held, error)
-            raise
-        finally:
-            _let_go(plan, held)
-            _finished(plan, held, opened, ending, scope)
-            del ending  # an error must not be held by a frame that it holds
-        return returned
+        with _Stream(binding, begin, attributes["policy"]) as this:
+            for turn in this.turns():
+                turn.block()
+            with within(this.scope):
+                this.opened = started = cast("StartedStream", begin(*args, **kwargs))
+            return started.returned if started.is_empty else (yield from _rest(started))
 
     attributes = stream.__dict__
     attributes["policy"] = binding.plan.policy
@@ -102,18 +121,12 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
 
     begin: Any = protect_async(starting_async(function), binding)
 
-    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:  # noqa: C901, PLR0912, PLR0915 -- see above
-        plan = _plan_in_force(binding, begin, attributes["policy"])
-        held = begin_held(plan)
-        scope = None if held.world.is_disabled else open_scope(plan)
-        opened: StartedStream | None = None
-        ending: BaseException | None = None
-        try:
-            for guard in _held_guards(plan, held):
-                if (turn := guard.enter(held)) is not None:
-                    await turn.suspend()
-            with within(scope):
-                opened = started = cast("StartedStream", await begin(*args, **kwargs))
+    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        with _Stream(binding, begin, attributes["policy"]) as this:
+            for turn in this.turns():
+                await turn.suspend()
+            with within(this.scope):
+                this.opened = started = cast("StartedStream", await begin(*args, **kwargs))
             if started.is_empty:
                 return
             items, item, limits = started.items, started.item, started.limits
@@ -136,50 +149,16 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
             except DeadlineExceededError:
                 await items.aclose()
                 raise
-        except BaseException as error:
-            ending = error
-            if opened is not None and isinstance(error, Exception):
-                broken_off(plan, held, error)
-            raise
-        finally:
-            _let_go(plan, held)
-            _finished(plan, held, opened, ending, scope)
-            del ending  # an error must not be held by a frame that it holds
 
     attributes = stream.__dict__
     attributes["policy"] = binding.plan.policy
     return stream
 
 
-def _finished(
-    plan: Plan,
-    held: CallFrame,
-    opened: StartedStream | None,
-    ending: BaseException | None,
-    scope: CallScope | None,
-) -> None:
-    """Report the end of a stream: in its scope, which is over then."""
-    if opened is not None:
-        with within(scope):
-            stream_finished(plan, held, opened.attempts, opened.waited, ending)
-    if scope is not None:
-        scope.close()
-
-
-def _plan_in_force(binding: Binding, begin: Any, policy: object) -> Plan:
-    """Return the plan of the policy that stands on the function now, for the whole of this stream."""
-    begin.policy = policy
-    return binding.plan if binding.plan.policy is policy else binding.adopt(policy)
-
-
 def begin_held(plan: Plan) -> CallFrame:
     """Return where the layers that last as long as the stream keep what they took."""
     around = CURRENT.get()
     return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
-
-
-def _held_guards(plan: Plan, held: CallFrame) -> tuple[Guard, ...]:
-    return () if held.world.is_disabled else plan.held
 
 
 def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
@@ -198,7 +177,3 @@ def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
     if attach(error, record) and record.note:
         with suppress(Exception):  # a frozen exception takes no note
             error.add_note(_NOTE)
-
-
-def _let_go(plan: Plan, held: CallFrame) -> None:
-    exit_layers(plan.held, held, None)
