@@ -10,8 +10,7 @@ from __future__ import annotations
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..values.fields import refuse
-from ..values.foreign import is_tenacity
+from ..values.fields import is_tenacity, refuse
 from ..values.what import ANSWERS, ask, is_async, is_condition
 
 

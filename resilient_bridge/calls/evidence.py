@@ -42,16 +42,15 @@ def proven(plan: Planned, attempt: CallFrame, failure: Failure, error: BaseExcep
     """Return the failure of an attempt with the proof that holds for the attempt; without one it may have run."""
     if failure.executed is not Executed.NO or attempt.is_rejected:
         return failure
-    if plan.proofs == "all" or (plan.proofs == "request" and _is_of_the_one_request(attempt, failure)):
+    # What a layer of ours refused was another request than the one that was sent.
+    is_of_the_request = attempt.requests == 0 or (attempt.requests == 1 and failure.proof != OWN_LAYER)
+    if plan.proofs == "all" or (plan.proofs == "request" and is_of_the_request):
         return failure
-    if failure.proof in OWN_WORDS and not (error is not None and has_crossed(attempt, error)):
-        return failure
+    if failure.proof in OWN_WORDS:
+        record = None if error is None else record_inside(attempt, error)
+        if record is None or not record.crossed:  # it has left no protected function inside of this attempt
+            return failure
     return unproven(failure)
-
-
-def _is_of_the_one_request(attempt: CallFrame, failure: Failure) -> bool:
-    """Return whether the proof speaks of the only request of this attempt; what a layer of ours refused was another, if one was sent."""
-    return attempt.requests == 0 or (attempt.requests == 1 and failure.proof != OWN_LAYER)
 
 
 def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
@@ -60,12 +59,6 @@ def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
     if record is None or record.mark is None or inside is None or inside.mark is not record.mark:
         return None
     return record
-
-
-def has_crossed(attempt: CallFrame, error: BaseException) -> bool:
-    """Return whether the error has left a protected function inside of this attempt."""
-    record = record_inside(attempt, error)
-    return record is not None and record.crossed > 0
 
 
 def keep(first: CallFrame, last: CallFrame, error: BaseException, record: Record) -> bool:

@@ -72,9 +72,8 @@ class CallFrame:
     number: int = 1
     world: World = REAL
     plan: Planned | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
-    outer: CallFrame | None = (
-        None  # taken away from the first attempt when its call ends: no chain of calls that are over
-    )
+    # Taken away from the first attempt when its call ends: no chain of calls that are over.
+    outer: CallFrame | None = None
     started: float = 0.0
     deadline_at: float | None = None  # monotonic; inherited, and the earliest counts
     failure: Failure | None = None
@@ -85,9 +84,8 @@ class CallFrame:
     may_repeat_until: float | None = (
         None  # monotonic: from then on only what provably did not run is repeated
     )
-    is_protected: bool = (
-        False  # an edge: what is called from it has a policy, which knows what its errors prove
-    )
+    # An edge: what is called from it has a policy, which knows what its errors prove.
+    is_protected: bool = False
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
     run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
     waited: float = 0.0  # seconds between attempts; on the first one

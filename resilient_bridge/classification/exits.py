@@ -36,9 +36,8 @@ EXITS: Mapping[int, Finding] = {
     124: _TIMED_OUT,  # coreutils' timeout
     75: attrs.evolve(_FAILED, message="failed for now", retryable=True),  # EX_TEMPFAIL
     77: attrs.evolve(_FAILED, message="permission denied", suggestions=hints("EACCES")),  # EX_NOPERM
-    78: attrs.evolve(
-        _FAILED, message="configured wrongly", suggestions=("check its configuration",)
-    ),  # EX_CONFIG
+    # EX_CONFIG
+    78: attrs.evolve(_FAILED, message="configured wrongly", suggestions=("check its configuration",)),
     126: attrs.evolve(
         _NOT_RUN, message="command not executable", suggestions=("check its permissions and its format",)
     ),
@@ -69,13 +68,16 @@ def exit_finding(code: int, stderr: object = "", stdout: object = "", program: s
     `program` (its base name). They say whether a retry can help, and whether it was a time limit or
     a rate limit.
     """
-    stderr_text, printed = tail_of(stderr), tail_of(stdout)
-    details: dict[str, Any] = {"exit_code": code}
-    details.update({name: text for name, text in (("stderr", stderr_text), ("stdout", printed)) if text})
+    printed = _printed(stderr, stdout)
     finding = EXITS.get(128 - code if code < 0 else code)
     if finding is None:
-        finding = _own(code, stderr_text, program)
-    return attrs.evolve(finding, details={**finding.details, **details})
+        finding = _own(code, printed.get("stderr", ""), program)
+    return attrs.evolve(finding, details={**finding.details, "exit_code": code, **printed})
+
+
+def _printed(stderr: object, stdout: object) -> dict[str, str]:
+    tails = {"stderr": tail_of(stderr), "stdout": tail_of(stdout)}
+    return {name: text for name, text in tails.items() if text}
 
 
 def tail_of(output: object) -> str:
@@ -98,14 +100,13 @@ def _own(code: int, text: str, program: str) -> Finding:
     if found is None:
         return finding
     verdict = found.failure()
-    if verdict.code == "SYS_RATE_LIMITED" or is_timeout(
-        verdict
-    ):  # policies have rules for these two (R11, V2)
+    is_limited = verdict.code == "SYS_RATE_LIMITED"
+    if is_limited or is_timeout(verdict):  # policies have rules for these two (R11, V2)
         finding = attrs.evolve(
             finding,
-            code="SYS_RATE_LIMITED" if verdict.code == "SYS_RATE_LIMITED" else "TOOL_TIMEOUT",
+            code="SYS_RATE_LIMITED" if is_limited else "TOOL_TIMEOUT",
             message=f"{finding.message}: {code_info(verdict.code).summary}",
-            executed=Executed.YES if verdict.code == "SYS_RATE_LIMITED" else Executed.MAYBE,
+            executed=Executed.YES if is_limited else Executed.MAYBE,
         )
     return attrs.evolve(
         finding,
@@ -124,10 +125,8 @@ def _called(error: Any) -> Finding:
 
 
 def _expired(error: Any) -> Finding:
-    printed = {"stderr": tail_of(error.stderr), "stdout": tail_of(error.stdout)}
-    error_text = f"TimeoutExpired: {_program(error.cmd)} after {error.timeout} s"
-    details = {name: text for name, text in printed.items() if text}
-    return Finding(code="TOOL_TIMEOUT", details={**details, "error": error_text})
+    text = f"TimeoutExpired: {_program(error.cmd)} after {error.timeout} s"
+    return Finding(code="TOOL_TIMEOUT", details={**_printed(error.stderr, error.stdout), "error": text})
 
 
 def _program(command: object) -> str:

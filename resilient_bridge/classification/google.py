@@ -53,7 +53,7 @@ def _api_error(error: Any) -> Finding:
     response = getattr(error, "response", None)
     headers: object = getattr(response, "headers", None)
     override = should_retry(headers)
-    http = status_finding(code, headers) if _is_status(code) else None
+    http = status_finding(code, headers) if isinstance(code, int) and 400 <= code <= 599 else None
     details = tuple(_details(error.details))
     finding = _judged(status, details) or http or Finding(code="SYS_UPSTREAM_REJECTED")
     if http is not None:
@@ -100,10 +100,6 @@ def _details(document: object) -> Iterator[Mapping[object, Any]]:
 def _list(value: object) -> list[Mapping[object, Any]]:
     items = cast("list[object]", value)[:50] if isinstance(value, list) else []
     return [mapping_of(item) for item in items]
-
-
-def _is_status(code: object) -> bool:
-    return isinstance(code, int) and not isinstance(code, bool) and 400 <= code <= 599
 
 
 def _auth_error(error: Any) -> Finding:

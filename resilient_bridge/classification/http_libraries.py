@@ -96,16 +96,12 @@ def _status_in_words(error: BaseException) -> Finding | None:
 def _answer_error(error: Any) -> Finding:
     """ClientResponseError: a status that was raised, or an answer that is none of HTTP, which it calls 400."""
     status = error.status
-    if _is_of_aiohttp(error.__cause__) or not isinstance(status, int):
+    if str(type(error.__cause__).__module__).startswith("aiohttp.") or not isinstance(status, int):
         return _BAD_ANSWER
     if status < 400:
         return _NO_JSON
     finding = status_finding(status, error.headers)
     return attrs.evolve(finding, proof="") if error.history else finding
-
-
-def _is_of_aiohttp(cause: object) -> bool:
-    return isinstance(cause, BaseException) and str(type(cause).__module__).startswith("aiohttp.")
 
 
 def _proxy_answer(error: Any) -> Finding:

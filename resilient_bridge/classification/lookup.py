@@ -70,9 +70,8 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     finding = found or _by_text(root)
     is_known = finding is not None
     finding = finding or _unknown(root)
-    if (
-        proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE
-    ):  # the step of the call that failed says more than the kind of error
+    # The step of the call that failed says more than the kind of error.
+    if proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE:
         executed = None if proof else Executed.MAYBE
         finding = attrs.evolve(finding, executed=executed, proof=proof)
     if _is_of_one_request(error) and (own := proof_of(error, root)):

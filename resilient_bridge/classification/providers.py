@@ -62,9 +62,8 @@ def _status_error(error: Any) -> Finding:
     finding = status_finding(status, headers, body)
     if "reason" not in finding.details:
         if status == 409 and not any(name.endswith(_CONFLICTS) for name in names):
-            finding = attrs.evolve(
-                finding, retryable=should_retry(headers) is not False
-            )  # a lock that timed out
+            # A lock that timed out.
+            finding = attrs.evolve(finding, retryable=should_retry(headers) is not False)
         finding = with_message(finding, message)
     return _with_request(error, finding)
 

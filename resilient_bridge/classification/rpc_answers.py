@@ -19,9 +19,8 @@ from .texts import text_finding
 
 
 _FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
-_BESIDE_A_CODE: Final = frozenset(
-    {"message", "error", "errors", "violations", "suggestions"}
-)  # a code alone may be data
+# A code alone may be data.
+_BESIDE_A_CODE: Final = frozenset({"message", "error", "errors", "violations", "suggestions"})
 _RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for errors
 
 

@@ -51,14 +51,6 @@ def _as_wait(seconds: float | None) -> float | None:
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _class_name(error: BaseException | None) -> str:
-    return "None" if error is None else class_name(error)
-
-
-def _plain_repr(details: Mapping[str, Any]) -> str:
-    return repr(dict(details))
-
-
 @attrs.frozen(kw_only=True)
 class Failure(Unread):
     """One failure, typed, redacted and immutable.
@@ -85,9 +77,11 @@ class Failure(Unread):
     retry_after: float | None = attrs.field(default=None, converter=_as_wait)
     suggestions: tuple[str, ...] = attrs.field(default=(), converter=as_lines)
     details: Mapping[str, Any] = attrs.field(
-        factory=dict[str, Any], converter=as_details, hash=False, repr=_plain_repr
+        factory=dict[str, Any], converter=as_details, hash=False, repr=lambda details: repr(dict(details))
     )
-    cause: BaseException | None = attrs.field(default=None, eq=False, repr=_class_name)
+    cause: BaseException | None = attrs.field(
+        default=None, eq=False, repr=lambda error: "None" if error is None else class_name(error)
+    )
     history: tuple[Failure, ...] = ()
     stopped: Stopped | None = None
     proof: str = ""

@@ -205,7 +205,10 @@ class Config:
             words = "wanted, because a function is decorated with it; it is missing"
             raise config_errors(merged.title, [Problem(joined("policies", name), words) for name in gone])
         changes = _changes(self._settings, settings, self._names)
-        _keep_states(self._settings, settings)
+        for name, policy in settings.policies.items():
+            if name in self.policies:
+                policy.take_states(self.policies[name])
+        settings.bridge.calls.take_states(self.bridge.calls)
         self._settings, self._merged = settings, merged
         for reference, name in list(self._protected.items()):
             function: Any = reference()
@@ -254,13 +257,6 @@ def _changes(old: Settings, new: Settings, names: Mapping[str, Any]) -> tuple[Ch
     was, now = (shown(each, names, is_bare=True) for each in (old, new))
     paths = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
     return tuple(Change(path, before.get(path), after.get(path)) for path in paths)
-
-
-def _keep_states(old: Settings, new: Settings) -> None:
-    for name, policy in new.policies.items():
-        if name in old.policies:
-            policy.take_states(old.policies[name])
-    new.bridge.calls.take_states(old.bridge.calls)
 
 
 @overload

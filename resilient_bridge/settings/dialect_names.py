@@ -23,14 +23,16 @@ _PREFIXES: Final = ("", "rb.dialects.", "dialects.")
 
 def ready() -> dict[str, Dialect]:
     """Return the dialects that need no arguments, by name."""
-    found = {name: getattr(dialects, name) for name in dir(dialects) if name.islower()}
-    return {name: value for name, value in found.items() if isinstance(value, Dialect)}
+    return {name: value for name, value in _all().items() if isinstance(value, Dialect)}
 
 
 def families() -> dict[str, Callable[..., Dialect]]:
     """Return the functions that make a dialect, by name."""
-    found = {name: getattr(dialects, name) for name in dir(dialects) if name.islower()}
-    return {name: value for name, value in found.items() if makes_dialects(value)}
+    return {name: value for name, value in _all().items() if makes_dialects(value)}
+
+
+def _all() -> dict[str, Any]:
+    return {name: getattr(dialects, name) for name in dir(dialects) if name.islower()}
 
 
 def makes_dialects(found: object) -> TypeGuard[FunctionType]:

@@ -84,13 +84,10 @@ def explain(settings: Settings, merged: Merged, names: Mapping[str, Any]) -> lis
         origin = _origin(path, merged, is_changed=path not in of_base or of_base[path] != value)
         if origin is None:
             is_preset = path in of_base and (path not in of_default or of_default[path] != of_base[path])
-            origin = f"preset {name}" if is_preset and _is_of_link(path) else "default"
+            is_of_link = path.partition(".")[0] in attrs.fields_dict(BridgePolicy)
+            origin = f"preset {name}" if is_preset and is_of_link else "default"
         found.append(Line(path, value, origin))
     return found
-
-
-def _is_of_link(path: str) -> bool:
-    return path.partition(".")[0] in attrs.fields_dict(BridgePolicy)
 
 
 def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:

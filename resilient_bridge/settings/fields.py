@@ -162,22 +162,27 @@ def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     )
 
 
-def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+def _by_name(form: Form, raw: Any, path: str, reading: Reading, read: Callable[[str, Any, str], Any]) -> Any:
+    """Return a table with each value read; `read` takes its name, what was written, and its path."""
     table = reading.table(raw, path, form.wanted)
     if table is None:
         return BAD
-    found = {name: _seconds(form, item, joined(path, name), reading, None) for name, item in table.items()}
+    found = {name: read(name, item, joined(path, name)) for name, item in table.items()}
     return BAD if any(each is BAD for each in found.values()) else found
+
+
+def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    return _by_name(form, raw, path, reading, lambda _, item, at: _seconds(form, item, at, reading, None))
 
 
 def _policies(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
-    table = reading.table(raw, path, form.wanted)
-    if table is None:
-        return BAD
-    found: dict[str, Any] = dict(base or {})
-    for name, data in table.items():
-        found[name] = read_value(cast("type", form.of), data, joined(path, name), reading, found.get(name))
-    return BAD if any(each is BAD for each in found.values()) else found
+    below: Mapping[str, Any] = base or {}
+
+    def read(name: str, item: Any, at: str) -> Any:
+        return read_value(cast("type", form.of), item, at, reading, below.get(name))
+
+    found = _by_name(form, raw, path, reading, read)
+    return found if found is BAD else {**below, **found}
 
 
 _READERS: Final[Mapping[str, Callable[[Form, Any, str, Reading, Any], Any]]] = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import attrs
 
 from ..world import current_world
-from .fields import LONGEST, Seconds, Value, as_seconds, is_number, number, one_of, refuse, shown
+from .fields import LONGEST, Seconds, Value, as_seconds, is_number, is_tenacity, number, one_of, refuse, shown
 from .forms import takes
 
 
@@ -47,10 +47,6 @@ _ARGUMENT: Final = {"constant": "seconds", "linear": "step", "exponential": "bas
 def _as_delays(value: Any) -> tuple[float, ...]:
     several: list[Any] = list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
     return tuple(map(as_seconds, several))
-
-
-def _as_cap(value: Seconds | None) -> float | None:
-    return None if value is None else as_seconds(value)
 
 
 @takes("seconds", wanted="a duration, or a list of them for steps")
@@ -89,7 +85,9 @@ class Backoff(Value):
     shape: Shape = attrs.field(validator=one_of(*SHAPES))
     seconds: tuple[float, ...] = attrs.field(converter=_as_delays, validator=_check_seconds)
     factor: float = attrs.field(default=2.0, converter=as_seconds, validator=number(least=1))
-    cap: float | None = attrs.field(default=None, converter=_as_cap, validator=_check_cap)
+    cap: float | None = attrs.field(
+        default=None, converter=attrs.converters.optional(as_seconds), validator=_check_cap
+    )
     jitter: Jitter = attrs.field(default="none", validator=one_of("none", "full", "equal"))
     then: Backoff | None = attrs.field(default=None, validator=_check_then)
 
@@ -315,18 +313,11 @@ def _shortest(stage: Backoff, index: int) -> float:
 
 def _sum(first: Any, second: Any) -> Any:
     """Return the two waits added up, as tenacity does; NotImplemented for what is no wait."""
-    if not (_is_wait(first) and _is_wait(second)):
+    if not all(isinstance(wait, Backoff) or is_tenacity(wait, "wait_base") for wait in (first, second)):
         return NotImplemented
     from tenacity.wait import wait_combine  # here: nothing else in this module needs tenacity
 
     return wait_combine(first, second)
-
-
-def _is_wait(value: object) -> bool:
-    return isinstance(value, Backoff) or any(
-        kind.__name__ == "wait_base" and kind.__module__.partition(".")[0] == "tenacity"
-        for kind in type(value).__mro__
-    )
 
 
 def _whole(path: str, value: object) -> int:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import Enum
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeGuard, cast
 
 import attrs
 
@@ -220,6 +220,14 @@ def number(*, least: float, above: bool = False) -> Validator:
 def is_count(value: object, least: int = 1) -> bool:
     """Return whether `value` is a whole number of at least `least`; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_tenacity(value: object, base: Literal["stop_base", "wait_base", "retry_base"]) -> bool:
+    """Return whether `value` is an object of tenacity with this base class, by the names of class and package."""
+    return any(
+        kind.__name__ == base and kind.__module__.partition(".")[0] == "tenacity"
+        for kind in type(value).__mro__
+    )
 
 
 def is_share(value: object) -> bool:

@@ -1,14 +1,13 @@
 """Objects of tenacity in place of ours, and schedules in general.
 
-Rule: a class is recognised by the name of its package, never by importing it; a user who has such
-an object has imported it already.
+Rule: nothing of tenacity is imported (`fields.is_tenacity`); a user who has such an object has imported it already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .fields import path_of, refuse
 from .forms import takes
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
 
 Wait: TypeAlias = "Backoff | Callable[[Any], Seconds]"
 """A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""
-
-
-def is_tenacity(value: object, base: Literal["stop_base", "wait_base", "retry_base"]) -> bool:
-    """Return whether `value` is an object of tenacity with this base class."""
-    return any(
-        kind.__name__ == base and kind.__module__.partition(".")[0] == "tenacity"
-        for kind in type(value).__mro__
-    )
 
 
 @takes("wait", wanted="a schedule")

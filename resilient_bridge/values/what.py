@@ -19,8 +19,7 @@ import attrs
 
 from ..errors import changed, config_error, number_in
 from ..errors.taxonomy import Category, Kind
-from .fields import path_of, refuse, shown
-from .foreign import is_tenacity
+from .fields import is_tenacity, path_of, refuse, shown
 from .forms import takes
 
 

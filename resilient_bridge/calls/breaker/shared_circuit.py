@@ -54,7 +54,7 @@ class Permit(int):
 class SharedCircuit(CircuitState):
     """The circuit `key`, shared by all processes that use the same key with the same `store`."""
 
-    __slots__ = ("_failure", "_line", "_view", "store")
+    __slots__ = ("_failure", "_line", "store", "view")
 
     is_shared = True
 
@@ -68,7 +68,7 @@ class SharedCircuit(CircuitState):
     ) -> None:
         super().__init__(key, settings, rng, on_transition)
         self.store = store
-        self._view: CircuitView | None = None
+        self.view: CircuitView | None = None
         self._failure: Failure | None = None  # the last one reported
         self._line = store.circuit(key, rules_of(settings), _learner(self))
 
@@ -85,7 +85,7 @@ class SharedCircuit(CircuitState):
         The store is asked when no views arrive for this circuit, when this process's own failures
         may have opened it, and for the permit of a probe.
         """
-        line, view = self._line, self._view
+        line, view = self._line, self.view
         if not (line.is_up and is_real_time()):
             return super().admit(now)
         line.use()
@@ -117,18 +117,13 @@ class SharedCircuit(CircuitState):
         hints: dict[str, float] = {"open": view.remaining, "half_open": view.hint}
         raise CircuitOpenError(self.key, view.state, view.why, hints.get(view.state), self.because)
 
-    def running_permit(self) -> int:
-        """Return a permit for a call that is already running in a closed circuit and never asked for one."""
-        view = self._view
-        return self.era if view is None else Permit.of(self.era, view.era)
-
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         if not self._is_led():
             super().succeeded(permit, now, seconds)
         elif seconds >= self.slow_after:
             self._tell_of(permit, now, "slow", "")
         elif isinstance(permit, Permit):
-            view = self._view
+            view = self.view
             if permit.probe or view is None or not view.is_quiet or self._line.unanswered:
                 self._tell_of(permit, now, "succeeded", "")
 
@@ -171,21 +166,21 @@ class SharedCircuit(CircuitState):
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:
-        view = self._view
+        view = self.view
         if self.state == "half_open" and view is not None and self._is_led():
             return view.hint or None
         return super().retry_after(now)
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return how many of how many calls failed, in all processes."""
-        view = self._view
+        view = self.view
         return (view.failed, view.seen) if view is not None and self._is_led() else super().counts(now)
 
     # ---- views from the store -----------------------------------------------------------------------------------
 
     def learn(self, view: CircuitView) -> None:
         """Apply a view; the store calls this in a thread of its own."""
-        before = self._view
+        before = self.view
         is_new = before is not None and view.era != before.era
         now = REAL.monotonic()
         with self._lock:
@@ -200,7 +195,7 @@ class SharedCircuit(CircuitState):
             self._openings, self._wait = view.openings, view.wait
             if view.state in ("open", "half_open"):
                 self.because = self._reason(view.because)
-            self._view = view
+            self.view = view
         self._tell()
 
     def _change_back(self) -> None:
@@ -303,4 +298,5 @@ class SharedBreakerGuard(BreakerGuard):
         self.admitted(attempt, self.asked(attempt, self.shared.settle, answer, now))
 
     def under_way(self) -> int:
-        return self.shared.running_permit()
+        shared, view = self.shared, self.shared.view
+        return shared.era if view is None else Permit.of(shared.era, view.era)

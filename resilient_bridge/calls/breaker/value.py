@@ -183,4 +183,4 @@ class Breaker(Layer):
 
 def rules_of(breaker: Breaker) -> CircuitRules:
     """Return its numbers, as a window and a store read them."""
-    return cast("CircuitRules", breaker)  # pyright takes a field with a converter for its descriptor
+    return cast("CircuitRules", breaker)

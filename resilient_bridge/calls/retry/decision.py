@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import BridgeError, Category, Kind, number_in
 from ...values.backoff import Backoff
-from ...values.foreign import is_tenacity
+from ...values.fields import is_tenacity
 from ...values.rule import most_specific
 from ...values.what import matches
 

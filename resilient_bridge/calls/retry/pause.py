@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from .value import Retry
 
 
-_SPREAD: Final = (
-    0.1  # those who waited for the same end come back over a tenth of the pause, as those do who were told
-)
+# Those who waited for the same end come back over a tenth of the pause, as those do who were told.
+_SPREAD: Final = 0.1
 
 
 class Pause:

@@ -41,9 +41,8 @@ class RefreshLock:
         return self._of_loop.setdefault(running_loop("Rule.before"), asyncio.Lock())
 
 
-_refresh_locks: WeakValueDictionary[int, RefreshLock] = (
-    WeakValueDictionary()
-)  # by the id() of the rule: two that are equal are two all the same
+# By the id() of the rule: two that are equal are two all the same.
+_refresh_locks: WeakValueDictionary[int, RefreshLock] = WeakValueDictionary()
 _lock = Lock()
 
 

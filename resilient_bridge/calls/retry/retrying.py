@@ -16,7 +16,8 @@ from ...telemetry import emit, events
 from ...telemetry.event import QUIET_WAIT
 from ...telemetry.hub import HUB
 from ...values.backoff import Backoff
-from ...values.foreign import as_wait, is_tenacity
+from ...values.fields import is_tenacity
+from ...values.foreign import as_wait
 from ...values.what import add_note, ask, take_back
 from ..attempt import ask_schedule
 from ..evidence import failure_in, keep, may_have_started, permission_for, record_inside
@@ -52,28 +53,6 @@ _WHY: Final[dict[str, str]] = {
 
 class Retrying:
     """The state of a call that has failed at least once."""
-
-    __slots__ = (
-        "around",
-        "before",
-        "calls",
-        "cap",
-        "controller",
-        "counts",
-        "current",
-        "decision",
-        "drawn",
-        "ending",
-        "first",
-        "history",
-        "own",
-        "permission",
-        "plan",
-        "requests",
-        "retry",
-        "rule",
-        "state",
-    )
 
     def __init__(self, plan: RepeatPlan, retry: Retry, first: CallFrame) -> None:
         self.plan = plan

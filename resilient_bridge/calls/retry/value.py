@@ -19,11 +19,12 @@ from ...values.fields import (
     function,
     instance_of,
     is_count,
+    is_tenacity,
     optional,
     seconds,
     shown,
 )
-from ...values.foreign import Wait, check_wait, is_tenacity
+from ...values.foreign import Wait, check_wait
 from ...values.rule import Rule, Rules, as_rules, check_rules
 from ...values.what import What, Whats, as_whats, whats
 from ..layer import Layer

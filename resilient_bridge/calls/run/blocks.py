@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import config_error
-from ...transports.event_loop import running_loop
 from ...values.fields import refuse
 from ...world import REAL
 from ..attempt import Attempt
@@ -20,10 +19,11 @@ from ..evidence import leave_function
 from ..finished import block_finished
 from ..frame import CURRENT, CallFrame
 from ..retry.refresh import Refresh
+from ..steps import Sleep
 from ..timeout.deadline import Deadline
 from ..timeout.guard import bound
 from ..timeout.value import Timeout
-from ..tracing import open_scope
+from ..tracing import open_scope, within
 from .attempt_result import decide_next, exit_layers
 from .plan import Plan
 from .retry_loop import run, run_async
@@ -111,9 +111,8 @@ class Attempts:
             return
         while (block := loop.next()) is not None:
             try:
-                for enter in loop.enters:
-                    if (wait := enter(block)) is not None:
-                        wait.block()
+                for turn in loop.turns(block):
+                    turn.block()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
                 loop.not_admitted_block(block, error)
             else:
@@ -121,12 +120,8 @@ class Attempts:
                     yield BlockAttempt(block)
                 finally:
                     loop.give_back(block)
-            if (again := loop.again(block)) is not None:
-                if again.before is not None:
-                    Refresh(again.before, again, block).block()
-                again.first.waited += again.decision.wait
-                _warn_of_loop(again.decision.wait)
-                block.world.sleep(again.decision.wait)
+            for step in loop.between(block):
+                step.block()
 
     async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
         """Yield attempts until one succeeds; waits suspend this task."""
@@ -136,9 +131,8 @@ class Attempts:
             return
         while (block := loop.next()) is not None:
             try:
-                for enter in loop.enters:
-                    if (wait := enter(block)) is not None:
-                        await wait.suspend()
+                for turn in loop.turns(block):
+                    await turn.suspend()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
                 loop.not_admitted_block(block, error)
             else:
@@ -148,12 +142,8 @@ class Attempts:
                     loop.give_back(block)
             if loop.asking is not None:
                 await loop.asked(*loop.asking)
-            if (again := loop.again(block)) is not None:
-                if again.before is not None:
-                    await Refresh(again.before, again, block).suspend()
-                again.first.waited += again.decision.wait
-                running_loop("Retry")
-                await block.world.asleep(again.decision.wait)
+            for step in loop.between(block):
+                await step.suspend()
 
     def _start(self, *, is_async: bool) -> _Loop:
         if any(isinstance(layer, Timeout) for layer in self._policy.layers) and not is_async:
@@ -188,7 +178,6 @@ class _Loop:
         self._last: _BlockFrame | None = None
         self._first: _BlockFrame | None = None
         self._around = CURRENT.get()
-        self.enters = (*plan.outer_enters, plan.pause_guard.enter, *plan.inner_enters)
 
     def next(self) -> _BlockFrame | None:
         """Return the next attempt, None when the loop is over."""
@@ -208,6 +197,12 @@ class _Loop:
             block.failure = None if self.retrying is None else self.retrying.history[-1]
         self._last = block
         return block
+
+    def turns(self, block: _BlockFrame) -> Iterator[Step]:
+        """Take every layer; yield what has to be waited for."""
+        for enter in (*self.plan.outer_enters, self.plan.pause_guard.enter, *self.plan.inner_enters):
+            if (wait := enter(block)) is not None:
+                yield wait
 
     def _begin(self, block: _BlockFrame, now: float) -> None:
         self.scope = open_scope(self.plan)
@@ -281,19 +276,25 @@ class _Loop:
         if not block.was_entered:
             exit_layers(self.plan.exits, block, None)
 
-    def again(self, block: _BlockFrame) -> Retrying | None:
-        """Return the run that another attempt follows from, None when the loop is over."""
-        return None if self.is_done or not block.was_entered else self.retrying
+    def between(self, block: _BlockFrame) -> Iterator[Step]:
+        """Yield what comes before the next attempt, if one follows."""
+        if self.is_done or not block.was_entered or (again := self.retrying) is None:
+            return
+        if again.before is not None:
+            yield Refresh(again.before, again, block)
+        wait = again.decision.wait
+        again.first.waited += wait
+        if not self.is_async:
+            _warn_of_loop(wait)
+        yield Sleep(block.world, wait)
 
     def _over(self, error: BaseException | None) -> None:
         self.is_done = True
         first = self._first
         if first is not None:
+            with within(self.scope):
+                block_finished(self.plan, first, error)
             if self.scope is not None:
-                self.scope.enter()
-            block_finished(self.plan, first, error)
-            if self.scope is not None:
-                self.scope.leave()
                 self.scope.close()
             if first.run is not None:
                 first.run.close()
@@ -304,7 +305,7 @@ def _warn_of_loop(wait: float) -> None:
     """Warn of a wait that would block the event loop of this thread; in virtual time there is none."""
     if wait > 0 and CURRENT.get().world is REAL and _runs_loop():
         text = f"`for attempt in policy.attempts()` blocks the event loop for {wait:.3g} s: write `async for`"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def _runs_loop() -> bool:

@@ -159,9 +159,8 @@ def run(steps: Steps) -> Any:
                 return end.value
             try:
                 go, value = steps.send, step.block()
-            except (
-                StopIteration
-            ):  # the end of somebody's iterator is no failure, and cannot be thrown into a generator
+            except StopIteration:
+                # The end of somebody's iterator is no failure, and cannot be thrown into a generator.
                 steps.close()
                 raise
             except BaseException as error:  # noqa: BLE001 -- the generator decides what becomes of it

@@ -27,40 +27,17 @@ State: TypeAlias = Literal["closed", "open", "half_open", "isolated", "disabled"
 T_co = TypeVar("T_co", covariant=True)
 
 
-class CircuitRules(Protocol):
-    """The numbers that a circuit goes by."""
+class CircuitRules:
+    """The numbers that a circuit goes by: those of a Breaker."""
 
-    @property
-    def rate(self) -> float:
-        """The share of failures that opens it, from above 0 to 1."""
-
-    @property
-    def window(self) -> int | timedelta:
-        """The window: the last N calls, or the calls of this last time span."""
-
-    @property
-    def minimum(self) -> int | None:
-        """How many calls there must be before the rate counts; None if not set."""
-
-    @property
-    def least(self) -> int:
-        """How many calls there must be before the rate counts: `minimum`, or its default."""
-
-    @property
-    def in_a_row(self) -> int | None:
-        """How many failures in a row open it, None for every other rate."""
-
-    @property
-    def open_for(self) -> Backoff:
-        """How long it stays open, the first time and at each further opening."""
-
-    @property
-    def probes(self) -> int:
-        """How many probes a half-open circuit admits; all have to succeed."""
-
-    @property
-    def lease(self) -> float:
-        """Seconds after which a probe that has not ended loses its permit."""
+    rate: float  # the share of failures that opens it, from above 0 to 1
+    window: int | timedelta  # the last N calls, or the calls of this last time span
+    minimum: int | None  # how many calls there must be before the rate counts; None if not set
+    least: int  # the same: `minimum`, or its default
+    in_a_row: int | None  # how many failures in a row open it, None for every other rate
+    open_for: Backoff  # how long it stays open, the first time and at each further opening
+    probes: int  # how many probes a half-open circuit admits; all have to succeed
+    lease: float  # seconds after which a probe that has not ended loses its permit
 
 
 class BudgetRules(Protocol):
