@@ -62,25 +62,15 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
         refuse("Policy.layers", "at least one layer, such as Retry()", layers)
     kinds: list[type] = []
     for index, layer in enumerate(layers):
-        kind = type(layer)
+        path, kind = f"Policy.layers[{index}]", type(layer)
         if not isinstance(layer, Layer) or layer.usual_position is None:
             refuse(
-                f"Policy.layers[{index}]",
-                "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
-                layer,
+                path, "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy", layer
             )
         if kind in kinds:
-            refuse(
-                f"Policy.layers[{index}]",
-                f"one {kind.__name__} at most (put a second policy around the function)",
-                layer,
-            )
+            refuse(path, f"one {kind.__name__} at most (put a second policy around the function)", layer)
         if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
-            refuse(
-                f"Policy.layers[{index}]",
-                "Fallback outside of Retry: inside, Retry would never see a failure",
-                layer,
-            )
+            refuse(path, "Fallback outside of Retry: inside, Retry would never see a failure", layer)
         kinds.append(kind)
 
 
@@ -342,7 +332,5 @@ def _usual_index(layers: list[Layer], layer: Layer) -> int:
     own = layer.usual_position
     if own is None:
         refuse("Policy.replace", "layers", layer)
-    for index, other in enumerate(layers):
-        if other.usual_position is not None and other.usual_position > own:
-            return index
-    return len(layers)
+    inner = (n for n, other in enumerate(layers) if other.usual_position and other.usual_position > own)
+    return next(inner, len(layers))

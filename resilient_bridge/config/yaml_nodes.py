@@ -50,13 +50,8 @@ def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
         mark = getattr(error, "problem_mark", None)
         words = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
         raise DocumentError(f"not YAML: {words}", None if mark is None else mark.line + 1) from None
-    except (
-        ValueError,
-        LookupError,
-        AttributeError,
-        TypeError,
-        OverflowError,
-    ):  # errors of pyyaml on unusual texts
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+        # Errors of pyyaml on unusual texts.
         raise DocumentError("not YAML") from None
     return _Nodes(lines).value(node, "", 0), lines
 

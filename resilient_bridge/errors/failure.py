@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import attrs
 
@@ -18,7 +18,7 @@ from ..world import current_world
 from .codes import CODES, code_info
 from .errnos import errno_name
 from .redaction import Unread, as_details, as_line, as_lines, class_name, redact_value, set_text
-from .rpc import read_rpc_error
+from .rpc import ErrorFields, read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 
@@ -28,19 +28,10 @@ Stopped: TypeAlias = Literal[
 ]
 
 
-class Overrides(TypedDict, total=False):
+class Overrides(ErrorFields, total=False):
     """The fields in which a caller of `Failure.of` may override the table of codes; None leaves a field to the table."""
 
-    category: Category | None
-    kind: Kind | None
     severity: Severity | None
-    retryable: bool | None
-    executed: Executed | None
-    proof: str
-    session_valid: bool | None
-    retry_after: float | None
-    suggestions: Iterable[str]
-    details: Mapping[str, Any]
     cause: BaseException | None
     history: tuple[Failure, ...]
     stopped: Stopped | None

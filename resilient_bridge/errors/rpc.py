@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
@@ -17,16 +17,16 @@ from .taxonomy import Category, Executed, Kind
 
 
 class ErrorFields(TypedDict, total=False):
-    """The fields of an error object besides its code, under the names of a failure's fields."""
+    """The fields of an error object besides its code, under the names of a failure's fields; None leaves one to the table of codes."""
 
-    category: Category
-    kind: Kind
-    retryable: bool
-    executed: Executed
+    category: Category | None
+    kind: Kind | None
+    retryable: bool | None
+    executed: Executed | None
     proof: str
-    session_valid: bool
-    retry_after: float
-    suggestions: tuple[str, ...]
+    session_valid: bool | None
+    retry_after: float | None
+    suggestions: Iterable[str]
     details: Mapping[str, Any]
 
 

@@ -55,8 +55,7 @@ def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> An
     if data in known:
         return known[data]
     if "(" not in data:
-        names = sorted({*known, *families()})
-        return reading.fail(path, f"one of {', '.join(names)}", data, hint=reading.near(data, names))
+        return reading.not_one_of(sorted({*known, *families()}), path, data)
     return _of_call(data, path, reading)
 
 
@@ -68,9 +67,6 @@ def _of_call(text: str, path: str, reading: Reading) -> Any:
     except ConfigError as error:
         problem = violation_of(error)
         return reading.fail(path, f"{problem['field']} to be {problem['constraint']}", text)
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:  # Python names the argument that is missing or unknown
+    except (ValueError, TypeError, AttributeError) as error:
+        # Python names the argument that is missing or unknown.
         return reading.fail(path, f"a dialect as in code ({error})", text)

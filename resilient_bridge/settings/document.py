@@ -177,9 +177,7 @@ def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
         items: list[Any] = cast("Any", written) if isinstance(written, list) else []
         for index, name in enumerate(items):
             if isinstance(name, str) and name not in known:
-                reading.fail(
-                    joined(kind, index), f"one of {', '.join(known)}", name, hint=reading.near(name, known)
-                )
+                reading.not_one_of(known, joined(kind, index), name)
     return found
 
 
@@ -229,12 +227,8 @@ def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
 def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], reading: Reading) -> None:
     name = getattr(tables.get("toolbox"), "policy", None)
     if name is not None and name not in policies:
-        reading.fail(
-            "toolbox.policy",
-            f"one of {', '.join(policies) or 'policies'}",
-            name,
-            hint=reading.near(name, policies),
-        )
+        wanted = f"one of {', '.join(policies) or 'policies'}"
+        reading.fail("toolbox.policy", wanted, name, hint=reading.near(name, policies))
 
 
 def _gasoline(data: Mapping[str, Any], reading: Reading) -> Mapping[str, Any]:

@@ -53,7 +53,7 @@ def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
     known = preset_names()
     if isinstance(raw, str) and raw in known:
         return cast("BridgePolicy", getattr(presets, raw))
-    reading.fail(path, f"one of {', '.join(known)}", raw, hint=reading.near(raw, known))
+    reading.not_one_of(known, path, raw)
     return None
 
 

@@ -61,6 +61,11 @@ class Reading:
             self.problems.append(Problem(path, f"wanted {wanted}, got {shortened(received)}{hint}", received))
         return BAD
 
+    def not_one_of(self, known: Iterable[str], path: str, got: Any) -> Bad:
+        """Note a word that is none of the known ones, with the nearest of them; return BAD."""
+        known = list(known)
+        return self.fail(path, f"one of {', '.join(known)}", got, hint=self.near(got, known))
+
     def table(self, raw: Any, path: str, wanted: str) -> Mapping[str, Any] | None:
         """Return a table as it is; None, with a problem, for anything else."""
         if isinstance(raw, Mapping):

@@ -23,7 +23,6 @@ from weakref import WeakSet
 import attrs
 
 from ..rejections import CircuitOpenError
-from .value import rules_of
 from .windows import window_for
 
 
@@ -109,7 +108,7 @@ class CircuitState:
         self._on_transition = on_transition
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
-        self._window = window_for(rules_of(settings))
+        self._window = window_for(settings)
         # Seconds: a call that took `slow_after` counts as a failure, a success that took `tell_after` is reported at all.
         self.slow_after = self.tell_after = inf
         # Only with `slow_after`: the calls under way, the oldest first.
@@ -219,7 +218,7 @@ class CircuitState:
             if settings == self.settings:
                 return
             if _counting(settings) != _counting(self.settings):
-                self._window = window_for(rules_of(settings), self._window)
+                self._window = window_for(settings, self._window)
             self.settings = settings
             self._refresh()
 

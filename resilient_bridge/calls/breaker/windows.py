@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from ..shared.ports import CircuitRules
+    from .value import Breaker
 
 
 _BUCKETS: Final = 20
@@ -195,7 +195,7 @@ class Span(_Rate):
 Window: TypeAlias = Row | Calls | Span
 
 
-def window_for(rules: CircuitRules, before: Window | None = None) -> Window:
+def window_for(rules: Breaker, before: Window | None = None) -> Window:
     """Return the window that the rules ask for, with the outcomes of `before` where they can be converted.
 
     A window of calls takes over the newest calls; between calls and time nothing converts, and the

@@ -52,16 +52,13 @@ def bind(
 
 def form_of(function: Any) -> Form:
     """Return what `function` is, looking through partials and callable objects. ConfigError for what cannot be protected."""
-    if isinstance(function, staticmethod | classmethod):
-        raise config_error(
-            "Policy(function)",
-            "a function: put the policy below @staticmethod or @classmethod",
-            cast("Any", function),
-        )
+    wanted = ""
     if isinstance(function, type) or not callable(function):
-        raise config_error(
-            "Policy(function)", "a function, a method or a callable object", cast("Any", function)
-        )
+        wanted = "a function, a method or a callable object"
+    if isinstance(function, staticmethod | classmethod):
+        wanted = "a function: put the policy below @staticmethod or @classmethod"
+    if wanted:
+        raise config_error("Policy(function)", wanted, cast("Any", function))
     inner = _innermost(function)
     if not (inspect.isroutine(inner) or inspect.iscoroutinefunction(inner)):
         inner = type(inner).__call__
