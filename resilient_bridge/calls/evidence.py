@@ -7,11 +7,12 @@ proves anything about it, and that word counts for the innermost protected funct
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..classification.lookup import raw_failure
+from ..classification.plain import PLAIN
 from ..errors import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
-from .frame import inside_of, mark_around
+from .frame import ROOT, inside_of, mark_around
 
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _LIMITED: Final = 429
+_MOST_PLAIN: Final = 1_024
 
 
 def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
@@ -97,3 +99,32 @@ def may_have_started(plan: Planned, failure: Failure) -> bool:
     """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away
+
+
+# ---- what a returned value stands for: a success, or a failure such as a 503 -----------------------------------------
+
+
+def failure_of_answer(result: object) -> Failure | None:
+    """Return what a returned answer stands for, None when it is a success."""
+    kind = type(result)
+    if kind in PLAIN:
+        return None
+    from ..classification import classify
+    from ..classification.answers import may_be_answer
+
+    if isinstance(result, BaseException):
+        return None  # a function may return an exception without meaning to raise it
+    if not may_be_answer(kind):
+        # A sync function may not return an awaitable: that has to be asked each time.
+        if len(PLAIN) < _MOST_PLAIN and not hasattr(cast("Any", kind), "__await__"):
+            PLAIN.add(kind)
+        return None
+    return classify(result)
+
+
+def keep_answer(first: CallFrame, failure: Failure | None) -> None:
+    """Keep what a returned answer stands for: for the Fallback, and for `capture`."""
+    first.answered = failure
+    edge = first.outer
+    if edge is not None and edge.plan is None and edge is not ROOT:
+        edge.answered = failure

@@ -188,3 +188,25 @@ def count_request() -> None:
     while attempt is not None and attempt is not ROOT:
         attempt.requests += 1
         attempt = enclosing(attempt)
+
+
+# ---- policies inside of policies: the innermost repeats, and what it used up counts for those around it --------------
+
+
+def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
+    """Return the attempts around a call whose policies have a Retry, the nearest first: their repeats and ours are counted together."""
+    found: list[CallFrame] = []
+    around = first.outer
+    while around is not None and around.before_of is None:
+        if around.plan is not None and around.plan.attempts is not None and not around.is_over:
+            found.append(around)
+        around = enclosing(around)
+    return tuple(found)
+
+
+def largest_cap(attempts: object, around: tuple[CallFrame, ...]) -> int | None:
+    """Return the largest `attempts` of nested policies; None where there is one alone, or tenacity's stop decides."""
+    if not around or not isinstance(attempts, int):
+        return None
+    caps = [attempt.plan.attempts for attempt in around if attempt.plan]
+    return max([attempts, *(cap for cap in caps if isinstance(cap, int))])

@@ -14,10 +14,9 @@ from ...errors import Executed
 from ...telemetry import emit, events
 from ...values.what import add_note, matches_ended
 from ..conditions import Ask, conditions, knowing
-from ..evidence import proven
+from ..evidence import failure_of_answer, keep_answer, proven
 from ..first_item import starting, starting_async
 from ..frame import CURRENT, CallFrame, leave_context, outside_of
-from ..returned import failure_of_answer, keep_answer
 from ..steps import CallOnce, Discard, Step
 
 

@@ -2,19 +2,57 @@
 
 from __future__ import annotations
 
+import asyncio
+from math import inf
+from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from ...transports.event_loop import running_loop
 from ..frame import Planned
-from .refresh_lock import RefreshLock, refresh_lock_of
 
 
 if TYPE_CHECKING:
     from ...values.rule import Rule
+    from ..frame import CallFrame
     from ..guards import CircuitAsked
     from .budget_state import BudgetState
     from .decision import Matcher
     from .pause import Pause
     from .value import Retry
+
+
+class RefreshLock:
+    """Where calls wait while one of them refreshes for a rule, whatever functions and origins its policy protects.
+
+    A lock for threads, one for the tasks of each loop, and a count of what has been done.
+    """
+
+    __slots__ = ("__weakref__", "_of_loop", "done", "of_threads", "refreshed_at", "rule")
+
+    def __init__(self, rule: Rule | None) -> None:
+        self.rule = rule  # kept, so that its id() stands for it as long as this is in use
+        self.done = 0
+        self.refreshed_at = -inf
+        self.of_threads = Lock()
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def is_fresh(self, attempt: CallFrame, done_before: int) -> bool:
+        """Return whether somebody has refreshed since this attempt began, or while it waited here."""
+        return self.done != done_before or self.refreshed_at > attempt.started
+
+    def refreshed(self, attempt: CallFrame) -> None:
+        """Note that a refresh has succeeded."""
+        self.done += 1
+        self.refreshed_at = attempt.world.monotonic()
+
+    def of_loop(self) -> asyncio.Lock:
+        return self._of_loop.setdefault(running_loop("Rule.before"), asyncio.Lock())
+
+
+# By the id() of the rule: two that are equal are two all the same.
+_refresh_locks: WeakValueDictionary[int, RefreshLock] = WeakValueDictionary()
+_lock = Lock()
 
 
 class RepeatPlan(Planned):
@@ -34,5 +72,7 @@ class RepeatPlan(Planned):
         """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
         found = self.refresh_locks.get(id(rule))
         if found is None:
-            found = self.refresh_locks[id(rule)] = refresh_lock_of(rule)
+            with _lock:  # whoever uses it keeps it
+                found = _refresh_locks.setdefault(id(rule), RefreshLock(rule))
+            self.refresh_locks[id(rule)] = found
         return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from ..frame import CallFrame
-    from .refresh_lock import RefreshLock
+    from .planned import RefreshLock
     from .retrying import Retrying
 
 

@@ -22,8 +22,7 @@ from ...values.what import add_note, ask, take_back
 from ..attempt import ask_schedule
 from ..evidence import failure_in, keep, may_have_started, permission_for, record_inside
 from ..finished import rejected
-from ..frame import ROOT, CallFrame, inside_of, new_frame, report
-from ..nesting import calls_in, largest_cap, retries_around
+from ..frame import ROOT, CallFrame, inside_of, largest_cap, new_frame, report, retries_around
 from .decision import Decision, Match, counter, decide, rule_key
 
 
@@ -160,7 +159,7 @@ class Retrying:
             is_asked_for = any(ask(what, self.state) for what in matcher.theirs)
         found = matcher.match(failure, is_asked_for=is_asked_for)
         self.rule, counted_by = found.rule, rule_key(counter(found.rule))
-        calls = 1 if attempt.inside is None else calls_in(attempt)
+        calls = 1 if attempt.inside is None else max(1, attempt.inside.most)
         self.counts[counted_by] = self.counts.get(counted_by, 0) + calls
         self.requests += attempt.requests
         self.permission = permission_for(self.plan, attempt, failure)

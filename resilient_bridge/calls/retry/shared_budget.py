@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...errors import is_limited
 from ..evidence import permission_for
+from ..frame import largest_cap, retries_around
 from ..names import SharedNames
-from ..nesting import largest_cap, retries_around
 from ..shared.waits import AwaitedAnswer, is_real_time
 from .budget_state import BudgetState
 from .decision import counter, is_used_up, rule_key

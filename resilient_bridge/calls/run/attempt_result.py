@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ...classification.plain import PLAIN
 from ...errors import Failure
 from ..conditions import Ask, conditions, knowing, tenacity_state, wants_another
-from ..evidence import failure_in, proven
+from ..evidence import failure_in, failure_of_answer, keep_answer, proven
 from ..frame import report
 from ..retry.retrying import Retrying
-from ..returned import failure_of_answer, keep_answer
 
 
 if TYPE_CHECKING:
