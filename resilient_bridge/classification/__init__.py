@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from .retry_after import parse_retry_after as parse_retry_after
     from .texts import text_finding as text_finding
 
-__all__ = [
-    "By",
-    "Registration",
-    "classify",
-    "classify_close",
-    "classify_error_payload",
-    "exit_finding",
-    "failure_or_none",
-    "parse_retry_after",
-    "rule_for",
-    "text_finding",
-]
-
 
 class Classifier:
     """`classify(error)` and `classify(answer)`: what happened, as a `Failure`; `classify.register(...)` teaches it more.
@@ -151,4 +138,6 @@ _NAMES = {
 
 
 if not TYPE_CHECKING:
-    _, _, __getattr__ = lazily(__name__, _NAMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
+    __all__ += ["classify", "classify_close", "failure_or_none"]
+    __all__.sort()

@@ -60,26 +60,6 @@ def redact_value(value: object) -> Any:
     return _Walk().value(value, 0)
 
 
-def redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a failure as plain bounded data with every text redacted; see `redact_value`."""
-    if not details:
-        return {}
-    found = _Walk().value(details, 0)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"unreadable": found}
-
-
-def redact_all(texts: Iterable[str], *, known: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
-    """Return the texts redacted, as many as a failure may hold; `known` ones are returned unchanged."""
-    remaining, shown = _WORK, list[str]()
-    for text in islice(texts, _MANY):
-        if remaining <= 0:
-            break
-        line = raw_text(text)
-        remaining -= _NODE + min(len(line), READ)
-        shown.append(line if line in known else redact(line))
-    return tuple(shown)
-
-
 def text_of(error: BaseException) -> str:
     """Return the error's own text, redacted; empty if it has none. An error in its `__str__` is reported in the text, not raised."""
     return redact(raw_text(error)).strip()
@@ -230,11 +210,20 @@ def as_line(text: str) -> str:
 
 
 def as_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    return redact_all(lines, known=_PLAIN)
+    """Return the texts redacted, as many as a failure may hold."""
+    remaining, shown = _WORK, list[str]()
+    for text in islice(lines, _MANY):
+        if remaining <= 0:
+            break
+        line = raw_text(text)
+        remaining -= _NODE + min(len(line), READ)
+        shown.append(as_line(line))
+    return tuple(shown)
 
 
 def as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(redact_details(details))
+    found = _Walk().value(details, 0) if details else {}
+    return MappingProxyType(found if isinstance(found, dict) else {"unreadable": found})
 
 
 _SAFE: Final = {"message": as_line, "suggestions": as_lines, "details": as_details}

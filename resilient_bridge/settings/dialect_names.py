@@ -13,9 +13,9 @@ from ..config.spelled_calls import read_call
 from ..errors import ConfigError
 from ..protocol import dialects
 from ..protocol.policies.dialect import Dialect
-from .fields import read_field
+from .fields import make
 from .reading import Reading, violation_of
-from .walk import arrange, make
+from .walk import arrange
 
 
 _PREFIXES: Final = ("", "rb.dialects.", "dialects.")
@@ -44,9 +44,7 @@ def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> An
     """Return the dialect of a name, a call as in code, or a table; BAD after a problem."""
     if isinstance(data, Mapping):
         table = dict(cast("Mapping[str, Any]", data))
-        return make(
-            Dialect, arrange(Dialect, table, path, reading), path, reading, read=read_field, base=base
-        )
+        return make(Dialect, arrange(Dialect, table, path, reading), path, reading, base=base)
     if not isinstance(data, str):
         return reading.fail(path, "the name of a dialect, or a table of names", data)
     if data in reading.names and isinstance(reading.names[data], Dialect):

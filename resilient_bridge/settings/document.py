@@ -21,14 +21,14 @@ from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in
 from ..values.backoff import Backoff
 from .dialect_names import read_dialect
-from .fields import read_backoff, read_field, read_value
+from .fields import make, read_backoff, read_value
 from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
 from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader, violation_of
 from .secrets import Secret, resolved
 from .seed_keys import ALIASES, gasoline_steps
 from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings, Headers
-from .walk import fields_of, from_millis, make
+from .walk import fields_of, from_millis
 
 
 READERS: Final[Mapping[type, TableReader]] = {
@@ -102,7 +102,7 @@ def _bridge(
     entries["calls"] = Entry("calls", calls)
     if tools:
         entries["tools"] = Entry("tools", tools)
-    return make(BridgePolicy, entries, "", reading, read=read_field, base=base)
+    return make(BridgePolicy, entries, "", reading, base=base)
 
 
 def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:

@@ -6,6 +6,7 @@ the field's validator decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -16,10 +17,13 @@ from ..config.quantities import DURATION, SIZE, read_bytes, read_seconds, read_s
 from ..errors import ConfigError
 from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import LONGEST, is_number
-from ..values.forms import Form, form_of
+from ..values.forms import PLAIN, Form, form_of
 from .failure_words import read_what
-from .reading import BAD, Reading, violation_of
-from .walk import arrange, entries_of, make
+from .reading import BAD, MASKED, Entry, Reading, violation_of
+from .walk import arrange, default_of, entries_of, fields_of
+
+
+_FIELD: Final = re.compile(r"\w+\.(\w+)(.*)", re.DOTALL)
 
 
 def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = None) -> Any:
@@ -32,7 +36,111 @@ def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = N
     entries = entries_of(kind, data, path, reading)
     if entries is None:
         return reading.fail(path, "a table of settings", data)
-    return make(kind, entries, path, reading, read=read_field, base=base)
+    return make(kind, entries, path, reading, base=base)
+
+
+def make(kind: type, entries: Mapping[str, Entry], path: str, reading: Reading, *, base: Any = None) -> Any:
+    """Return the value, laid over `base`, after each field has been read, converted and validated; BAD after a problem."""
+    blank = cast("Any", object.__new__(kind))
+    before = len(reading.problems)
+    bad = _fill(kind, blank, entries, path, reading, base)
+    for field in fields_of(kind):
+        if field.name not in bad:
+            _validate(blank, field, entries, path, reading, is_alone=not bad)
+    if len(reading.problems) > before or bad:
+        return BAD
+    values = {field.name: getattr(blank, field.name) for field in fields_of(kind)}
+    try:
+        if hasattr(kind, "__attrs_init__"):  # its own constructor takes the first field by position
+            first = next(iter(values))
+            return kind(*values.pop(first), **values)
+        return kind(**values)
+    except ConfigError as error:
+        return _refused(error, "", entries, path, reading)
+
+
+def _fill(  # noqa: PLR0917 -- as `make`
+    kind: type, blank: Any, entries: Mapping[str, Entry], path: str, reading: Reading, base: Any
+) -> set[str]:
+    """Set every field, converted; return the names of those that could not be read."""
+    bad: set[str] = set()
+    for field in fields_of(kind):
+        value = default_of(field) if base is None else getattr(base, field.name)
+        if field.name in entries:
+            one = entries[field.name]
+            at = joined(path, one.key)
+            read_one = read_field(field, one.value, at, reading, None if base is None else value)
+            value = _converted(field, read_one, one.value, at, reading)
+        elif value is attrs.NOTHING:
+            value = reading.fail(joined(path, field.name), form_of(field.validator).wanted, value)
+        if value is BAD:
+            bad.add(field.name)
+            value = default_of(field)
+        object.__setattr__(blank, field.name, None if value is attrs.NOTHING else value)
+    return bad
+
+
+def _converted(field: attrs.Attribute[Any], value: Any, written: Any, path: str, reading: Reading) -> Any:
+    convert = cast("Callable[[Any], Any] | None", field.converter)  # pyright: ignore[reportUnknownMemberType]
+    if convert is None or value is BAD:
+        return value
+    try:
+        return convert(value)
+    except Exception:  # noqa: BLE001 -- a converter hands bad values through, and may stumble over a wrong shape
+        return reading.fail(path, form_of(field.validator).wanted or "another form", written)
+
+
+def _validate(
+    blank: Any,
+    field: attrs.Attribute[Any],
+    entries: Mapping[str, Entry],
+    path: str,
+    reading: Reading,
+    *,
+    is_alone: bool,
+) -> None:
+    if field.validator is None:
+        return
+    form, value = form_of(field.validator), getattr(blank, field.name)
+    try:
+        cast("Callable[[Any, Any, Any], Any]", field.validator)(blank, field, value)
+    except ConfigError as error:
+        if field.name in entries or is_alone:  # beside a bad field, a default may only seem wrong
+            _refused(error, field.name, entries, path, reading, form=form)
+    except Exception:  # noqa: BLE001 -- compared with something that cannot be compared
+        if is_alone:
+            reading.fail(joined(path, field.name), form.wanted or "another value", value)
+
+
+def _refused(
+    error: ConfigError,
+    name: str,
+    entries: Mapping[str, Entry],
+    path: str,
+    reading: Reading,
+    *,
+    form: Form = PLAIN,
+) -> Any:
+    """Note what a constructor or a validator refused, under the path where it was written."""
+    problem = violation_of(error)
+    found = _FIELD.fullmatch(str(problem["field"]))
+    about, rest = (found[1], found[2]) if found else ("", "")
+    # the error names an argument of a constructor, or a field beside it
+    if about not in entries and name:
+        about = name
+    at = joined(path, entries[about].key if about in entries else about) if about else path
+    written: Any = problem["received"]
+    if about in entries and not rest and written != MASKED:
+        raw = entries[about].value
+        written = written if form.kind == "address" and _may_hold_a_secret(raw) else raw
+    return reading.fail(
+        at + rest, str(problem["constraint"]), written, hint=reading.near(written, form.words)
+    )
+
+
+def _may_hold_a_secret(url: Any) -> bool:
+    """Return whether a URL has more than scheme, host and path: then an error shows only these."""
+    return isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url)
 
 
 def read_field(field: attrs.Attribute[Any], raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -87,7 +195,7 @@ def read_backoff(data: Any, path: str, reading: Reading, base: Any = None) -> An
         table = dict(cast("Mapping[str, Any]", data))
         changed = base if isinstance(base, Backoff) and "shape" not in table else None
         entries = arrange(Backoff, table, path, reading)
-        return make(Backoff, entries, path, reading, read=read_field, base=changed)
+        return make(Backoff, entries, path, reading, base=changed)
     if isinstance(data, str):
         return _schedule(data, path, reading)
     if _is_wait(data):

@@ -14,9 +14,9 @@ from ..calls.retry.value import Retry
 from ..config.paths import joined
 from ..values.backoff import Backoff
 from ..values.fields import LONGEST
-from .fields import read_field
+from .fields import make
 from .reading import BAD, Aliases, Entry, Reading
-from .walk import from_millis, make
+from .walk import from_millis
 
 
 _SHAPES: Final = {  # OpenViber's words, and its defaults
@@ -57,7 +57,7 @@ def _schedule(written: Mapping[str, Any], path: str, reading: Reading) -> Any:
     for key, name, default in (("base_delay_ms", "seconds", _FIRST), ("max_delay_ms", "cap", _CAP)):
         value = from_millis(written[key], joined(path, key), reading) if key in written else default
         entries[name] = Entry(key, value)
-    return make(Backoff, entries, path, reading, read=read_field)
+    return make(Backoff, entries, path, reading)
 
 
 def _breaker(table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entry]:

@@ -1,25 +1,22 @@
 """Plain data to any attrs value, by the value's own fields, converters and validators.
 
-Rule: no field is known here. A validator says what its field takes (`values.forms`), and judges it.
+Rule: no field is known here. A validator says what its field takes (`values.forms`), and judges it (`fields.make`).
 The walk adds the path and the nearest word, and reports every problem, not only the first.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import attrs
 
 from ..config.paths import joined
-from ..errors import ConfigError
-from ..values.forms import PLAIN, Form, form_of
-from .reading import BAD, MASKED, Entry, Reading, violation_of
+from ..values.forms import form_of
+from .reading import BAD, Entry, Reading
 
 
 _MILLIS: Final = "_ms"
-_FIELD: Final = re.compile(r"\w+\.(\w+)(.*)", re.DOTALL)
 
 
 def entries_of(kind: type, data: Any, path: str, reading: Reading) -> dict[str, Entry] | None:
@@ -82,119 +79,3 @@ def from_millis(raw: Any, path: str, reading: Reading) -> Any:
     except OverflowError:
         pass
     return reading.fail(path, "milliseconds as a number", raw)
-
-
-Read: TypeAlias = "Callable[[attrs.Attribute[Any], Any, str, Reading, Any], Any]"
-
-
-def make(
-    kind: type, entries: Mapping[str, Entry], path: str, reading: Reading, *, read: Read, base: Any = None
-) -> Any:
-    """Return the value, laid over `base`, after each field has been read, converted and validated; BAD after a problem."""
-    blank = cast("Any", object.__new__(kind))
-    before = len(reading.problems)
-    bad = _fill(kind, blank, entries, path, reading, read=read, base=base)
-    for field in fields_of(kind):
-        if field.name not in bad:
-            _validate(blank, field, entries, path, reading, is_alone=not bad)
-    if len(reading.problems) > before or bad:
-        return BAD
-    values = {field.name: getattr(blank, field.name) for field in fields_of(kind)}
-    try:
-        if hasattr(kind, "__attrs_init__"):  # its own constructor takes the first field by position
-            first = next(iter(values))
-            return kind(*values.pop(first), **values)
-        return kind(**values)
-    except ConfigError as error:
-        return refused(error, "", entries, path, reading)
-
-
-def _fill(
-    kind: type,
-    blank: Any,
-    entries: Mapping[str, Entry],
-    path: str,
-    reading: Reading,
-    *,
-    read: Read,
-    base: Any,
-) -> set[str]:
-    """Set every field, converted; return the names of those that could not be read."""
-    bad: set[str] = set()
-    for field in fields_of(kind):
-        value = default_of(field) if base is None else getattr(base, field.name)
-        if field.name in entries:
-            one = entries[field.name]
-            at = joined(path, one.key)
-            read_one = read(field, one.value, at, reading, None if base is None else value)
-            value = _converted(field, read_one, one.value, at, reading)
-        elif value is attrs.NOTHING:
-            value = reading.fail(joined(path, field.name), form_of(field.validator).wanted, value)
-        if value is BAD:
-            bad.add(field.name)
-            value = default_of(field)
-        object.__setattr__(blank, field.name, None if value is attrs.NOTHING else value)
-    return bad
-
-
-def _converted(field: attrs.Attribute[Any], value: Any, written: Any, path: str, reading: Reading) -> Any:
-    convert = cast("Callable[[Any], Any] | None", field.converter)  # pyright: ignore[reportUnknownMemberType]
-    if convert is None or value is BAD:
-        return value
-    try:
-        return convert(value)
-    except Exception:  # noqa: BLE001 -- a converter hands bad values through, and may stumble over a wrong shape
-        return reading.fail(path, form_of(field.validator).wanted or "another form", written)
-
-
-def _validate(
-    blank: Any,
-    field: attrs.Attribute[Any],
-    entries: Mapping[str, Entry],
-    path: str,
-    reading: Reading,
-    *,
-    is_alone: bool,
-) -> None:
-    if field.validator is None:
-        return
-    form, value = form_of(field.validator), getattr(blank, field.name)
-    try:
-        cast("Callable[[Any, Any, Any], Any]", field.validator)(blank, field, value)
-    except ConfigError as error:
-        if field.name in entries or is_alone:  # beside a bad field, a default may only seem wrong
-            refused(error, field.name, entries, path, reading, form=form)
-    except Exception:  # noqa: BLE001 -- compared with something that cannot be compared
-        if is_alone:
-            reading.fail(joined(path, field.name), form.wanted or "another value", value)
-
-
-def refused(
-    error: ConfigError,
-    name: str,
-    entries: Mapping[str, Entry],
-    path: str,
-    reading: Reading,
-    *,
-    form: Form = PLAIN,
-) -> Any:
-    """Note what a constructor or a validator refused, under the path where it was written."""
-    problem = violation_of(error)
-    found = _FIELD.fullmatch(str(problem["field"]))
-    about, rest = (found[1], found[2]) if found else ("", "")
-    # the error names an argument of a constructor, or a field beside it
-    if about not in entries and name:
-        about = name
-    at = joined(path, entries[about].key if about in entries else about) if about else path
-    written: Any = problem["received"]
-    if about in entries and not rest and written != MASKED:
-        raw = entries[about].value
-        written = written if form.kind == "address" and _may_hold_a_secret(raw) else raw
-    return reading.fail(
-        at + rest, str(problem["constraint"]), written, hint=reading.near(written, form.words)
-    )
-
-
-def _may_hold_a_secret(url: Any) -> bool:
-    """Return whether a URL has more than scheme, host and path: then an error shows only these."""
-    return isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import httpx
@@ -117,3 +118,19 @@ def http_error(status: int, **headers: str) -> httpx.HTTPStatusError:
     with pytest.raises(httpx.HTTPStatusError) as caught:
         response.raise_for_status()
     return caught.value
+
+
+@contextmanager
+def interrupted_in(seconds):
+    """Raise KeyboardInterrupt in the main thread in that many seconds, as Ctrl-C does."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

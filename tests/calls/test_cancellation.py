@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
 import resilient_bridge as rb
-from tests.calls.forms import Server, at_once, http_error, settle
+from tests.calls.forms import Server, at_once, http_error, interrupted_in, settle
 from tests.internals.calls import BULKHEADS
 
 
@@ -209,22 +208,6 @@ async def test_uncancel_counts_are_the_callers():
 async def hang():
     """Never ends by itself."""
     await asyncio.get_running_loop().create_future()
-
-
-@contextmanager
-def interrupted_in(seconds):
-    """Raise KeyboardInterrupt in the main thread in that many seconds, as Ctrl-C does."""
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.real

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
-from contextlib import contextmanager
 
 import pytest
 
 import resilient_bridge as rb
-from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.calls.forms import Server, at_once, both, everywhere, interrupted_in, settle
 from tests.rows import each_row
 
 
@@ -126,22 +124,6 @@ def test_r12_what_may_have_run_is_repeated_only_with_permission(form, error, ide
     assert len(keys) == 2 * each
     assert len(set(keys[:each])) == len(set(keys[each:])) == 1
     assert keys[0] != keys[-1]
-
-
-@contextmanager
-def interrupted_in(seconds):
-    """Raise KeyboardInterrupt in the main thread in that many seconds, as Ctrl-C does."""
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.real
