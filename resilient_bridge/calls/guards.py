@@ -37,15 +37,18 @@ class CircuitAsked(Protocol):
 
     def admit(self, now: float) -> int:
         """Return a permit, or raise CircuitOpenError."""
+        ...
 
     def rejects(self, now: float, /) -> bool:
         """Return whether it would reject a call at this moment."""
+        ...
 
     def count_overdue(self, now: float) -> None:
         """Count the calls that take too long already."""
 
     def is_counted(self, call: Any) -> bool:
         """Return whether the call was counted while it was under way; asked once."""
+        ...
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         """The call ended well."""

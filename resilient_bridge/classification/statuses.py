@@ -116,7 +116,7 @@ def should_retry(headers: object) -> bool | None:
     """Return what `x-should-retry` says, None when it says nothing."""
     get = getattr(headers, "get", None)
     try:
-        said = get("x-should-retry") if callable(get) else None
+        value = get("x-should-retry") if callable(get) else None
     except Exception:  # noqa: BLE001 (websockets raises when a header came twice)
         return None
-    return {"true": True, "false": False}.get(said.strip().lower()) if isinstance(said, str) else None
+    return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None

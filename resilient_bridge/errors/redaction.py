@@ -223,7 +223,9 @@ def as_lines(lines: Iterable[str]) -> tuple[str, ...]:
 
 def as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
     found = _Walk().value(details, 0) if details else {}
-    return MappingProxyType(found if isinstance(found, dict) else {"unreadable": found})
+    return MappingProxyType(
+        cast("dict[str, Any]", found) if isinstance(found, dict) else {"unreadable": found}
+    )
 
 
 _SAFE: Final = {"message": as_line, "suggestions": as_lines, "details": as_details}

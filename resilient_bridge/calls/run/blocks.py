@@ -111,8 +111,8 @@ class Attempts:
             return
         while (block := loop.next()) is not None:
             try:
-                for turn in loop.turns(block):
-                    turn.block()
+                for wait in loop.waits(block):
+                    wait.block()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
                 loop.not_admitted_block(block, error)
             else:
@@ -131,8 +131,8 @@ class Attempts:
             return
         while (block := loop.next()) is not None:
             try:
-                for turn in loop.turns(block):
-                    await turn.suspend()
+                for wait in loop.waits(block):
+                    await wait.suspend()
             except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
                 loop.not_admitted_block(block, error)
             else:
@@ -198,7 +198,7 @@ class _Loop:
         self._last = block
         return block
 
-    def turns(self, block: _BlockFrame) -> Iterator[Step]:
+    def waits(self, block: _BlockFrame) -> Iterator[Step]:
         """Take every layer; yield what has to be waited for."""
         for enter in (*self.plan.outer_enters, self.plan.pause_guard.enter, *self.plan.inner_enters):
             if (wait := enter(block)) is not None:

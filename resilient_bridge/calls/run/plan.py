@@ -199,9 +199,9 @@ def _shortest(guard: Guard) -> Guard | Timers:
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
     """Return the exception classes that the Retry names: they are failures of the server for the circuit, too."""
     named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
+    return tuple(what for what in named if _is_error_class(what))
+
+
+def _is_error_class(what: object) -> bool:
     # Our own rejections never reached the other side. `Exception` means what it says: every one.
-    return tuple(
-        what
-        for what in named
-        if isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
-    )
+    return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))

@@ -49,11 +49,11 @@ class _Stream:
         self.scope = None if self.held.world.is_disabled else open_scope(self.plan)
         self.opened: StartedStream | None = None
 
-    def turns(self) -> Generator[Step, None, None]:
+    def waits(self) -> Generator[Step, None, None]:
         """Take the layers that last as long as the stream; yield what has to be waited for."""
         for guard in () if self.held.world.is_disabled else self.plan.held:
-            if (turn := guard.enter(self.held)) is not None:
-                yield turn
+            if (wait := guard.enter(self.held)) is not None:
+                yield wait
 
     def __enter__(self) -> Self:
         return self
@@ -79,8 +79,8 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
 
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with _Stream(binding, begin, attributes["policy"]) as this:
-            for turn in this.turns():
-                turn.block()
+            for wait in this.waits():
+                wait.block()
             with within(this.scope):
                 this.opened = started = cast("StartedStream", begin(*args, **kwargs))
             return started.returned if started.is_empty else (yield from _rest(started))
@@ -123,8 +123,8 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         with _Stream(binding, begin, attributes["policy"]) as this:
-            for turn in this.turns():
-                await turn.suspend()
+            for wait in this.waits():
+                await wait.suspend()
             with within(this.scope):
                 this.opened = started = cast("StartedStream", await begin(*args, **kwargs))
             if started.is_empty:

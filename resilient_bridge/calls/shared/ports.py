@@ -46,10 +46,12 @@ class BudgetRules(Protocol):
     @property
     def ratio(self) -> float:
         """Retries earned by each call."""
+        ...
 
     @property
     def floor(self) -> float:
         """Retries per second that are always allowed."""
+        ...
 
 
 class CircuitView(NamedTuple):
@@ -84,6 +86,7 @@ class Question(Protocol[T_co]):
     @property
     def patience(self) -> float:
         """The longest that the caller waits, in seconds."""
+        ...
 
     def when_answered(self, wake: Callable[[], object], /) -> None:
         """Call `wake` when the answer arrives, in any thread; at once if it is there already."""
@@ -94,6 +97,7 @@ class Question(Protocol[T_co]):
         `is_late`: the caller has waited for its whole patience; no other caller needs to, until the
         store answers again.
         """
+        ...
 
     def cancel(self) -> None:
         """Drop the question: what its answer grants is returned to the store."""
@@ -105,14 +109,17 @@ class CircuitLine(Protocol):
     @property
     def is_up(self) -> bool:
         """Whether the store answers."""
+        ...
 
     @property
     def is_watched(self) -> bool:
         """Whether the store pushes views, several per second: while the circuit is in use, and a little longer."""
+        ...
 
     @property
     def unanswered(self) -> int:
         """How many reported failures no view includes yet; a huge number if one of them alone can open the circuit (critical, or a probe's)."""
+        ...
 
     def configure(self, rules: CircuitRules, /) -> None:
         """Go by other numbers from now on."""
@@ -125,9 +132,11 @@ class CircuitLine(Protocol):
 
     def ask(self) -> Question[CircuitAnswer]:
         """Ask for the circuit as it is now, and for the permit of a probe if one is needed."""
+        ...
 
     def put(self, state: Literal["closed", "isolated", "disabled"], /) -> Question[CircuitAnswer]:
         """Set the state by hand. If the store is unreachable, it is set when the store is back."""
+        ...
 
 
 class BudgetLine(Protocol):
@@ -136,6 +145,7 @@ class BudgetLine(Protocol):
     @property
     def is_up(self) -> bool:
         """Whether the store answers."""
+        ...
 
     def configure(self, rules: BudgetRules, /) -> None:
         """Go by other numbers from now on."""
@@ -145,6 +155,7 @@ class BudgetLine(Protocol):
 
     def ask(self) -> Question[bool]:
         """Ask for one more retry."""
+        ...
 
     def give_back(self) -> None:
         """Return a retry that was not made."""
@@ -156,6 +167,8 @@ class SharedState(Protocol):
 
     def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> CircuitLine:
         """Return the line to the circuit of this name. ConfigError for what the store needs and does not have."""
+        ...
 
     def budget(self, key: str, rules: BudgetRules, /) -> BudgetLine:
         """Return the line to the retry budget of this name."""
+        ...
