@@ -222,7 +222,7 @@ def as_lines(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = _Walk().value(details, 0) if details else {}
+    found: object = _Walk().value(details, 0) if details else {}
     return MappingProxyType(
         cast("dict[str, Any]", found) if isinstance(found, dict) else {"unreadable": found}
     )
