@@ -11,7 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import ASYNC, SYNC, both
-from tests.calls.shared_driving import HALF_OPEN, OPEN, Store, view
+from tests.calls.shared_driving import HALF_OPEN, OPEN, Asked, Store, view
 from tests.internals.calls import CircuitAnswer
 
 
@@ -66,8 +66,9 @@ def test_e19_a_call_that_is_overdue_and_under_way_is_reported_to_the_store(key):
 
 
 @both
-def test_an_answer_that_comes_later_is_waited_for(form, key):
+def test_an_answer_that_comes_later_is_waited_for(form, key, monkeypatch):
     """The call waits in a thread or in a task, whichever thread answers."""
+    monkeypatch.setattr(Asked, "patience", 30)  # the thread below may be slow to answer
     store = Store()
     ask = rb.Policy(rb.Breaker(key=key), state=store)(form.of(lambda: "ok"))
     line = store.circuits[key]
