@@ -21,6 +21,7 @@ import pytest
 import resilient_bridge as rb
 from tests.adapters.campaigns import ATTEMPTS, Call, Campaign
 from tests.adapters.http_clients import QUICK, Kind
+from tests.samples import IS_ALL
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -100,7 +101,7 @@ CLIENTS = [
     Client(made)
     for made in (openai.AsyncOpenAI, openai.OpenAI, anthropic.AsyncAnthropic, anthropic.Anthropic)
 ]
-CALLS = 304
+CALLS = 304 if IS_ALL else 160
 
 _done: dict[str, Campaign] = {}
 
@@ -148,7 +149,7 @@ async def test_the_judge_notices_what_runs_twice():
         run.judge()
 
 
-async def test_a_thousand_faults_were_injected():
+async def test_hundreds_of_faults_were_injected():
     """So many were really met by calls of wrapped clients, of every kind."""
     faults: Counter[str] = Counter()
     ends: set[tuple[str, int]] = set()
@@ -156,8 +157,8 @@ async def test_a_thousand_faults_were_injected():
         run = await campaign(client)
         faults += run.faults
         ends.update((call.reported, len(call.met)) for call in run.calls.values() if not call.may_repeat)
-    assert faults.total() >= 1_000, faults
-    assert min(faults.values()) >= 20, faults
+    assert faults.total() >= (1_000 if IS_ALL else 500), faults
+    assert min(faults.values()) >= (20 if IS_ALL else 10), faults
     assert len(faults) == 10, faults
     assert (
         "not run",

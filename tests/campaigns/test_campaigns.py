@@ -14,7 +14,7 @@ from tests.peers.nginx import PROGRAM
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
-SAMPLE, ALL, FAULTED = 160, 1_000, 5_000
+SAMPLE, ALL, FAULTED = 100, 1_000, 5_000
 
 
 def _skip_without_nginx(kind: str) -> None:

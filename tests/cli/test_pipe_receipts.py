@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +13,7 @@ import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
 from tests.internals.cli import Receipts
+from tests.samples import some
 from tests.stores.database_damage import ROOM
 from tests.stores.faulty_disk import FaultyDisk, failing, insert
 
@@ -294,22 +295,21 @@ def test_every_bit_that_is_turned_over_is_reported(quick, lines):
     keys = filled(path, lines)
     data = path.read_bytes()
     went_on = 0
-    for at in range(len(data)):
-        for bit in range(8):
-            damaged = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
-            path.write_bytes(damaged)
-            try:
-                found, notice, key = reopened(path)
-            except (ConfigError, StoreError) as error:
-                assert path.exists() or error.failure.code == "SYS_STATE_DAMAGED"
-            else:
-                went_on += 1
-                assert notice
-                assert found == damaged.count(b"\n")
-                assert key == keys[found]
-            for one in path.parent.glob("receipts.damaged-*"):
-                assert one.read_bytes() == damaged
-                one.unlink()
+    for bit, at in some(product(range(8), range(len(data))), 1_000):
+        damaged = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+        path.write_bytes(damaged)
+        try:
+            found, notice, key = reopened(path)
+        except (ConfigError, StoreError) as error:
+            assert path.exists() or error.failure.code == "SYS_STATE_DAMAGED"
+        else:
+            went_on += 1
+            assert notice
+            assert found == damaged.count(b"\n")
+            assert key == keys[found]
+        for one in path.parent.glob("receipts.damaged-*"):
+            assert one.read_bytes() == damaged
+            one.unlink()
     assert (went_on > 0) == (lines > 0)
 
 

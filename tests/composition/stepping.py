@@ -60,11 +60,13 @@ class Blow:
         return task
 
 
-def sweep(scenario: Callable[[BridgeServer, Blow], Coroutine[Any, Any, None]], *, again: int = 0) -> int:
-    """Run the scenario once for every turn at which its victim can be cancelled; returns how many there were."""
-    turn = 0
+def sweep(
+    scenario: Callable[[BridgeServer, Blow], Coroutine[Any, Any, None]], *, again: int = 0, step: int = 1
+) -> int:
+    """Run the scenario for every `step`-th turn at which its victim can be cancelled; returns the last of them."""
+    turn = 1 - step
     while True:
-        turn += 1
+        turn += step
         blow = Blow(turn, again)
         try:
             simulate(lambda server, blow=blow: scenario(server, blow))
@@ -72,4 +74,4 @@ def sweep(scenario: Callable[[BridgeServer, Blow], Coroutine[Any, Any, None]], *
             error.add_note(f"cancelled before turn {turn} of {scenario.__name__}")
             raise
         if not blow.landed:
-            return turn - 1
+            return turn - step

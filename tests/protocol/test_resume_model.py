@@ -15,7 +15,7 @@ from tests.protocol.resume_world import World
 from tests.samples import some
 
 
-CHUNKS, SEEDS, RESUMES = 8, 180, 8
+CHUNKS, SEEDS, RESUMES = 16, 90, 8
 ONE = os.environ.get("RESUME_SEED")
 
 

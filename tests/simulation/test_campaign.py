@@ -18,7 +18,7 @@ from .variants import VARIANTS
 CHUNK = 250
 FIRST = int(os.environ.get("SIMULATION_FIRST_SEED", "1"))
 RUNS = int(os.environ.get("SIMULATION_RUNS", "2000" if IS_ALL else "500"))
-QUICK = 120
+QUICK = 100
 SAME = 50
 POWER = 600  # runs in which every known-bad variant must be caught
 

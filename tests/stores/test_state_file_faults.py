@@ -83,7 +83,7 @@ def test_a_damaged_file_gives_the_right_value_or_the_backups(path, fast, heard, 
     files = contents(path)
     data = files[path]
     right = 0
-    for damaged in some(harm(data), 1_000):
+    for damaged in some(harm(data), 500):
         path.write_bytes(damaged)
         heard.clear()
         loaded = file.load()

@@ -109,9 +109,9 @@ def test_row_21_cut_between_any_two_bytes():
 
         Simulation(after).run(main)
 
-    for after in range(1, 1_500, 17):
+    for after in range(1, 1_500, 37):
         cut(after, "abort" if after % 2 else "fin", "down")
-    for after in range(1, 1_200, 29):
+    for after in range(1, 1_200, 59):
         cut(after, "fin" if after % 2 else "abort", "up")
 
 
