@@ -11,9 +11,11 @@ the end, by the phase they arrived in. What a circuit refuses is final. Nothing 
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import statistics
 import sys
+from bisect import bisect_right
 from collections import Counter
 from typing import NamedTuple
 
@@ -64,17 +66,15 @@ class Server:
         self, phases: tuple[tuple[float, float], ...], capacity: float | None, rng: random.Random
     ) -> None:
         self.capacity, self.rng = capacity, rng
-        self.edges, self.end = [], 0.0
-        for seconds, share in phases:
-            self.end += seconds
-            self.edges.append((self.end, share))
+        self.shares = [share for _, share in phases]
+        self.ends = list(itertools.accumulate(seconds for seconds, _ in phases))
         self.work, self.last = 0.0, 0.0
 
     def phase(self, now: float) -> int:
-        return next((n for n, (end, _) in enumerate(self.edges) if now < end), len(self.edges) - 1)
+        return min(bisect_right(self.ends, now), len(self.ends) - 1)
 
     def serves(self, now: float) -> bool:
-        ok = self.rng.random() >= self.edges[self.phase(now)][1]
+        ok = self.rng.random() >= self.shares[self.phase(now)]
         if self.capacity is None:
             return ok
         self.work = min(self.capacity * QUEUE, self.work + (now - self.last) * self.capacity)
@@ -167,7 +167,8 @@ def storm(
     rng = random.Random(seed)
     play = Play(Server(phases, capacity, rng), [Client(retry, breaker, rng) for _ in range(clients)])
     play.events = [
-        ((i + rng.uniform(0, 0.5)) / rate, i, Try(i, 1, None)) for i in range(int(play.server.end * rate))
+        ((i + rng.uniform(0, 0.5)) / rate, i, Try(i, 1, None))
+        for i in range(int(play.server.ends[-1] * rate))
     ]
     play.ties = len(play.events)
     heapq.heapify(play.events)
@@ -177,8 +178,10 @@ def storm(
             play.begin(now, what)
         else:
             play.end(now, what)
-    begin = int(play.server.edges[-2][0])
-    bad = [s for s in range(begin, int(play.server.end)) if play.good_second[s] < 0.99 * play.by_second[s]]
+    begin = int(play.server.ends[-2])
+    bad = [
+        s for s in range(begin, int(play.server.ends[-1])) if play.good_second[s] < 0.99 * play.by_second[s]
+    ]
     return Result(
         [play.attempts[n] / play.requests[n] for n in range(len(phases))],
         [play.served[n] / play.requests[n] for n in range(len(phases))],

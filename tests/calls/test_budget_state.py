@@ -90,7 +90,7 @@ def test_a_budget_without_a_share_needs_no_calls():
     assert not state.is_full
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     budget=st.builds(
         RetryBudget, ratio=st.sampled_from([0.125, 0.5, 2.0]), floor=st.sampled_from([1, 1.5, 4.0])
@@ -139,13 +139,18 @@ def test_threads_never_get_the_same_retry_twice():
 
 SMALL = Scene(((1, 0.0), (10, 1.0), (30, 0.5), (1, 0.0)), ((2, 0.0), (10, 1.0), (12, 0.0)), 300, 3)
 """What P17 plays, with 3 clients: a seventh of a second for a policy and a seed, where the bench takes one and more."""
-SEEDS = 9  # as the bench; four times nine of them: 0.51 to 0.53 served, 0.77 to 0.83 without a budget
+SHORT = ((1, 0.0), (1, 1.0), (1, 0.0))
+SEEDS = 5  # four times five of them: 0.52 to 0.55 served, 0.79 to 0.89 without a budget
 
 
 @pytest.fixture(scope="module")
 def in_small():
     """What the two policies of P17's goals come to."""
-    return {name: medians(*POLICIES[name], SEEDS, SMALL) for name in (DEFAULT, UNBOUNDED)}
+    half_failing = SMALL._replace(overload=SHORT)  # all that is asked of it
+    return {
+        DEFAULT: medians(*POLICIES[DEFAULT], SEEDS, SMALL),
+        UNBOUNDED: medians(*POLICIES[UNBOUNDED], SEEDS, half_failing),
+    }
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: f"{goal.what}, {goal.policy}")

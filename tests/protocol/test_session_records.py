@@ -273,7 +273,7 @@ records = st.builds(
 
 @pytest.mark.requirement("R16")
 @given(records)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_record_comes_back_from_its_text(stored):
     """Every field, to the microsecond and to the last level of the snapshot; the text is one line that UTF-8 can hold."""
     text = stored.to_json()

@@ -273,6 +273,7 @@ def test_what_is_no_secret_stays():
             lambda inner: (
                 st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
             ),
+            max_leaves=12,
         ),
     )
 )

@@ -355,7 +355,7 @@ _ODD = st.sampled_from(
 
 @pytest.mark.requirement("C5")
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_mutations_raise_nothing_but_value_error(data):
     """Whatever is put, dropped or doubled anywhere: a state whose text is JSON, or ValueError with a path and a bounded text."""
     value = data.draw(_states()).to_value() if data.draw(st.booleans()) else _value()
