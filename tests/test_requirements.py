@@ -21,10 +21,17 @@ def _claims(path: Path) -> Iterator[str]:
     if "mark.requirement" not in text:
         return
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.requirement":
-            for argument in node.args:
-                assert isinstance(argument, ast.Constant), f"{path}:{node.lineno}: the id must be spelled out"
-                yield argument.value
+        match node:
+            case ast.Call(func=ast.Attribute(attr="requirement")) if _is_the_mark(node.func):
+                for argument in node.args:
+                    assert isinstance(argument, ast.Constant), (
+                        f"{path}:{node.lineno}: the id must be spelled out"
+                    )
+                    yield argument.value
+
+
+def _is_the_mark(called: ast.expr) -> bool:
+    return ast.unparse(called) == "pytest.mark.requirement"
 
 
 @pytest.fixture(scope="module")

@@ -56,13 +56,14 @@ def test_every_public_name_is_on_an_api_page(pages):
 
 def test_links_lead_to_pages_of_the_site(pages):
     """Whatever a page links to is a page, with its own path."""
+    there = {*pages, *assets()}
     for name, text in pages.items():
         for is_prose, part in links.prose(text):
             for found in links.LINK.finditer(part) if is_prose else ():
                 target = found["target"].partition("#")[0]
                 if target and "://" not in target:
                     path = (Path("/") / name).parent / target
-                    assert str(path.resolve()).removeprefix("/") in {*pages, *assets()}, (name, target)
+                    assert str(path.resolve()).removeprefix("/") in there, (name, target)
 
 
 def test_a_link_out_of_the_site_is_refused():

@@ -308,12 +308,12 @@ def test_giving_up_is_reported(library, script, policy, wanted):
 
 @pytest.mark.parametrize("script", [stream(), silence, answer(503)])
 def test_impatience_is_no_storm(library, script):
-    """A reader that gives up every tenth of a second, for ten minutes, makes no more connections than the policy allows."""
+    """A reader that gives up three times a second, for ten minutes, makes no more connections than the policy allows."""
 
     async def main(source, server):
-        for _ in range(6_000):
+        for _ in range(1_800):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(anext(source), 0.1)
+                await asyncio.wait_for(anext(source), 1 / 3)
         return len(server.asked)
 
     assert 10 <= simulated(main, library, script, reconnect=rb.Reconnect()) <= 45

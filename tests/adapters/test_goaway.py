@@ -46,9 +46,9 @@ async def test_a03_posts_over_connections_that_end_run_never_more_often_than_rep
         client_of(library, front, is_http2=is_http2) as client,
     ):
         posts = await in_parallel(
-            60, lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x"))
+            30, lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x"))
         )
-        gets = await in_parallel(60, lambda key: status_of(library, client, f"g{key}"))
+        gets = await in_parallel(30, lambda key: status_of(library, client, f"g{key}"))
     wrong = {
         key: (reported, far.ran[key]) for key, reported in posts.items() if far.ran[key] not in TRUE[reported]
     }
@@ -58,7 +58,7 @@ async def test_a03_posts_over_connections_that_end_run_never_more_often_than_rep
 
 @VERSIONS
 async def test_a04_a_wrapped_sdk_fails_no_more_often_than_the_bare_one(tmp_path, is_http2):
-    """240 model calls, four at a time, through connections of 20 requests: all answered."""
+    """120 model calls, four at a time, through connections of 20 requests: all answered."""
     async with (
         Effects(size=4_000) as far,
         nginx(tmp_path / "nginx", far.port, http="keepalive_requests 20;") as front,
@@ -74,12 +74,12 @@ async def test_a04_a_wrapped_sdk_fails_no_more_often_than_the_bare_one(tmp_path,
                 )
                 return answer.choices[0].message.content
 
-            came = await in_parallel(240, ask)
+            came = await in_parallel(120, ask)
     assert {len(text) for text in came.values()} == {4_000}
 
 
 async def test_a04_a_link_over_http2_lives_on(tmp_path):
-    """An MCP server behind connections of seven requests: 80 calls on one link, all of them answered, none twice."""
+    """An MCP server behind connections of seven requests: 40 calls on one link, all of them answered, none twice."""
     ledger = tmp_path / "ledger"
     async with (
         mcp_server(ledger=ledger) as server,
@@ -103,8 +103,8 @@ async def test_a04_a_link_over_http2_lives_on(tmp_path):
                     return "unknown"
                 return "done"
 
-            came = await in_parallel(80, call)
+            came = await in_parallel(40, call)
         reported = Counter(came.values())
-    assert reported["done"] + reported["unknown"] == 80
+    assert reported["done"] + reported["unknown"] == 40
     assert server.ledger.repeated == []
     assert {key for key, word in came.items() if word == "done"} <= set(server.ledger.keys)

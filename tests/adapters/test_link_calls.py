@@ -16,6 +16,7 @@ from tests.rows import each_row
 
 REFUSED = ConnectionRefusedError(111, "refused")
 GONE = ConnectionResetError("gone")
+TENTH = rb.Backoff.constant(0.1, jitter="none")  # of a second, where a link is away for many
 
 
 def client_of(package: str, **calls: Callable[..., Any]) -> type[Client]:
@@ -252,7 +253,7 @@ async def test_a_call_that_kills_every_client_ends():
 async def test_a_call_made_while_away_waits():
     """It is done when the client is back, on that one, and once."""
     world = World()
-    link = rb.reconnecting(world.factory, quick())
+    link = rb.reconnecting(world.factory, quick(backoff=TENTH))
     async with link as client:
         world.refuses = REFUSED
         await world.lose(link)
@@ -269,7 +270,7 @@ async def test_a_call_made_while_away_waits():
 async def test_patience_has_an_end(options, seconds):
     """After 30 s by default: NotConnectedError from the last attempt's cause; it did not run, and no Retry waits once more."""
     world = World()
-    link = rb.reconnecting(world.factory, quick(), **options)
+    link = rb.reconnecting(world.factory, quick(backoff=TENTH), **options)
     async with link as client:
         world.refuses = REFUSED
         await world.lose(link)

@@ -24,7 +24,12 @@ SCHEDULES = [
 ]
 
 
-spread_of = functools.cache(spread)
+longest_spread_of = functools.cache(lambda schedule: spread(schedule, 120))
+
+
+def spread_of(schedule, count):
+    """The first waits of the longest picture: each is drawn from the waits before it alone."""
+    return longest_spread_of(schedule)[:count]
 
 
 def test_a_bar_says_at_least_by_chance_and_mean():

@@ -228,15 +228,15 @@ def test_metrics_have_their_names_units_and_labels(telemetry):
 
 
 @pytest.mark.requirement("R18")
-def test_ten_thousand_sessions_are_bounded():
+def test_a_thousand_sessions_are_bounded():
     """With the label asked for: as many series as are allowed, and one."""
     with Telemetry(spans=False, labels=("session_id",), max_series=50) as telemetry:
-        for number in range(10_000):
+        for number in range(1_000):
             failure = rb.Failure.of("SESS_CLOSED", details={"session_id": f"s{number}"})
             emit(rb.events.GaveUp(name="bridge", failure=failure))
         points = telemetry.points("resilient_bridge.errors")
     assert len(points) == 51
-    assert sum(point.value for point in points) == 10_000
+    assert sum(point.value for point in points) == 1_000
 
 
 def test_a_reconnect_is_a_span_of_its_own():

@@ -146,10 +146,10 @@ def test_they_are_labels_if_somebody_asks():
 
 @pytest.mark.requirement("R18", "X9")
 @pytest.mark.parametrize("labels", [(), ("session_id",)])
-def test_ten_thousand_sessions_make_no_more_series_than_are_allowed(labels, caplog):
+def test_a_thousand_sessions_make_no_more_series_than_are_allowed(labels, caplog):
     """Without the label there is one series; with it a hundred and one, the last of them for all others, and no error is lost."""
     with Scraped(labels=labels, max_series=100) as scraped:
-        for number in range(10_000):
+        for number in range(1_000):
             failure = rb.Failure.of("SESS_CLOSED", details={"session_id": f"s{number}"})
             emit(rb.events.GaveUp(name="bridge", failure=failure))
         samples = [
@@ -158,14 +158,14 @@ def test_ten_thousand_sessions_make_no_more_series_than_are_allowed(labels, capl
             if one.name.endswith("_total")
         ]
     assert len(samples) == (101 if labels else 1)
-    assert sum(one.value for one in samples) == 10_000
+    assert sum(one.value for one in samples) == 1_000
     warnings = [record for record in caplog.records if "errors has 100 series" in record.getMessage()]
     assert len(warnings) == (1 if labels else 0)
 
 
 def test_names_that_a_program_makes_are_bounded_too(scraped):
-    """A policy for each of ten thousand users: a thousand series, and one for the others."""
-    for number in range(3_000):
+    """A policy for each of 1,200 users: a thousand series, and one for the others."""
+    for number in range(1_200):
         emit(
             rb.events.CallFinished(
                 name=f"user {number}", outcome="ok", attempts=1, seconds=0.1, waited=0, key="k"
@@ -175,7 +175,7 @@ def test_names_that_a_program_makes_are_bounded_too(scraped):
         one for one in scraped.families()["resilient_bridge_calls"].samples if one.name.endswith("_total")
     ]
     assert len(samples) == 1_001
-    assert scraped.value("resilient_bridge_calls_total", policy="other", outcome="ok") == 2_000
+    assert [one.value for one in samples if one.labels == {"policy": "other", "outcome": "ok"}] == [200]
 
 
 def test_a_name_that_gets_no_series_is_not_masked_for_one(monkeypatch):

@@ -278,13 +278,13 @@ async def test_a_port_stays_reserved_while_nothing_listens():
                 other.bind(("127.0.0.1", port.number))
 
 
-async def test_thousands_of_requests_are_cheap():
-    """A thousand requests in eight tasks, a third of them struck: counted to the last."""
+async def test_hundreds_of_requests_are_counted():
+    """Four hundred requests in eight tasks, a third of them struck: counted to the last."""
     plan = seeded(3, [Fault.reset_before(), Fault.reset_after(), Fault.answer(503), Fault.cut(2)], rate=0.3)
     async with proxied(decide=plan) as (front, back, client):
 
         async def some():
-            for _ in range(125):
+            for _ in range(50):
                 try:
                     await client.post("/", json={})
                 except httpx.TransportError:
@@ -292,6 +292,6 @@ async def test_thousands_of_requests_are_cheap():
 
         async with asyncio.timeout(60):
             await asyncio.gather(*(some() for _ in range(8)))
-        planned = [plan(n, "POST", "/") for n in range(1, 1001)]
+        planned = [plan(n, "POST", "/") for n in range(1, 401)]
         ran = sum(fault.kind in {"sound", "reset_after", "cut"} for fault in planned)
-        assert (front.requests, front.executed, back.requests) == (1000, ran, ran)
+        assert (front.requests, front.executed, back.requests) == (400, ran, ran)

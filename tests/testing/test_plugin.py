@@ -156,19 +156,14 @@ def test_loading_the_plugin_loads_nothing_else():
 
 
 @pytest.mark.real
-def test_the_fixtures_for_calls_and_for_mcp_clients(pytester):
-    """`rb_time` and `rb_events` in plain tests of a project that has nothing but the package installed; `rb_mcp_trap` judges when a test is over."""
-    pytester.makepyfile(test_calls=CALLS, test_traps=TRAPS)
+def test_the_fixtures_for_calls_for_mcp_clients_and_for_links(pytester):
+    """In a project that has nothing but the package installed: `rb_time` and `rb_events` in plain tests, `rb_server` and `rb_proxy`
+    in async tests, and virtual time in them; `rb_mcp_trap` judges when a test is over.
+    """
+    pytester.makepyfile(test_calls=CALLS, test_traps=TRAPS, test_rooms=ROOMS)
     result = pytester.runpytest_subprocess("-q", "-W", "error")
-    result.assert_outcomes(passed=6 + 2, errors=1)
+    result.assert_outcomes(passed=6 + 2 + 3, errors=1)
     result.stdout.fnmatch_lines(["*order 'a' was done again*"])
-
-
-@pytest.mark.real
-def test_the_fixtures_for_links(pytester):
-    """`rb_server` and `rb_proxy` in async tests, and virtual time in them."""
-    pytester.makepyfile(ROOMS)
-    pytester.runpytest_subprocess("-q", "-W", "error").assert_outcomes(passed=3)
 
 
 @pytest.mark.real

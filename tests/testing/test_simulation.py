@@ -118,7 +118,7 @@ for seed in range(12):
 
 @pytest.mark.real
 def test_no_process_and_no_hash_seed_changes_a_run():
-    """In other processes, with other hash seeds, the same seeds give the same traces and faults."""
+    """In another process, with another hash seed, the same seeds give the same traces and faults."""
     here = Path(__file__).parent
 
     def traces(hash_seed):
@@ -129,7 +129,7 @@ def test_no_process_and_no_hash_seed_changes_a_run():
 
     first = traces("0")
     assert len(set(first.splitlines())) == 12
-    assert [traces("1"), traces("2")] == [first, first]
+    assert traces("1") == first
 
 
 def test_a_leaked_task_is_reported():

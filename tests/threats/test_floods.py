@@ -51,10 +51,14 @@ async def test_row_05_a_frame_of_50_mb():
 
 
 async def flood(bridge, ws):
-    """150,000 tiny frames, as fast as they are taken."""
-    for n in range(150_000):
-        await ws.send(f'{{"type":"tick","id":"t{n}","payload":{{"n":{n}}}}}')
-        bridge.sent = n + 1
+    """150,000 tiny frames, as fast as they are taken: fifty to a write, which costs a tenth of sending each."""
+    for first in range(0, 150_000, 50):
+        if ws.transport.is_closing():
+            return
+        texts = [b'{"type":"tick","id":"t%d","payload":{"n":%d}}' % (n, n) for n in range(first, first + 50)]
+        ws.transport.write(b"".join(b"\x81" + bytes([len(text)]) + text for text in texts))
+        await ws.drain()
+        bridge.sent = first + 50
 
 
 @pytest.mark.real

@@ -92,7 +92,7 @@ def test_stamina_there_is_jitter_at_the_cap(backoff):
     """
     server = Server(always=ConnectionRefusedError)
     late: set[float] = set()
-    for seed in range(20):
+    for seed in range(10):
         with rb.testing.virtual_time(seed=seed) as clock:
             get = rb.Policy(rb.Retry(attempts=50, backoff=backoff, budget=None))(server.get, idempotent=True)
             with pytest.raises(ConnectionRefusedError):

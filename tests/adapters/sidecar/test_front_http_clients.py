@@ -91,7 +91,7 @@ async def test_the_sdk_resumes_a_call_whose_stream_was_cut():
 
 
 @pytest.mark.requirement("X7")
-@pytest.mark.parametrize(("shared", "count"), [(True, 20), (False, 6)])
+@pytest.mark.parametrize(("shared", "count"), [(True, 12), (False, 6)])
 async def test_many_clients_hear_only_their_own(shared, count):
     """Half of each era, all with ids 1, 2, 3 …: no answer, progress or request of the server reaches another."""
 
