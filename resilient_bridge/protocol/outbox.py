@@ -61,10 +61,11 @@ class Outbox:
         if self.has_room(entry.size):
             return True
         overflow = self._policy.overflow
-        queued = [e for e in self.queued if e.state is EntryState.QUEUED]
+        queued = (e for e in self.queued if e.state is EntryState.QUEUED)
         if overflow == "drop_oldest" and entry.size <= self._policy.max_bytes:
             # The one that this replaces goes first: of one name there is only the latest.
-            for each in queued if older is None else [older, *(e for e in queued if e is not older)]:
+            first = [] if older is None else [older]
+            for each in [*first, *(e for e in queued if e is not older)]:
                 self.drop(each, "coalesced" if each is older else "overflow")
                 if self.has_room(entry.size):
                     return True

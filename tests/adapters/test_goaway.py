@@ -18,6 +18,7 @@ from tests.adapters.link_peers import quick
 from tests.peers.effects import Effects
 from tests.peers.nginx import needs_nginx, nginx
 from tests.peers.running import mcp_server
+from tests.samples import IS_ALL
 
 
 pytestmark = [pytest.mark.real, needs_nginx]
@@ -46,9 +47,10 @@ async def test_a03_posts_over_connections_that_end_run_never_more_often_than_rep
         client_of(library, front, is_http2=is_http2) as client,
     ):
         posts = await in_parallel(
-            30, lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x"))
+            60 if IS_ALL else 30,
+            lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x")),
         )
-        gets = await in_parallel(30, lambda key: status_of(library, client, f"g{key}"))
+        gets = await in_parallel(60 if IS_ALL else 30, lambda key: status_of(library, client, f"g{key}"))
     wrong = {
         key: (reported, far.ran[key]) for key, reported in posts.items() if far.ran[key] not in TRUE[reported]
     }
@@ -74,7 +76,7 @@ async def test_a04_a_wrapped_sdk_fails_no_more_often_than_the_bare_one(tmp_path,
                 )
                 return answer.choices[0].message.content
 
-            came = await in_parallel(120, ask)
+            came = await in_parallel(240 if IS_ALL else 120, ask)
     assert {len(text) for text in came.values()} == {4_000}
 
 
