@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.requirements import REQUIREMENTS
+from tests.tested_in import ELSEWHERE, modules, own_files
 
 
 ROOT = Path(__file__).parents[1]
@@ -262,3 +263,10 @@ def test_a_skip_fails_where_every_server_must_be_there(tmp_path):
     printed = _strays(tmp_path, RESILIENT_BRIDGE_REQUIRE_SERVERS="1")
     assert "5 failed, 1 passed" in printed
     assert "nothing may be skipped here" in printed
+
+
+def test_every_module_says_where_it_is_tested():
+    """By the name of a test file in the tests of its room, or by a row of tests/tested_in.py; no row names what is not there."""
+    named = [f"{module}.py" for listed in ELSEWHERE.values() for module in listed.split()]
+    assert sorted(named) == sorted(module for module in modules() if not own_files(module))
+    assert [file for file in ELSEWHERE if not (ROOT / "tests" / file).is_file()] == []

@@ -13,7 +13,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.internals.telemetry import ReconnectScheduled
-from tests.internals.testing import EPOCH
+from tests.internals.testing import EPOCH, server_listener
 from tests.rows import each_row
 from tests.threats.watching import Watch, simulated
 
@@ -89,15 +89,20 @@ async def test_row_26_garbage_is_no_number(server, status, header):
 @simulated
 async def test_row_26_the_millisecond_form(server):
     """`retry-after-ms` beats Retry-After, in a refused upgrade as anywhere."""
-    listener = server._listener
-    reject = listener._reject
+    as_json = server_listener._json
 
-    def with_milliseconds(connection, status):
-        response = reject(connection, status)
+    def with_milliseconds(*answer):
+        response = as_json(*answer)
         response.headers["Retry-After-Ms"] = "45500"
         return response
 
-    listener._reject = with_milliseconds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_listener, "_json", with_milliseconds)
+        await refused_for_45_seconds(server)
+
+
+async def refused_for_45_seconds(server):
+    """The header in seconds says seven."""
     async with Watch(server.url) as watch:
         await watch.ready()
         server.behave(reject_upgrade=503, retry_after="7")
