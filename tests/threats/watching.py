@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from contextlib import asynccontextmanager
 from typing import Any
+
+import attrs
 
 import resilient_bridge as rb
 from resilient_bridge import BridgeState
@@ -210,19 +211,15 @@ async def proxied(*, policy=None, **behaviour):
 async def refuse_with(server, way, text):
     """From now on refuse with that text, in a connection_error or in the body of a 403."""
     if way == "body":
-        listener = server._listener
-        reject = listener._reject
+        bridge = server._listener._bridge
+        refusal = bridge.refusal
 
-        def with_body(connection, status):
-            response = reject(connection, status)
-            response.body = json.dumps(
-                {"code": "AUTH_FORBIDDEN", "message": text, "suggestions": [text]}
-            ).encode()
-            del response.headers["Content-Length"]
-            response.headers["Content-Length"] = str(len(response.body))
-            return response
+        def with_body(request):
+            refused = refusal(request)
+            body = {"code": "AUTH_FORBIDDEN", "message": text, "suggestions": [text]}
+            return refused and attrs.evolve(refused, body=body)
 
-        listener._reject = with_body
+        bridge.refusal = with_body
         server.behave(reject_upgrade=403)
     else:
         memory = server._memory
