@@ -220,6 +220,7 @@ class Demo:
             server.behave(replay="verbatim_seed", replay_bytes=64)
         if name.startswith("restart"):
             await server.restart(lose_sessions=name == "restart-lost", down=0.5)
+            self.story.line("demo", "the bridge is back: reconnect_now() ends the wait for the next attempt")
             self.client.reconnect_now()
         else:
             if name not in _OF_THE_LINE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...calls.policy import Policy
 from ...errors import config_error
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+# HTTP clients have a policy inside of them, because there one call is one request.
+_INSTEAD: Final = {
+    "httpx.Client": "httpx.Client(transport=rb.HTTPTransport())",
+    "httpx.AsyncClient": "httpx.AsyncClient(transport=rb.HTTPTransport())",
+    "httpx2.Client": "httpx2.Client(transport=rb.HTTPTransport())",
+    "httpx2.AsyncClient": "httpx2.AsyncClient(transport=rb.HTTPTransport())",
+    "requests.Session": "session.mount('https://', rb.HTTPAdapter())",
+    "aiohttp.ClientSession": "aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])",
+}
 
 
 def wrap(
@@ -60,7 +69,7 @@ def wrap(
     check_flag("wrap.allow_plaintext_credentials", allow_plaintext_credentials)
     sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
     if sdk is None and methods is None:
-        raise config_error("wrap.methods", f"the methods of {kind.__name__} to protect", methods)
+        raise config_error("wrap.methods", _without_methods(kind), methods)
     wrapping = Wrapping(
         policy=calls_of(policy, "wrap.policy"),
         name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
@@ -72,6 +81,16 @@ def wrap(
         allow_plaintext_credentials=allow_plaintext_credentials,
     )
     return cast("T", wrapped(client, wrapping))
+
+
+def _without_methods(kind: type) -> str:
+    """Return what was wanted in place of an object whose methods nobody named."""
+    wanted = f"the methods of {kind.__name__} to protect"
+    for base in kind.__mro__:
+        instead = _INSTEAD.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
+        if instead is not None:
+            return f"{instead} instead of wrap, or {wanted}"
+    return wanted
 
 
 def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
