@@ -9,6 +9,7 @@ __getattr__ = lazily(
     "resilient_bridge.settings",
     {
         "config": "KINDS",
+        "dialect_names": "families ready",
         "document": "new_reading",
         "fields": "read_value",
         "policy_tables": "LAYERS",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import resilient_bridge as rb
+from tests import typed_pages
+from tests.bridges.dialects.cases import CASES
 from tests.bridges.doubles.agno import Agno
 from tests.bridges.doubles.centrifugo import Centrifugo
 from tests.bridges.doubles.harness import serving_aiohttp
@@ -25,6 +27,7 @@ from tests.bridges.doubles.recursor_live import RecursorLive
 from tests.bridges.doubles.slack_socket_mode import SlackSocketMode
 from tests.bridges.doubles.socketio import SocketIO
 from tests.internals.protocol import recovery
+from tests.internals.settings import families, ready
 from tests.rows import each_row
 
 
@@ -178,7 +181,7 @@ def test_each_page_has_the_same_four_sections():
 def test_a_page_says_at_once_that_no_real_service_was_asked(page):
     """In its first paragraph, and in the table."""
     _, first, *_ = (PAGES / f"{page}.md").read_text().split("\n\n")
-    assert "proven on a scripted double only" in " ".join(first.split())
+    assert "tested against a scripted double only" in " ".join(first.split())
     (row,) = [line for line in (PAGES / "index.md").read_text().splitlines() if f"]({page}.md)" in line]
     assert row.endswith("| a scripted double only |")
 
@@ -188,6 +191,35 @@ def test_every_dialect_stands_in_the_index():
     names = [name for name in rb.dialects.__all__ if name[0].islower() and name != "table"]
     index = (PAGES / "index.md").read_text()
     assert [name for name in names if not re.search(rf"`{name}[`(]", index)] == []
+
+
+def _of_evidence() -> set[str]:
+    text = (ROOT / "docs" / "reference" / "evidence.md").read_text()
+    (section,) = [part for part in text.split("\n## ") if part.startswith("Dialects\n")]
+    return set(re.findall(r"^\| (.+?) \|", section, re.MULTILINE)) - {"dialect"}
+
+
+@pytest.mark.parametrize("name", sorted({**ready(), **families()}))
+def test_every_dialect_has_a_case(name):
+    """Without one no schedule of faults uses it. A case is named after its dialect; more words may follow."""
+    assert name in {case.name.split()[0] for case in CASES}, (
+        f"no schedule of faults uses rb.dialects.{name}: add a Case that is named {name} to CASES in tests/bridges/dialects/cases.py"
+    )
+
+
+def test_every_case_has_its_row_in_the_evidence():
+    """And no row is about a case that does not exist."""
+    names, rows = {case.name for case in CASES}, _of_evidence()
+    assert names - rows == set(), (
+        "docs/reference/evidence.md, Dialects, has no row for these: `python -m tests.bridges.dialects` prints them"
+    )
+    assert rows - names == set(), "docs/reference/evidence.md, Dialects, has rows of cases that are gone"
+
+
+def test_every_page_of_a_dialect_is_type_checked():
+    """The index has no program."""
+    pages = {f"dialects/{path.name}" for path in PAGES.glob("*.md")} - {"dialects/index.md"}
+    assert pages - set(typed_pages.PAGES) == set(), "add these to PAGES in tests/typed_pages.py"
 
 
 # ---- docs/reference/positions.md -----------------------------------------------------------------------------------
