@@ -35,6 +35,9 @@ TAKES = {
     "headers": "a table of texts; secrets as `env:NAME`",
     "seconds_by_name": "a table of durations by name",
 }
+BEFORE_TABLE = {
+    "dialect": "the name of a [dialect](../dialects/index.md), `\"plain\"`; a call as in code, `\"sequence(field='seq', ask='last_seq')\"`; or ",
+}
 PLAIN = {
     "dedupes": '`true`, `false` or `"stated"`',
     "pings": '`true`, `false` or `"in_order"`',
@@ -97,7 +100,7 @@ def settings_page() -> str:
     parts = [(name, kind) for name, kind in link.items() if kind not in {None, rb.Policy}]
     top = [
         ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as the base for all other keys"),
-        *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
+        *((f"`{name}`", f"{BEFORE_TABLE.get(name, '')}the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
         *((f"`{name}`", f"a layer of the bridge's calls: [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in LAYERS.items()),
         ("`calls`", "the same layers, as one policy"),
         ("`policies.NAME`", "a policy: any of the layers, `order`, `name`, `preset`, `state` (a Redis URL, or `env:NAME`)"),
