@@ -231,7 +231,7 @@ class Inbound:
             if self.acknowledgements.open and done.id is not None:
                 self.acknowledgements.take((done.type, done.id))
             if done.redelivered:
-                position.out_of_hand(None if done.id is None else (done.type, done.id))
+                position.out_of_hand()
             self._in_hand = None
         taken = self.inbox.take()
         if taken is None:

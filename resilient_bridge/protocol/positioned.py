@@ -170,6 +170,10 @@ class Positioned:
         self._in.inbox.absorb()
         return brought
 
+    def is_sure(self) -> None:
+        """All that was missed has come: what follows was in no hands before."""
+        self._in.watermark.is_sure()
+
     def finish(self) -> None:
         for channel in self.finished:
             self.bookmark.finish(channel, self._in.watermark.accepted)
@@ -204,7 +208,8 @@ class Positioned:
         watermark, key = self._in.watermark, self.key_of(event)
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat
-        message.redelivered = replayed and watermark.was_in_hand(key, None if key is not None else text)
+        # Also what comes live: the end of a replay is not always known, and the rest of it comes behind the verdict.
+        message.redelivered = watermark.was_in_hand(key, None if key is not None else text, event.channel)
         is_earlier = self._is_time and self._is_earlier(event)
         if moves and not (self.is_frozen or event.position is None or is_earlier):
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)

@@ -325,9 +325,7 @@ def _finding(
     goes_on = bool(plan.events) or evidence.over in {"stated", "barrier"}
     if policy.contiguous and not policy.shows_anchor and goes_on and through is None:
         return Finding(Verdict.RECOVERED, "contiguity", "contiguity")
-    reason = (
-        "no_anchor" if policy.shows_anchor and evidence.heard and not is_anchored else _WHY[evidence.over]
-    )
+    reason = "no_anchor" if policy.shows_anchor and plan.events and not is_anchored else _WHY[evidence.over]
     return Finding(Verdict.UNKNOWN, reason)
 
 

@@ -296,6 +296,9 @@ class Resuming(Join):
             replayed = positioned.deliver(recovery, replaying.epochs, now) + replaying.released
             self._tell(recovery, replayed, since, now)
             is_other |= any(finding.is_other for finding in recovery.findings.values())
+            # A server that goes on with a session names it before what was missed in it comes.
+            if over in {"barrier", "backfill"} or (over == "stated" and policy.proof != "session"):
+                positioned.is_sure()
         positioned.finish()
         positioned.bookmark.gone = ""
         return is_other

@@ -22,7 +22,7 @@ from .messages import parse_timestamp, print_like
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .facts import Record
+    from .facts import Channel, Record
     from .policies.positions import Positions
 
 
@@ -103,6 +103,7 @@ class Watermark:
         self.is_stored = False  # by a durable store, since it last had to be
         self.answers_used = 0
         self._unsure = 0  # messages that an earlier process may have had in its hands, nobody knows
+        self._flagged: dict[Channel, int] = {}  # how many of those have come since, of each log
         self._forgotten: deque[tuple[Key | None, str | None]] = deque(maxlen=_FORGOTTEN)
         self._horizon: datetime | None = None  # of what an earlier process forgot
         # Through this number the tail need not be a run of the server's log: a join without proof, or a restart, lies between.
@@ -182,21 +183,29 @@ class Watermark:
         if self.bookmark is not None:
             self.bookmark.rollback(self.taken)
 
-    def was_in_hand(self, key: Key | None, text: str | None) -> bool:
+    def was_in_hand(self, key: Key | None, text: str | None, channel: Channel = None) -> bool:
         """Had the consumer of an earlier process got this message without asking for the next, or may he have?
 
-        Without `text` the key alone says which message it is.
+        Without `text` the key alone says which message it is. Logs that the earlier process had read may come again in any order,
+        so each has its own count of messages in doubt; all other logs share one.
         """
         if self._unsure:
-            self._unsure -= 1
-            return True
+            log = channel if channel in self._flagged else None
+            flagged = self._flagged.get(log, 0)
+            if flagged < self._unsure:
+                self._flagged[log] = flagged + 1
+                return True
         return any(
             mark.key == key and (text is None or mark.text == text or canonical(mark.text) == canonical(text))
             for mark in self._in_hand
         )
 
-    def out_of_hand(self, key: Key | None) -> None:
-        """The consumer of this process is done with a message that had been in the hands of an earlier one."""
+    def out_of_hand(self) -> None:
+        """The consumer of this process is done with a message that had been in the hands of an earlier one: the last he took."""
+        index = self.taken - self.first
+        if not 0 <= index < len(self._tail):
+            return
+        key = self._tail[index].key
         found = next((mark for mark in self._in_hand if mark.key == key), None)
         if found is not None:
             self._in_hand.remove(found)
@@ -292,6 +301,7 @@ class Watermark:
         self.answers_used = answers_used
         self._in_hand = list(in_hand)
         self._unsure = unsure
+        self._flagged = {} if bookmark is None else dict.fromkeys(bookmark.positions, 0)
         self._horizon = horizon
         self.seam = taken if seam is None else seam
         self.bookmark = bookmark

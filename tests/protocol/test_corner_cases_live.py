@@ -375,3 +375,16 @@ def test_a_refusal_that_leaves_the_socket_open_ends_it():
     assert rig.session.death is not None
     assert not rig.lose(rig.session.death).retry
     assert isinstance(rb.errors.error_for(rig.session.failure), rb.errors.AuthError)
+
+
+def test_a_channel_whose_answer_is_late_has_its_own_reason():
+    """One channel's answer came, the other's did not in time: the other has a timeout, and no missing anchor of the first."""
+    positions = {**CHANNELS, "inclusive": True}
+    rig = rig_with(positions, event(1, "a1", channel="a"), event(1, "b1", channel="b"))
+    rig.again()
+    rig.hear_each(
+        [event(1, "a1", channel="a"), event(2, "a2", channel="a"), d.Replayed(complete=True, channel="a")]
+    )
+    rig.idle(60)
+    assert rig.read() == [unknown("timeout", "b"), "a2"]
+    assert rig.resumed == ("UNKNOWN", "timeout", {"a": "RECOVERED", "b": "UNKNOWN"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from random import Random
 
 import pytest
@@ -19,8 +20,11 @@ NUMBERED = {"contiguous": True, "ends": "stated"}
 DONE = d.Replayed(complete=True)
 
 
-async def process(path, speaks, live):
-    """One process: what `live(rig)` returns. It dies without a farewell, and its store had the time to write."""
+async def process(path, speaks, live, *, killed=None):
+    """One process: what `live(rig)` returns. It dies without a farewell, and its store had the time to write.
+
+    `killed`: where its files are left as they are before the store is closed.
+    """
     store = SQLiteStore(path)
     await store.open(Now(100.0, START))
     rig = FramesRig(speaks, store=store)
@@ -30,6 +34,9 @@ async def process(path, speaks, live):
         writing = store.keep(rig.session.inbound.watermark)
         if writing is not None:
             await writing
+        if killed is not None:
+            for file in path.parent.glob(f"{path.name}*"):
+                shutil.copy(file, killed.with_name(file.name.replace(path.name, killed.name)))
         await store.close()
 
 
@@ -83,6 +90,111 @@ def test_what_was_in_hand_is_known_in_another_frame(tmp_path):
         tmp_path / "store", dialect(NUMBERED), lambda rig: take(rig.up(*events(1, 5)), 3), second
     )
     assert came == [("e3", True), ("e4", False)]
+
+
+def after_a_kill(tmp_path, speaks, first, second):
+    """`first(rig)`, killed when its store had written; then what `second(rig)` of the next process returned."""
+
+    async def run():
+        async with asyncio.timeout(20):
+            await process(tmp_path / "store", speaks, first, killed=tmp_path / "killed")
+            return await process(tmp_path / "killed", speaks, second)
+
+    return asyncio.run(run())
+
+
+def flags(rig):
+    """What the reader gets now, each with its flag `redelivered`."""
+    return [(message.raw, message.redelivered) for message in rig.take()]
+
+
+ANCHORED = {"contiguous": True, "inclusive": True, "ends": "anchor"}
+
+
+def test_what_comes_behind_the_anchor_is_known_as_in_hand(tmp_path):
+    """The anchor ends the replay, so the event in hand comes as if it were live: flagged, and those behind it are not."""
+
+    def second(rig):
+        rig.connect()
+        rig.hear_each(events(2, 5))
+        return flags(rig)
+
+    first = lambda rig: take(rig.up(*events(1, 5)), 3)  # noqa: E731
+    _, came = processes(tmp_path / "store", dialect(ANCHORED), first, second)
+    assert came == [("e3", True), ("e4", False), ("e5", False)]
+
+
+def test_after_a_kill_64_events_behind_the_anchor_are_in_doubt(tmp_path):
+    """Nobody knows how many a killed process had handed out: the first 64 of the next one are flagged, however they come."""
+
+    def second(rig):
+        rig.connect()
+        rig.hear_each(events(2, 70))
+        return flags(rig)
+
+    came = after_a_kill(tmp_path, dialect(ANCHORED), lambda rig: take(rig.up(*events(1, 5)), 3), second)
+    assert came == [(f"e{number}", number < 67) for number in range(3, 71)]
+
+
+def test_after_a_kill_what_follows_the_stated_end_is_in_no_doubt(tmp_path):
+    """The server says that it has sent all that was missed: what comes live after that is new."""
+
+    def second(rig):
+        rig.connect()
+        rig.hear_each([*events(3, 4), DONE, *events(5, 6)])
+        return flags(rig)
+
+    first = lambda rig: take(rig.up(*events(1, 4)), 3)  # noqa: E731
+    came = after_a_kill(tmp_path, dialect(NUMBERED), first, second)
+    assert came == [("e3", True), ("e4", True), ("e5", False), ("e6", False)]
+
+
+def test_after_a_kill_a_session_that_goes_on_is_in_doubt(tmp_path):
+    """The server names the session first, and sends what was missed in it behind that: flagged, however it comes."""
+    speaks = dialect({**NUMBERED, "proof": "session"}, waits_for_hello=True)
+
+    def second(rig):
+        rig.connect()
+        rig.hear_each([d.Hello(session="s1"), *events(3, 4)])
+        return flags(rig)
+
+    first = lambda rig: take(rig.up(d.Hello(session="s1"), *events(1, 4)), 3)  # noqa: E731
+    assert after_a_kill(tmp_path, speaks, first, second) == [("e3", True), ("e4", True)]
+
+
+def test_after_a_kill_the_events_of_each_channel_are_in_doubt(tmp_path):
+    """A replay brings one channel after the other, in another order than they were read: each has 64 in doubt."""
+
+    def second(rig):
+        rig.connect()
+        rig.hear_each([*events(2, 101, channel="a"), *events(2, 3, channel="b"), DONE])
+        return flags(rig)
+
+    def first(rig):
+        rig.up(event(1, channel="a"), event(1, channel="b"), event(2, channel="a"))
+        take(rig, 3)
+
+    came = after_a_kill(tmp_path, dialect({**NUMBERED, "per_channel": True}), first, second)
+    assert [flagged for _, flagged in came] == [True] * 64 + [False] * 36 + [True, True]
+
+
+def test_a_message_that_was_taken_in_the_end_is_no_longer_in_hand(tmp_path):
+    """In hand in one process, taken in the next, which ends in order: another log may have the same number, unflagged."""
+
+    def second(rig):
+        rig.connect()
+        rig.hear_each(events(2, 4))
+        return take(rig, 2)
+
+    def third(rig):
+        rig.connect()
+        rig.hear(event(3, "other"))
+        rig.idle(130)
+        return [(item.raw, item.redelivered) for item in rig.take()[1:]]
+
+    first = lambda rig: take(rig.up(*events(1, 5)), 3)  # noqa: E731
+    *_, came = processes(tmp_path / "store", dialect(ANCHORED), first, second, third)
+    assert came == [("other", False)]
 
 
 def test_a_position_without_an_event_waits_for_what_is_unread_before_it(tmp_path):
