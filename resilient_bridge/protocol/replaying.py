@@ -13,7 +13,7 @@ from .recovery import Evidence, Incoming
 
 if TYPE_CHECKING:
     from .clock import Now
-    from .facts import Channel, Hello, Position, Replayed
+    from .facts import Channel, Event, Hello, Position, Replayed
     from .policies.replay import Replay
     from .positioned import Positioned
     from .recovery import Over
@@ -66,6 +66,17 @@ class Replaying:
         if heard.is_marker and isinstance(event.position, int) and isinstance(reached, int):
             # What lies before a position that moved is not for us.
             self._runs[event.channel] = reached, max(self._run(event.channel, reached), event.position)
+
+    def goes_on(self, event: Event) -> bool:
+        """May this event, which is held, be of the replay? One behind a hole is as good as live, and so is one without the anchor."""
+        position, channel = event.position, event.channel
+        reached = self._positions.get(channel)
+        if not (self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)):
+            return not self.policy.contiguous or position is not None
+        if position <= reached or position < self._highest[channel]:
+            return True
+        is_anchored = not self.policy.shows_anchor or reached in self._seen[channel]
+        return is_anchored and self._run(channel, reached) >= position
 
     @property
     def is_full(self) -> bool:

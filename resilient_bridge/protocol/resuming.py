@@ -57,6 +57,7 @@ class Resuming(Join):
         self._quiet_at: float | None = None
         self._ends_at: float | None = None
         self._latest = inf  # when the replay ends, even if more of it keeps coming
+        self._stands_still_at = inf  # when it ends, if all that comes is live
         # Without positions it is judged as it was before this connection, which may be the first.
         self._rejoin = Rejoin(parts.inbound.watermark, parts.replay)
         self._replaying = None if positioned is None else Replaying(positioned, parts.replay)
@@ -128,6 +129,7 @@ class Resuming(Join):
         if self._dialect.resume is not None and not has_asked and not self.record().positions:
             self._over = "nothing"  # nothing was asked for, so nothing will be answered
         self._latest = now.mono + self._policy.max_seconds
+        self._stands_still_at = now.mono + self._policy.timeout
         self._came(now)
         self._advance(now)
 
@@ -164,6 +166,8 @@ class Resuming(Join):
             is_full = self._rejoin.overflowed
         else:
             self._replaying.hold(heard)
+            if self._replaying.goes_on(heard.event):
+                self._stands_still_at = now.mono + self._policy.timeout
             is_full = self._replaying.is_full
         if is_full:
             self._overflow(now)
@@ -231,7 +235,7 @@ class Resuming(Join):
         if self.state is not BridgeState.REPLAYING or not self.is_open:
             return None
         if self._waits_for_quiet and self._quiet_at is not None and not self.awaits_backfill:
-            return min(self._quiet_at, self._latest)
+            return min(self._quiet_at, self._stands_still_at, self._latest)
         return self._ends_at
 
     @property

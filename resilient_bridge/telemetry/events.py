@@ -140,7 +140,10 @@ class Resumed(Event):
     `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a
     GAP, where known. For a server with positions, `proof` is the evidence for RECOVERED: "stated",
     "window", "anchor", "contiguity", "session", "barrier", "backfill". `channels` has the verdicts
-    of its channels; `verdict` is the worst of them.
+    of its channels; `verdict` is the worst of them. `replayed` then counts the events that came
+    between the request and the verdict and were delivered with it, live ones included. Missed
+    events that came after the verdict are not counted: where the verdict comes at the anchor, all
+    of them may, and it is 0.
     """
 
     session_id: str
