@@ -102,7 +102,7 @@ def another_id_on_resend() -> None:
 
 def repeats_unflagged() -> None:
     """Treats every replayed message as one that was never consumed."""
-    Watermark.was_in_hand = lambda self, key, text: False  # type: ignore[method-assign]
+    Watermark.was_in_hand = lambda self, key, text, channel=None: False  # type: ignore[method-assign]
 
 
 def position_seldom_saved() -> None:
