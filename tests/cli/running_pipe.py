@@ -10,7 +10,7 @@ import os
 from tests.peers.zygote import PYTHON
 
 
-COMMAND = (*PYTHON, "-m", "resilient_bridge", "pipe")
+PIPE = ("-m", "resilient_bridge", "pipe")
 
 
 class Child:
@@ -54,9 +54,11 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def running(*argv, **environment):
+async def running(*argv, python=PYTHON, **environment):
+    """The command as it runs; with `python=(sys.executable,)` it is our own child, killed as soon as we kill it."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *python,
+        *PIPE,
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

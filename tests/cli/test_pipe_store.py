@@ -7,11 +7,17 @@ import json
 import random
 import signal
 import sqlite3
+import sys
+from functools import partial
 
 import pytest
 
 from resilient_bridge.testing import BridgeServer
-from tests.cli.running_pipe import applied, message, running
+from tests.cli.running_pipe import applied, message
+from tests.cli.running_pipe import running as running_pipe
+
+
+running = partial(running_pipe, python=(sys.executable,))  # they are killed, and named by their ids
 
 
 pytestmark = [pytest.mark.real, pytest.mark.crash]
