@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Backfill = Callable[[Record], AsyncIterator[str | bytes]]
 
 
-_READING = Policy(Retry(attempts=3))  # it is a read
+_READING = Policy(Retry(attempts=3))  # it only reads
 
 
 async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:

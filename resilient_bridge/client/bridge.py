@@ -219,7 +219,8 @@ class BridgeClient:
             f"queued={len(outbox.queued)} unconfirmed={len(outbox.unconfirmed)}>"
         )
 
-    # ---- life -------------------------------------------------------------------------------------------------
+    # ---- start and end
+    # ----------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         """Open the store, start connecting, and return at once. Raises StoreError if the store cannot be used."""

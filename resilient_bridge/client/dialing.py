@@ -65,7 +65,7 @@ class URLDialer:
         self._dialect = dialect
 
     async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
-        """Make one attempt, with everything evaluated anew."""
+        """Make one attempt; everything is evaluated again."""
         from ..transports.websocket import open_websocket
 
         url: str = await _ask(self._url) if resume is None or resume.url is None else resume.url

@@ -50,7 +50,8 @@ class Driver:
         self.is_durable = store.is_durable
         store.on_failure = self._on_store
         self.has_failed_store = False
-        self.is_stored = self.is_durable  # has the store to know what is about to move?
+        # does the store have to be informed of what is about to be sent?
+        self.is_stored = self.is_durable
         # The session whose record is active, and its name there.
         self._recorded: tuple[Watermark, str] | None = None
         self.pump: Connection | None = None
@@ -354,7 +355,8 @@ class Driver:
     async def settled(self, entry: Entry) -> None:
         """Return when the outcome of `entry` is known."""
         if entry.is_settled:
-            if self.is_durable:  # a store saves it within this turn; waiters are informed after that
+            # a store saves it within this turn of the loop; waiters are informed after that
+            if self.is_durable:
                 await asyncio.sleep(0)
             return
         waiter = self.loop.create_future()

@@ -49,7 +49,7 @@ class EventStream:
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        source.streams.append(weakref.ref(self))  # if it is dropped in the middle, it is forgotten
+        source.streams.append(weakref.ref(self))  # a dropped stream is forgotten
 
     def put(self, event: Event) -> None:
         """Add an event."""

@@ -2,7 +2,7 @@
 
 One task per client, started by `async with`.
 
-URL, headers, token and transport are created anew for each attempt, because a dead one cannot be
+URL, headers, token and transport are created again for each attempt, because a dead one cannot be
 repaired.
 """
 

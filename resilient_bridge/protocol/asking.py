@@ -1,8 +1,11 @@
-"""How much of a replay is asked for: less after a life that died of its answer, so that no two die of the same cause.
+"""How much of a replay is requested: less after a connection that died of its answer, so that no
+two die of the same cause.
 
-A replay may not fit (a frame above the bound), or not come through (a line so slow that its whole answer takes longer than a
-timeout). Rule: two lives never die of the same cause without a change in what is asked. First from a later `since`, then nothing
-(the join ends UNKNOWN, too_large), then, if the server pushes it unasked, as a new session, and then the client fails in words.
+A replay may be too large (a frame above the bound), or too slow (its whole answer takes longer than
+a timeout). Rule: two connections never die of the same cause without a change in what is requested.
+The first step is a later `since`; the next is no request (the join ends UNKNOWN, too_large); then,
+if the server pushes the replay unasked, a new session; finally the client fails with an
+explanation.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ if TYPE_CHECKING:
     from .policies.replay import Replay
 
 
-_LATER: Final = 2.0  # seconds of overlap, where more does not fit
-_FORGIVEN_AFTER: Final = 600.0  # seconds after which a little more is asked for again
-_NEVER_FOR_IT: Final = frozenset({1000, 1001, 1012, 1013})  # closes that say nothing about what was asked
+_LATER: Final = 2.0  # seconds of overlap, where a larger answer does not fit
+_FORGIVEN_AFTER: Final = 600.0  # seconds after which a little more is requested again
+# close codes that say nothing about what was requested
+_NEVER_FOR_IT: Final = frozenset({1000, 1001, 1012, 1013})
 
 
 class Extent(IntEnum):
-    """What a join asks for."""
+    """What a join requests."""
 
-    ALL = 0  # from `since` minus the overlap, and then without `since`
+    ALL = 0  # from `since` minus the overlap, then without `since`
     LATER = 1  # from just before the last message
     NOTHING = 2
     NEW_SESSION = 3
@@ -34,15 +38,15 @@ class Extent(IntEnum):
 
 
 class Asking:
-    """The memory of one client: what the next join asks for."""
+    """One client's memory of what the next join requests."""
 
     def __init__(self) -> None:
         self.extent = Extent.ALL
         self._since: Now | None = None
-        self._cut_short = 0  # lives in a row that were cut in the middle of an answer
+        self._cut_short = 0  # connections in a row that were lost in the middle of an answer
 
     def begin(self, now: Now) -> None:
-        """A join begins. After a while without such a death a little more is asked for again."""
+        """A join starts. After a while without such a loss a little more is requested again."""
         if self.extent and self._since is not None and now.since(self._since) >= _FORGIVEN_AFTER:
             self.extent = Extent(self.extent - 1) if self.extent <= Extent.NOTHING else Extent.NOTHING
             self._since = now
@@ -60,7 +64,7 @@ class Asking:
         self._since = now
         self._cut_short = 0
         last = Extent.HOPELESS if failure.code == "PROTO_MESSAGE_TOO_BIG" else Extent.NOTHING
-        # What is not asked for at all cannot be asked for in less: a first join asks for nothing.
+        # If nothing is requested, the request cannot be reduced: a first join requests nothing.
         self.extent = (
             min(Extent(self.extent + 1), last)
             if awaited.is_open or self.extent >= Extent.NOTHING
@@ -76,7 +80,7 @@ class Asking:
         )
 
     def _is_its_death(self, failure: Failure, now: Now, awaited: Awaited, *, is_joining: bool) -> bool:
-        """Did this life die of what was asked for?"""
+        """Return whether this connection died of what was requested."""
         close, by = failure.details.get("close_code"), failure.details.get("close_by")
         if failure.code == "PROTO_MESSAGE_TOO_BIG" and by == "us":
             return awaited.is_open or is_joining
@@ -91,7 +95,10 @@ class Asking:
 
 
 class Awaited:
-    """What was asked for on one connection and has not come. `received`: when bytes of a data frame came last."""
+    """The requests of one connection that have no answer yet.
+
+    `received`: when bytes of a data frame last arrived.
+    """
 
     def __init__(self, policy: Replay) -> None:
         self._policy = policy
@@ -104,7 +111,7 @@ class Awaited:
         self._asked_at = now.mono
 
     def answer(self, identity: str | None) -> None:
-        """An answer came; one without our id answers any."""
+        """An answer arrived; one without our id answers any request."""
         if identity in self._open:
             self._open.discard(identity)
         elif self._open:
@@ -118,10 +125,12 @@ class Awaited:
         return bool(self._open)
 
     def is_receiving(self, now: Now) -> bool:
-        """Is a data frame half received, and still coming?"""
+        """Return whether a data frame is half received and still arriving."""
         return self.received is not None and now.mono - self.received.mono <= self._policy.timeout
 
     def until(self, since: float, now: Now) -> float:
-        """Until when (monotonic) to wait for what stands behind a frame that began at `since`, of which bytes came now."""
+        """Return until when (monotonic) to wait for what follows a frame that began at `since`, of
+        which bytes have just arrived.
+        """
         latest = max(since, self._asked_at) + self._policy.max_seconds
         return min(now.mono + self._policy.timeout, latest)

@@ -1,8 +1,9 @@
 """How far the channels of a session were read, in the server's own positions; part of the watermark.
 
-Two of each: what was accepted counts for a reconnection, what the consumer has taken for the next process. A position means
-nothing without the session and epoch that it belongs to, so these move together with it. Rule: a position moves only forward,
-until the server's log is another one.
+Each position exists twice: what was accepted counts for a reconnection, what the consumer has taken
+counts for the next process. A position means nothing without the session and epoch that it belongs
+to, so these move together with it. Rule: a position moves only forward, until the server's log is
+another one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Life(NamedTuple):
-    """Of which log the positions are: the server's names for our session and for its log, and what it gave us to come back with."""
+    """Identifies the log that the positions belong to: the server's names for our session and its
+    log, and the data it gave us for reconnecting.
+    """
 
     session: str | None = None
     epoch: str | None = None
@@ -25,13 +28,13 @@ class Life(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What becomes true for the next process once the consumer has taken message `number`."""
+    """What becomes valid for the next process once the consumer has taken message `number`."""
 
     number: int
     life: Life
     channel: Channel = None
     position: Position | None = None
-    epoch: str | None = None  # of the channel
+    epoch: str | None = None  # of this channel
     is_moved: bool = False
     is_end: bool = False  # the log of the channel is complete
 
@@ -44,15 +47,17 @@ class Bookmark:
         self.epochs: dict[Channel, str] = {}  # of channels that have one of their own
         self.moved: set[Channel] = set()  # channels whose position was reached without an event
         self.changes = 0
-        self.gone = ""  # why the positions of before were forgotten, until that has been reported
-        self.holes: dict[Channel, Position] = {}  # where a hole was found, and is being asked for
+        self.gone = ""  # why the earlier positions were forgotten, until that has been reported
+        self.holes: dict[Channel, Position] = {}  # where a hole was found and is being requested
         self.life = self._taken_life = Life()  # the newest counts
         self._taken: dict[Channel, tuple[Position, str | None, bool]] = {}
         self._steps: deque[_Step] = deque()
         self._through = 0  # the number of the last message that was taken
 
     def contradicted(self, hello: Hello) -> Literal["", "new_session", "new_epoch"]:
-        """Does the server name another session, or another log, than the one that we have positions in?"""
+        """Return whether the server names another session, or another log, than the one our
+        positions belong to.
+        """
         if None not in {hello.session, self.life.session} and hello.session != self.life.session:
             return "new_session"
         is_other = None not in {hello.epoch, self.life.epoch} and hello.epoch != self.life.epoch
@@ -68,7 +73,10 @@ class Bookmark:
         self._step(_Step(number, self.life, channel, position, self.epochs.get(channel), is_moved))
 
     def greet(self, hello: Hello, number: int) -> None:
-        """The server has named the session and its log. Another name has to be preceded by `forget`."""
+        """The server has named the session and its log.
+
+        Before another name, `forget` must be called.
+        """
         life = Life(
             hello.session or self.life.session,
             hello.epoch or self.life.epoch,
@@ -78,7 +86,9 @@ class Bookmark:
         self._live(life, number)
 
     def forget(self, number: int) -> None:
-        """The log is another one: no position means anything any more, once message `number` was taken."""
+        """The log is another one: earlier positions become invalid, for the next process once
+        message `number` was taken.
+        """
         self.positions.clear()
         self.epochs.clear()
         self.moved.clear()
@@ -102,7 +112,10 @@ class Bookmark:
             self._step(_Step(number, life))
 
     def _step(self, step: _Step) -> None:
-        """What need not wait for the reader counts at once. Another log does: its gap stands in what is unread."""
+        """What does not depend on the reader takes effect at once.
+
+        A new log does depend on it: its gap is among the unread messages.
+        """
         at_once = step.number <= self._through and not self._steps and _continues(self._taken_life, step.life)
         self._steps.append(step)
         if at_once:
@@ -114,7 +127,7 @@ class Bookmark:
             step = steps.popleft()
             self.changes += 1
             if step.life is not self._taken_life and step.life != self._taken_life:
-                # The first name that a log is given makes no other log of it.
+                # A log that gets its first name is still the same log.
                 if not _continues(self._taken_life, step.life):
                     self._taken.clear()
                 self._taken_life = step.life

@@ -19,7 +19,8 @@ class Now(NamedTuple):
     def since(self, earlier: Now) -> float:
         """Seconds since `earlier`: the larger of both clocks, because the monotonic one stops while a machine sleeps.
 
-        A wall clock that stepped back counts as expired (infinite age): nobody can tell how long it really was.
+        A wall clock that stepped back counts as expired (infinite age): the real duration cannot be
+        known.
         """
         mono, wall = self.mono - earlier.mono, self.wall - earlier.wall
         if mono < 0 and wall < 0:
@@ -37,12 +38,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _printable(wall: float) -> float:
-    """A wall clock that is wildly wrong still has to be printed: kept within the years that a date can have."""
+    """Limit a wildly wrong wall clock to the years that a date can have, so that it can still be
+    printed.
+    """
     return min(max(wall, 0.0), _YEAR_9999)
 
 
 def _date(wall: float) -> datetime:
-    """The date of a wall clock, by sums: `datetime.fromtimestamp` asks the system, and Windows ends at the year 3000."""
+    """Compute the date of a wall clock arithmetically: `datetime.fromtimestamp` asks the system,
+    and Windows ends at the year 3000.
+    """
     return _EPOCH + timedelta(seconds=_printable(wall))
 
 

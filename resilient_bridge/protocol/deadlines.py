@@ -1,4 +1,7 @@
-"""Until when entries are waited for: one heap for all of them, whatever each was given. Rule: what is settled takes no room for long."""
+"""The deadlines of entries: one heap for all of them, whatever timeout each has.
+
+Rule: settled entries do not stay in memory for long.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _SPARE: Final = 64
 
 
 class Deadlines:
-    """Entries by the instant (monotonic) at which their time is over, unless they are settled before."""
+    """Entries ordered by deadline (monotonic), unless they are settled before."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Entry]] = []
@@ -27,20 +30,21 @@ class Deadlines:
 
     def add(self, due: float, entry: Entry) -> None:
         heappush(self._heap, (due, entry.seq, entry))
-        if len(self._heap) > self._most:  # perhaps most of it is settled: memory follows what is open
+        # perhaps most entries are settled: memory use follows the open ones
+        if len(self._heap) > self._most:
             self._heap = [item for item in self._heap if not item[2].is_settled]
             heapify(self._heap)
             self._most = 2 * len(self._heap) + _SPARE
 
     def next(self) -> float | None:
-        """When the first one's time is over; None if nothing is open."""
+        """Return the first deadline; None if nothing is open."""
         heap = self._heap
         while heap and heap[0][2].is_settled:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def passed(self, mono: float) -> Iterator[Entry]:
-        """The entries whose time is over, each once."""
+        """Return the entries whose deadline has passed, each once."""
         while self._heap and self._heap[0][0] <= mono:
             entry = heappop(self._heap)[2]
             if not entry.is_settled:

@@ -1,6 +1,7 @@
-"""Does the server run a message once that arrives twice with one id and key? Only then may what may have arrived go again.
+"""Whether the server runs a message once if it arrives twice with one id and key.
 
-Rule: an acknowledgement proves that a message was read, and nothing about a second copy of it.
+Only then may a message that may have arrived be sent again. Rule: an acknowledgement proves that a
+message was read, and nothing about a second copy of it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ if TYPE_CHECKING:
     from .policies.dialect import Dialect
 
 
-_REPEATED: Final = ("already_processed", "duplicate")  # statuses of an ack
+_REPEATED: Final = ("already_processed", "duplicate")  # status values of an ack
 
 
 def is_repeat(payload: Mapping[str, Any]) -> bool:
-    """Does this acknowledgement say that the server had the message already?"""
+    """Return whether this acknowledgement says that the server had the message already."""
     return payload.get("status") in _REPEATED
 
 
 class Dedupe:
-    """What is known about it: `Dialect.dedupes`, and under "stated" what the server has said or shown."""
+    """What is known about deduplication: `Dialect.dedupes`, and with "stated" what the server has
+    stated or shown.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -31,12 +34,15 @@ class Dedupe:
 
     @property
     def holds(self) -> bool:
-        """May a message that may have arrived be handed out again?"""
+        """Return whether a message that may have arrived may be handed out again."""
         dedupes = self._dialect.dedupes
         return self._is_stated if dedupes == "stated" else dedupes
 
     def hello(self, payload: Mapping[str, Any], *, is_same_server: bool = True) -> None:
-        """The server answered auth or join: it may say so there. Another server has to say it anew."""
+        """The server answered auth or join, which may state it.
+
+        Another server has to state it again.
+        """
         if not is_same_server:
             self._is_stated = False
         stated = payload.get("dedupes")

@@ -1,4 +1,7 @@
-"""One outgoing message and its outcome. Rule: a state is final once it is settled, and it is settled once."""
+"""One outgoing message and its outcome.
+
+Rule: an entry is settled once, and its state is final from then on.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class EntryState(StrEnum):
 
 @attrs.define(eq=False, repr=False, weakref_slot=False)  # slots: there is one for each send (P11)
 class Entry:
-    """A send or a request. `waiters` belongs to the driver: whatever it wakes when the entry is settled."""
+    """A send or a request.
+
+    `waiters` belongs to the driver: what it wakes when the entry is settled.
+    """
 
     seq: int
     id: str
@@ -46,7 +52,7 @@ class Entry:
     volatile: bool = False
     is_request: bool = False
     idempotent: bool = False
-    timeout: float = 0.0  # seconds that a request has for its answer
+    timeout: float = 0.0  # seconds within which a request must be answered
     state: EntryState = EntryState.QUEUED
     is_settled: bool = False
     generation: int = 0
@@ -57,7 +63,7 @@ class Entry:
     confirmation: Literal["applied", "read"] | None = None
     reason: str = ""
     failure: Failure | None = None
-    refusals: tuple[Failure, ...] = ()  # what the server refused meanwhile, and did not say whose it was
+    refusals: tuple[Failure, ...] = ()  # what the server refused meanwhile without naming a message
     answer: Message | None = None
     waiters: Any = None
     size: int = attrs.field(init=False)
@@ -70,7 +76,7 @@ class Entry:
         return f"<Entry {self.seq} {self.type} {self.state} key={self.key}>"
 
     def write(self, now: Now, generation: int) -> None:
-        """Handed out on connection `generation`; the first time starts its age."""
+        """The entry was handed out on connection `generation`; the first time starts its age."""
         self.state = EntryState.WRITTEN
         self.sends += 1
         self.generation = generation
@@ -78,7 +84,7 @@ class Entry:
             self.written_at = now
 
     def is_expired(self, now: Now) -> bool:
-        """Has its ttl ended, by either clock?"""
+        """Return whether its ttl has ended, by either clock."""
         return self.expires is not None and (now.mono >= self.expires.mono or now.wall >= self.expires.wall)
 
     def age(self, now: Now) -> float:
@@ -115,7 +121,9 @@ def check_key(key: object) -> None:
 
 
 def outcome_event(entry: Entry, now: Now) -> Event | None:
-    """The event of a send that ended without arriving, or without anybody knowing; None for all others."""
+    """Return the event of a send that ended undelivered or with an unknown outcome; None for all
+    others.
+    """
     if entry.is_request or entry.state not in _EVENTS:
         return None
     return _EVENTS[entry.state](at=now.at, type=entry.type, key=entry.key, reason=entry.reason)

@@ -1,4 +1,6 @@
-"""A link whose frames are envelopes with the names of a dialect: which frame goes where, and what an error is about."""
+"""A link whose frames are envelopes with the names of a dialect: dispatches each frame, and finds
+what an error is about.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _AUTH_REFUSAL: Final = re.compile(
 
 
 class EnvelopeLink(Link[Joining]):
-    """The protocol on one connection with a server of envelopes."""
+    """The protocol on one connection with a server that speaks envelopes."""
 
     def __init__(self, parts: LinkParts) -> None:
         super().__init__(parts)
@@ -96,11 +98,17 @@ class EnvelopeLink(Link[Joining]):
             self._in.transient(type_, body, text)
 
     def _counts(self, type_: str, body: dict[str, Any]) -> bool:
-        """Is this message part of the position? Errors and replies to our sends are not: servers differ in replaying them."""
+        """Return whether this message is part of the position.
+
+        Errors and replies to our sends are not: servers differ in replaying them.
+        """
         return type_ != self._dialect.error and not self._out.replies_to_send(body.get("id"))
 
     def _is_content(self, body: dict[str, Any], now: Now) -> bool:
-        """Does a replayed frame belong into the stream? Acks and answers in it settle what they are about (reconcile)."""
+        """Return whether a replayed frame belongs in the stream.
+
+        Acks and answers in it settle what they are about (reconcile).
+        """
         type_ = body["type"]
         field = self._fields.get(type_)
         if field == "ack":
@@ -114,7 +122,9 @@ class EnvelopeLink(Link[Joining]):
         return False
 
     def _is_answer(self, type_: str, body: dict[str, Any], now: Now) -> bool:
-        """Settle what `body` answers; an answer to a request is remembered with the position, for replays to come."""
+        """Settle what `body` answers; an answer to a request is remembered with the position, for
+        later replays.
+        """
         if not self._out.match(type_, body, now):
             return False
         if body.get("id") is not None:
@@ -126,7 +136,8 @@ class EnvelopeLink(Link[Joining]):
         self.joining.authenticated(fields_of(body), now)
 
     def _on_auth_error(self, body: dict[str, Any], now: Now) -> None:
-        # While authenticating it is an answer about the credentials, whatever code the server gives it or leaves out.
+        # While authenticating it is an answer about the credentials, whatever code it has, or
+        # without a code.
         failure = self._mask(classify_error_payload(fields_of(body)))
         if self.joining.state is not BridgeState.AUTHENTICATING:
             self.die(failure)
@@ -148,7 +159,8 @@ class EnvelopeLink(Link[Joining]):
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
         payload, joining, dialect = fields_of(body), self.joining, self._dialect
-        if self.joining.state is BridgeState.AUTHENTICATING:  # nothing else was said that it could be about
+        # no other frame was sent that it could be about
+        if self.joining.state is BridgeState.AUTHENTICATING:
             self._on_auth_error(body, now)
             return
         failure = self._mask(classify_error_payload(payload))
@@ -170,13 +182,17 @@ class EnvelopeLink(Link[Joining]):
             failure.code != "AUTH_FORBIDDEN" or "request_type" not in payload
         ):
             self.die(failure)
-        else:  # an error about nothing we sent is news for the consumer, in its place in the stream
+        # an error about nothing we sent is a message for the consumer, at its position in the
+        # stream
+        else:
             self._message(body["type"], body, Encoder.text(raw_of(body)), now)
 
     def _is_about_session(self, payload: Mapping[str, Any]) -> bool:
-        """Is an error of the session's codes about the session that this client has joined?
+        """Return whether an error with a session code is about the session that this client has
+        joined.
 
-        Where there are none to join, or where it names another one, it is about something of the user's.
+        Where the dialect has no join, or the error names another session, it is about something of
+        the user's.
         """
         named = payload.get("session_id")
         return self._features.name("join") is not None and named in (None, self._in.watermark.session_id)

@@ -1,4 +1,6 @@
-"""Where the reader of server-sent events stands, and what follows a loss: what to ask for, what to drop, what cannot be known. Pure."""
+"""The position of a reader of server-sent events, and the decision after a loss: what to request,
+what to drop, what cannot be known. Pure.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,19 @@ if TYPE_CHECKING:
 
 
 _REMEMBERED: Final = 1_000
-_STEPS: Final = 2  # ids in a row that were one more than the one before: then they are a count
-_UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # no header value may hold these
+_STEPS: Final = 2  # ids in a row that each grew by one: then the ids are treated as a count
+# not allowed in a header value
+_UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 class Position:
-    """Where a reader stands in one stream, over all its connections: what it can ask for, and what cannot be known.
+    """The position of a reader in one stream, across all its connections: what it can request, and
+    what cannot be known.
 
-    An id says where to go on if it was the last thing that came, stands for one event only, and fits into a header. Ids are
-    evidence too: after a resume, events that were delivered before are known by id, type and data and are duplicates until
-    the first new one; and ids that counted up by one and then do not show a hole. The last 1,000 ids are remembered.
+    The stream can resume at an id if the id came last, stands for one event only, and fits into a
+    header. Ids are evidence too: after a resume, events that were delivered before are recognized
+    by id, type and data and are duplicates until the first new one; and ids that counted up by one
+    and then skip a number show a hole. The last 1,000 ids are remembered.
     """
 
     def __init__(self, last_event_id: str | None = None) -> None:
@@ -44,7 +49,7 @@ class Position:
         self.duplicates = 0
         self._is_exact = bool(last_event_id)
         self._connection = 0
-        self._catches_up = False  # since the resume nothing new has come that has an id
+        self._catches_up = False  # since the resume no new event with an id has come
         self._repeats = False  # one id for several events
         # hash of an id → hash of its event, number of its connection
         self._seen: dict[int, tuple[int, int]] = {}
@@ -53,7 +58,7 @@ class Position:
 
     @property
     def header(self) -> bytes | None:
-        """The value of `Last-Event-ID`; None if there is no id, or one that no header can hold."""
+        """The value of `Last-Event-ID`; None if there is no id, or if a header cannot hold it."""
         text = self.last_event_id.strip(" \t")
         return None if not text or _UNSENDABLE.search(text) else text.encode()
 
@@ -62,7 +67,9 @@ class Position:
         self._catches_up = True
 
     def lost(self) -> str | None:
-        """Return why events may be missing after this loss; None if the id says where to go on, or nothing had begun."""
+        """Return why events may be missing after this loss; None if the stream can resume at its
+        id, or nothing had been received.
+        """
         if self._connection == 0:
             return None
         if not self._is_exact or self.header is None:
@@ -70,7 +77,9 @@ class Position:
         return "repeated_event_id" if self._repeats else None
 
     def meet(self, event: ServerSentEvent) -> Meeting:
-        """What `event` is to those before it: the next one, one that was delivered already, or one beyond a hole."""
+        """Compare `event` with those before it: it is the next one, one that was delivered already,
+        or one beyond a hole.
+        """
         if not event.has_id:
             return "next"
         key, looks = hash(event.id), hash((event.type, event.data))
@@ -103,7 +112,7 @@ class Position:
         self.last_event_id, self._is_exact = event.id, event.has_id
 
     def marked(self, checkpoint: str) -> None:
-        """The server gave an id to this place in the stream, without an event."""
+        """The server gave an id to this position in the stream, without an event."""
         self.last_event_id, self._is_exact = checkpoint, bool(checkpoint)
 
 
@@ -113,7 +122,9 @@ def _number(event_id: str) -> int | None:
 
 
 def refusal(status: int, content_type: str) -> Failure | None:
-    """Return the failure of an answer that is no error and no event stream either, None for a stream. Its status makes it final."""
+    """Return the failure of an answer that is neither an error nor an event stream, None for a
+    stream. Its status makes it final.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if status == 200 and kind == "text/event-stream":
         return None
@@ -129,7 +140,8 @@ def refusal(status: int, content_type: str) -> Failure | None:
 
 
 class EventStream:
-    """One stream over all its connections: each event once, gaps in their place, and the decision after a loss.
+    """One stream over all its connections: each event once, gaps at their position, and the
+    decision after a loss.
 
     `gap` is to be reported before the next event, and is None again after `gap_reported`. The reconnect policy is that of every link
     (`Reconnection`); the first event of a connection is its proof of health, as a pong is elsewhere.
@@ -141,7 +153,7 @@ class EventStream:
         self.position = Position(last_event_id)
         self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=False, is_remade=False)
         self.gap: Gap | None = None
-        self.held: ServerSentEvent | None = None  # the event behind a gap that it made known itself
+        self.held: ServerSentEvent | None = None  # the event behind a gap that it revealed itself
         self._policy = policy
         self._parser = EventStreamParser(
             last_event_id=self.position.last_event_id, max_event_bytes=max_event_bytes
@@ -158,7 +170,10 @@ class EventStream:
         self._parser.receive(data)
 
     def take(self) -> ServerSentEvent | None:
-        """Return the next event, which now counts as read; None: tell the gap, or read on. Raises ProtocolError for one too big."""
+        """Return the next event, which now counts as read; None: report the gap, or read on.
+
+        Raises ProtocolError for an event that is too big.
+        """
         while self.gap is None:
             event, self.held = self.held, None
             if event is None:
@@ -182,7 +197,8 @@ class EventStream:
         self.gap = None
 
     def lost(self, failure: Failure, now: Now, *, is_ours: bool = False) -> Decision:
-        """The connection, or the attempt to make one, ended; `is_ours`: we broke it off, which is no reason to give up.
+        """The connection, or the attempt to make one, ended; `is_ours`: this client aborted it,
+        which is no reason to give up.
 
         The wait is the policy's, or the server's `retry:` if that is longer. One beyond `max_retry_after` ends it, as a Retry-After does.
         """
@@ -193,12 +209,13 @@ class EventStream:
         if retry > self._policy.max_retry_after:
             failure = attrs.evolve(failure, retry_after=retry)
         decision = self.reconnection.lost(failure, now)
-        # There is no session here that could be a new one: a peer that says so has refused.
+        # There is no session here that could be replaced: a peer that says the session is gone has
+        # refused.
         is_final = not decision.retry or decision.new_session
         return decision._replace(
             retry=is_ours or not is_final,
             wait=max(decision.wait, min(retry, self._policy.max_retry_after)),
-            # The table of losses speaks of upgrades, which this is not.
+            # The table of losses describes WebSocket upgrades, which this is not.
             reason=decision.reason.replace("upgrade_rejected", "rejected"),
         )
 

@@ -1,4 +1,6 @@
-"""What the user says and hears at each connection, after auth and before the join: subscriptions, mostly."""
+"""What the user sends and expects on each connection, after auth and before the join: mostly
+subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """A frame that nobody has waited for so far: its type, its envelope, its text."""
+    """A frame that no `expect` has matched so far: its type, its envelope, its text."""
 
     type: str
     body: dict[str, Any]
@@ -25,10 +27,13 @@ class Held(NamedTuple):
 
 
 class Expectations:
-    """The greeting of one connection. `is_open` from the end of auth until the user is done: the join waits for that.
+    """The greeting of one connection.
 
-    Meanwhile every frame is held, so that an answer is found that came before it was waited for. What is left goes to the reader, in its
-    order, when the greeting is over. `overflowed`: more came than a side buffer may hold.
+    `is_open` from the end of auth until the user is done: the join waits for that.
+
+    Meanwhile every frame is held, so that an answer is found even if it came before `expect` was
+    called. Frames that are left go to the reader, in order, when the greeting is over.
+    `overflowed`: more came than a side buffer may hold.
     """
 
     def __init__(self, policy: Replay) -> None:
@@ -40,9 +45,11 @@ class Expectations:
         self._expected: list[Expected] = []
 
     def expect(self, pattern: Any, take: Callable[[Message | Exception], None]) -> Callable[[], None]:
-        """Hand the first frame that fits `pattern` to `take`, in the place of the stream; return what ends the waiting.
+        """Pass the first frame that matches `pattern` to `take`, instead of to the stream; return a
+        function that ends the wait.
 
-        `pattern`: fields, or a function of the frame; what that raises is handed to `take` instead.
+        `pattern`: field values, or a function of the frame; an exception of that function is passed
+        to `take` instead.
         """
         matches: Any = pattern if callable(pattern) else _holds(pattern)
         expected = (matches, take)
@@ -62,7 +69,7 @@ class Expectations:
         return forget
 
     def hold(self, held: Held) -> None:
-        """A frame has come: it is what somebody waits for, or is held."""
+        """A frame arrived: it matches a pending `expect`, or is held."""
         for expected in tuple(self._expected):
             fits = self._fits(expected, held)
             if fits is not False:
@@ -74,18 +81,18 @@ class Expectations:
         self.overflowed |= len(self._held) > self._policy.max_messages or self._bytes > self._policy.max_bytes
 
     def close(self) -> list[Held]:
-        """The greeting is over. Returns what nobody has waited for."""
+        """The greeting is over. Returns the frames that no `expect` has matched."""
         self.is_open = False
         held, self._held = self._held, []
         return held
 
     def _fits(self, expected: Expected, held: Held) -> bool | None:
-        """Hand the frame over if it fits; None: the function that should say so has raised."""
+        """Pass the frame over if it matches; None: the matching function has raised."""
         matches, take = expected
         try:
             if not matches(raw_of(held.body)):
                 return False
-        except Exception as error:  # noqa: BLE001 -- a function of the user's: its caller is told
+        except Exception as error:  # noqa: BLE001 -- a function of the user's: its caller gets the error
             take(error)
             return None
         take(message_from(held.type, held.body))

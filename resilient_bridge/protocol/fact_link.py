@@ -1,4 +1,4 @@
-"""A link whose frames are read and written by the functions of a dialect: what becomes of each fact."""
+"""A link whose frames are read and written by the functions of a dialect: how each fact is handled."""
 
 from __future__ import annotations
 
@@ -84,20 +84,24 @@ class FactLink(Link[Resuming]):
         return self.joining.record()
 
     def receive(self, frame: str | bytes, now: Now) -> None:
-        """One frame. One that the dialect cannot read is rejected, and the link goes on."""
+        """Process one frame.
+
+        A frame that the dialect cannot read is rejected, and the link continues.
+        """
         if self._silence is not None:
             self._silence.alive(now.mono)
         text = frame if isinstance(frame, str) else frame.decode("latin-1")
         try:
             facts = tuple(self._decode(frame))
-        except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a server of anybody's has sent
+        except Exception as error:  # noqa: BLE001 -- a function of the user's, on input from any server
             why = redact(str(error), limit=_SHOWN)
             reason = f"expected a frame of this dialect, got one that its decode refused: {type(error).__name__}: {why}"
             self._reject(Failure.of("PROTO_INVALID_FRAME", reason, cause=error), now)
             return
         for fact in facts:
             if self.death is not None:
-                return  # what follows is not to be taken for what comes next
+                # the link has to end: later facts must not be taken for the next ones in order
+                return
             handler = self._handlers.get(type(fact))
             if handler is None:
                 kind = type(fact).__name__
@@ -112,7 +116,9 @@ class FactLink(Link[Resuming]):
         return self._record()
 
     def backfilled(self, frame: str | bytes, now: Now) -> bool:
-        """It has fetched a frame, which may hold more than one event. Returns whether that was the last that is needed.
+        """The backfill has fetched a frame, which may hold several events.
+
+        Returns whether that was the last that is needed.
 
         Raises what the dialect's `decode` does.
         """
@@ -127,7 +133,7 @@ class FactLink(Link[Resuming]):
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(event.type, Body(event), text))
             return
-        # As nearly always it answers nothing: then nothing is made for it.
+        # An event nearly always answers nothing; then no Reply is created.
         is_unknown = type(event.id) is str and event.id not in self._out.known.by_id
         if event.id is not None and not is_unknown and self._find(event.id) is not None:
             reply = Reply(to=event.id, raw=event.raw, type=event.type, payload=event.payload)
@@ -151,7 +157,7 @@ class FactLink(Link[Resuming]):
         self._on_event(body.fact if isinstance(body, Body) else Event(raw=body), held.text, now)
 
     def _require_ack(self, event: Event, now: Now) -> None:
-        """The server wants to hear of this event, each time that it sends it."""
+        """The server wants an acknowledgement of this event, each time that it sends it."""
         acknowledgements = self._acknowledgements
         if self._dialect.acknowledges != "taken" or event.id is None:
             self.wire.express(Acknowledge(event.ack))
@@ -205,7 +211,7 @@ class FactLink(Link[Resuming]):
             self._on_event(Event(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
 
     def _on_acked(self, fact: Acked, _text: str, _now: Now) -> None:
-        """What is about no send of ours, or comes twice, changes nothing."""
+        """An acknowledgement of none of our sends, or a repeated one, changes nothing."""
         found = False
         for name in fact.ids:
             entry = self._find(name)
@@ -222,7 +228,10 @@ class FactLink(Link[Resuming]):
         self.wire.acks_seen |= found
 
     def _replied(self, reply: Reply, now: Now) -> bool:
-        """True if it is used up by that: the answer to a request is, and one that answers nothing of ours is not."""
+        """Return True if the reply is consumed.
+
+        The answer to a request is; one that answers nothing of ours is not.
+        """
         entry = self._find(reply.to)
         if entry is None:
             return False
@@ -235,7 +244,10 @@ class FactLink(Link[Resuming]):
         return self._out.answered_request(entry, reply.type, body, now, is_error=False)
 
     def _echoed(self, echo: str) -> bool:
-        """The oldest message of ours with this content has arrived. False if there is none."""
+        """The oldest message of ours with this content has arrived.
+
+        Returns False if there is none.
+        """
         content = self._dialect.echo
         if content is None:
             return False
@@ -265,7 +277,10 @@ class FactLink(Link[Resuming]):
             self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
 
     def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:
-        """Of the message that it names, or of the only one of its type that waits. True if it is used up by that."""
+        """Refuse the message that it names, or the only waiting one of its type.
+
+        Returns True if the fact is consumed by that.
+        """
         if fact.to is None:
             return self._out.refused(fact.type, failure, self.generation, now)
         entry = self._find(fact.to)
@@ -282,7 +297,8 @@ class FactLink(Link[Resuming]):
         payload: dict[str, Any] = {"code": fact.code, "message": fact.text or fact.code}
         if fact.retry_after is not None:
             payload["retry_after"] = fact.retry_after
-        # While authenticating it is an answer about the credentials, whatever code the server gives it.
+        # While authenticating it is an answer about the credentials, whatever code the server gives
+        # it.
         is_about_us = self.joining.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
         failure = classify_error_payload(
             payload, **({"unknown": "AUTH_INVALID_TOKEN"} if is_about_us else {})
@@ -299,7 +315,7 @@ class FactLink(Link[Resuming]):
         self._answered_pings(pong.id, now)
 
     def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
-        """What goes on the wire now; first of all, what is owed for events that were read."""
+        """Return the frames to send now; first the acknowledgements due for events that were read."""
         for ack in self._acknowledgements.ready:
             self.wire.express(Acknowledge(ack))
         self._acknowledgements.ready.clear()

@@ -1,4 +1,6 @@
-"""The control lane of a connection whose frames a dialect writes itself: what it is told, and the frames that it makes of that."""
+"""The control lane of a connection whose frames a dialect encodes: it takes intents and queues the
+dialect's frames for them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class FactWire(Wire):
-    """A Wire that speaks in intents. `fail(failure)` hears of a dialect's `encode` that raised: the connection cannot go on."""
+    """A Wire that takes intents.
+
+    `fail(failure)` is called if a dialect's `encode` raises: the connection cannot continue.
+    """
 
     def __init__(
         self,
@@ -42,7 +47,7 @@ class FactWire(Wire):
                 self.heartbeat.follow(policy, now.mono)
 
     def number(self) -> int:
-        """A number that no other frame of ours has on this connection."""
+        """Return a number that no other frame of ours has on this connection."""
         self._number += 1
         return self._number
 

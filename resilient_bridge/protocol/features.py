@@ -1,7 +1,8 @@
-"""Which of our messages a server does not know, and what a handshake that does not go on is waiting for.
+"""Which of our messages a server does not know, and what a stalled handshake is waiting for.
 
-Rule: a refusal "as unknown" is a statement about the server and not about this moment, so the client goes on without the message,
-says so once, and does not send it again. Any other refusal (busy, rate limited, internal) is one of this moment.
+Rule: a refusal "as unknown" is a statement about the server and not about this moment, so the
+client continues without the message, reports that once, and does not send it again. Any other
+refusal (busy, rate limited, internal) is about this moment only.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ _READ: Final = 500  # characters of a server's text
 
 
 class Features:
-    """What is spoken with this server: the dialect, without what the server has refused as unknown.
+    """The messages usable with this server: the dialect's, without those the server has refused as
+    unknown.
 
-    That is remembered in this process, for one identity of the server: what another one speaks has to be found out anew.
+    That is remembered in this process, for one identity of the server; for another server it has to
+    be found out again.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -41,7 +44,9 @@ class Features:
         self._epoch: str | None = None
         self.ignored: set[str] = (
             set()
-        )  # what the server reads and never answers is waited for once, and not at each join
+            # if the server reads a message and never answers it, the answer is waited for once, not at
+            # each join
+        )
         self._refused: set[str] = set()
         # joins in a row that ended because the replay was refused for another reason
         self.replay_refusals = 0
@@ -54,7 +59,10 @@ class Features:
             self.ignored.clear()
 
     def refuse(self, field: str, failure: Failure, now: Now) -> FeatureRefused | None:
-        """The server does not know this message of ours. Returns the event that tells it, the first time."""
+        """The server does not know this message of ours.
+
+        Returns the event that reports it, the first time.
+        """
         if field in self._refused:
             return None
         self._refused |= {field, "auth_ack"} if field == "auth" else {field}
@@ -63,11 +71,15 @@ class Features:
 
     @property
     def wants_new_session(self) -> bool:
-        """Does the server push into this session, unasked, what does not fit?"""
+        """Return whether the server pushes into this session, without a request, a replay that does
+        not fit.
+        """
         return self.name("join") is not None and self.asking.extent is Extent.NEW_SESSION
 
     def name(self, field: str) -> str | None:
-        """What the dialect calls this message; None where there is none, or this server does not know it or never answers it."""
+        """Return the dialect's name of this message; None where there is none, or this server does
+        not know it or never answers it.
+        """
         name: str | None = getattr(self._dialect, field)
         return None if field in self._refused or field in self.ignored else name
 
@@ -76,9 +88,10 @@ class Features:
         return self.name("join") is not None and self._dialect.joined is not None
 
     def missing(self, phase: BridgeState, seconds: float, *, greeted: bool, pings: bool) -> Failure:
-        """The failure of a handshake that does not go on: which answers are missing, and which field switches each off.
+        """Return the failure of a stalled handshake: which answers are missing, and which field
+        switches each off.
 
-        `greeted`: was `auth` sent? `pings`: is a ping out?
+        `greeted`: was `auth` sent? `pings`: is a ping unanswered?
         """
         if phase is BridgeState.AUTHENTICATING:
             waiting = ["auth_ack", "auth"] if greeted else ["auth_ack"]
@@ -119,7 +132,9 @@ _SWITCHES: Final = {
 
 
 def is_unknown_type(failure: Failure) -> bool:
-    """Does a refusal say that the server does not know a message of this type (and not that this one is wrong)?"""
+    """Return whether a refusal says that the server does not know the message type (not that this
+    message is wrong).
+    """
     if failure.code == "PROTO_UNKNOWN_TYPE":
         return True
     if failure.code == "PROTO_INVALID_MESSAGE":
@@ -141,9 +156,11 @@ def _says_unknown(text: str) -> bool:
 def refers_to(
     name: str | None, ids: Container[str], body: Mapping[str, Any], payload: Mapping[str, Any]
 ) -> bool:
-    """Is an error frame about our message of the type `name`, sent under one of `ids`?
+    """Return whether an error frame is about our message of the type `name`, sent under one of
+    `ids`.
 
-    By the frame's id, by `request_id`, by `request_type`, or, where it has none of them, by a text that names the type.
+    It is matched by the frame's id, by `request_id`, by `request_type`, or, if it has none of them,
+    by a text that names the type.
     """
     if name is None:
         return False

@@ -1,4 +1,6 @@
-"""Text on the wire <-> envelopes. Rule: strict on what we send, lenient on what we read, and never a surprise type.
+"""Text on the wire <-> envelopes.
+
+Rule: strict on what we send, lenient on what we read, and never a value of an unexpected type.
 
 Reading accepts what real servers send (no id, no timestamp, no payload) but nothing ambiguous: duplicate keys, NaN,
 infinities, lone surrogates and 100,000-deep nesting are typed errors, counted, and the session goes on.
@@ -121,7 +123,9 @@ class Body(dict[str, Any]):
 
 
 class _WithText(dict[str, Any]):
-    """An envelope whose id or timestamp came as a number, as JavaScript's Date.now(): here they are text, in `raw` as they came."""
+    """An envelope whose id or timestamp came as a number, as from JavaScript's Date.now(): text
+    here, unchanged in `raw`.
+    """
 
     __slots__ = ("raw",)
 
@@ -187,7 +191,9 @@ _ENVELOPE: Final = frozenset({"type", "id", "timestamp", "payload"})
 
 
 def fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a control frame says: its payload, and the fields beside it where a server puts them there."""
+    """Return the fields of a control frame: its payload, and the fields beside it where a server
+    puts them there.
+    """
     payload: dict[str, Any] = body.get("payload") or {}
     if len(body) <= len(_ENVELOPE) and payload:
         return payload
@@ -254,7 +260,8 @@ class Encoder:
             text = self._payload(payload)
         except (TypeError, ValueError, RecursionError, OverflowError):
             try:
-                # the stricter codec refused, or the value is no JSON at all: the standard one decides and words it
+                # the stricter codec refused, or the value is no JSON at all: the standard codec
+                # decides and words the error
                 text = _encode(payload)
                 text.encode()
             except (TypeError, ValueError, RecursionError) as error:
@@ -281,7 +288,8 @@ class Encoder:
         """The envelope around a payload that is JSON already; `key` goes into it as `idempotency_key`."""
         if key is not None:
             rest = "}" if payload == "{}" else "," + payload[1:]
-            quoted = f'"{key}"' if key is identity else _encode(key)  # our own needs no escaping
+            # our own keys need no escaping
+            quoted = f'"{key}"' if key is identity else _encode(key)
             payload = f'{{"idempotency_key":{quoted}{rest}'
         return f'{{"type":"{type_}","id":"{identity}","timestamp":"{stamp}","payload":{payload}}}'
 

@@ -1,4 +1,5 @@
-"""Application pings on one connection: proof of life, and proof that the other side has read what came before them.
+"""Application pings on one connection: proof of life, and proof that the server has read what came
+before them.
 
 A fresh object per connection, because a ping of an old socket proves nothing about a new one. A verdict of death needs
 three things: a pong is overdue, reading was not paused, and one more quiet moment has passed in which everything that had
@@ -23,7 +24,8 @@ Purpose = Literal["beat", "join", "ask", "barrier", "probe"]
 
 
 class Ping(NamedTuple):
-    """A ping that is out: why, what was written before it (`seq`), and when its pong is due.
+    """A ping without an answer so far: its reason, what was written before it (`seq`), and when its
+    pong is due.
 
     `doubt` is the reason to give if a probe is not answered; "" for all others.
     """
@@ -36,7 +38,10 @@ class Ping(NamedTuple):
 
 
 class Heartbeat:
-    """Pings out and pongs in. Pongs without an id answer the oldest ping; once ids were echoed, only ids count."""
+    """Pings sent and pongs received.
+
+    Pongs without an id answer the oldest ping; once ids were echoed, only ids count.
+    """
 
     def __init__(self, policy: HeartbeatPolicy, mono: float) -> None:
         self._policy = policy
@@ -45,7 +50,7 @@ class Heartbeat:
         self._last_look: float | None = None
         self._echoes_ids = False
         self._paused = False
-        self.verdict: Failure | None = None  # that the link is dead, and why
+        self.verdict: Failure | None = None  # the verdict that the link is dead, and why
 
     def follow(self, policy: HeartbeatPolicy, mono: float) -> None:
         self._policy = policy
@@ -59,7 +64,7 @@ class Heartbeat:
         return self._policy.probe_timeout if purpose == "probe" else self._policy.timeout
 
     def __contains__(self, identity: object) -> bool:
-        """Is this the id of a ping that is out, and unanswered?"""
+        """Return whether this is the id of an unanswered ping."""
         return any(ping.id == identity for ping in self._out)
 
     @property
@@ -67,7 +72,7 @@ class Heartbeat:
         return any(ping.purpose == "probe" for ping in self._out)
 
     def pong(self, identity: str | None) -> list[Ping]:
-        """The pings this pong answers, oldest first; empty for a stray one."""
+        """Return the pings this pong answers, oldest first; empty for a stray one."""
         known = identity is not None and identity in self
         if not self._out or (self._echoes_ids and not known):
             return []
@@ -80,17 +85,19 @@ class Heartbeat:
         return answered
 
     def alive(self, mono: float) -> None:
-        """Bytes of a data frame came: what is out gets its full time again, because its pong can only stand behind that frame."""
+        """Bytes of a data frame arrived: unanswered pings get their full time again, because their
+        pongs can only come after that frame.
+        """
         self._last_look = None
         self._out = deque(ping._replace(due=max(ping.due, mono + self._policy.timeout)) for ping in self._out)
 
     def pause(self) -> None:
-        """Reading stops (the inbox is full): no verdict until it goes on."""
+        """Reading stops (the inbox is full): no verdict until it resumes."""
         self._paused = True
         self._last_look = None
 
     def resume(self, mono: float) -> None:
-        """Reading goes on: what is out gets its full time again."""
+        """Reading resumes: unanswered pings get their full time again."""
         self._paused = False
         self.alive(mono)
 
@@ -102,11 +109,12 @@ class Heartbeat:
         return min(self._next, min((ping.due for ping in self._out), default=self._next))
 
     def check(self, mono: float) -> Literal["ping", "dead"] | None:
-        """What time asks for: a ping, the verdict that the link is dead, or nothing."""
+        """Return what is due now: a ping, the verdict that the link is dead, or nothing."""
         overdue = None if self._paused else next((ping for ping in self._out if ping.due <= mono), None)
         if overdue is not None:
             if self._last_look is None or mono - self._last_look > _LAST_LOOK:
-                # Just overdue, or the loop stalled during the last look: what has arrived may still be unread.
+                # Just overdue, or the loop stalled during the last check: what has arrived may
+                # still be unread.
                 self._last_look = mono + _LAST_LOOK
             elif mono >= self._last_look:
                 text = f"no pong within {self._wait_for(overdue.purpose):g} s"
@@ -117,9 +125,11 @@ class Heartbeat:
 
 
 class Silence:
-    """Of a server that gives signs of life by itself: `limit` seconds in which nothing came, and the connection is dead.
+    """For a server that sends signs of life by itself: after `limit` seconds without any frame the
+    connection is dead.
 
-    As for pings, a verdict needs a last look, in which what has arrived can be read, and none is made while reading is paused.
+    As for pings, a verdict needs one last check in which what has arrived can be read, and none is
+    given while reading is paused.
     """
 
     def __init__(self, limit: float, mono: float) -> None:

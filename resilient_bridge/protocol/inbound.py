@@ -1,4 +1,6 @@
-"""From a decoded frame to the inbox: known or new, counted, in order, once. Rule: accepted means remembered.
+"""From a decoded frame to the inbox: known or new, counted, in order, once.
+
+Rule: an accepted message is remembered.
 
 A message enters the watermark and the inbox in the same step, so a link that dies between two messages never has to
 guess which of them the consumer will see.
@@ -28,15 +30,18 @@ if TYPE_CHECKING:
 
 
 class Acknowledgements:
-    """Of events that a server waits for, by the type and id of the event, once the reader has taken it.
+    """Acknowledgements of events that a server waits for, by type and id of the event, sent once
+    the reader has taken it.
 
-    A server that hears nothing sends the event again, under another name; the newest one is what is acknowledged. Rule: an event that
-    was accepted is acknowledged whenever it comes again, and one that is not taken in time is reported, not acknowledged. `ready` is
-    what is to be acknowledged now.
+    A server that receives no acknowledgement sends the event again, under another name; the newest
+    name is acknowledged. Rule: an accepted event is acknowledged whenever it comes again, and one
+    that is not taken in time is reported, not acknowledged. `ready` holds the acknowledgements to
+    send now.
     """
 
     def __init__(self) -> None:
-        self.open: dict[Key, tuple[Any, float | None]] = {}  # what to say, and by when (monotonic)
+        # what to acknowledge, and by when (monotonic)
+        self.open: dict[Key, tuple[Any, float | None]] = {}
         self.ready: list[Any] = []
 
     def take(self, key: Key) -> None:
@@ -44,7 +49,7 @@ class Acknowledgements:
             self.ready.append(self.open.pop(key)[0])
 
     def late(self, mono: float) -> list[Key]:
-        """The events whose time is over; each is named once."""
+        """Return the events whose time is over; each is returned once."""
         late = [key for key, (_, due) in self.open.items() if due is not None and due <= mono]
         for key in late:
             self.open[key] = self.open[key][0], None
@@ -92,7 +97,8 @@ class Inbound:
         if known is None:
             if self._memory is not None:
                 self._look_back(message)
-            if message.maybe_duplicate:  # what was forgotten takes no room from what is remembered
+            # a message older than what we remember must not displace anything remembered
+            if message.maybe_duplicate:
                 self._put(message, len(text), None)
             else:
                 self.accept(key, message, text, now.mono)
@@ -113,7 +119,7 @@ class Inbound:
         return key in self.watermark or self.watermark.is_used_up(key)
 
     def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
-        """A frame that is no part of the position: delivered once, whatever a replay may hold."""
+        """Deliver a frame that is not part of the position: once, whatever a replay may hold."""
         identity = body.get("id")
         if identity is not None:
             if self.watermark.is_used_up((type_, identity)):
@@ -140,7 +146,9 @@ class Inbound:
         return self.watermark.last_timestamp or self._before
 
     def merge(self, outcome: Outcome, now: Now) -> Gap | None:
-        """Deliver what a join resolved to: the gap in its place first, then the news in the server's order."""
+        """Deliver the result of a join: the gap at its position first, then the news in the
+        server's order.
+        """
         since = self.last_timestamp
         gap: Gap | None = None
         if outcome.verdict is not None and outcome.verdict != "RECOVERED":
@@ -173,7 +181,10 @@ class Inbound:
         return gap
 
     def forget_positions(self, why: str) -> None:
-        """The server has forgotten what we have read. Before the next connection: its URL must not name that any more."""
+        """The server has forgotten what we have read.
+
+        Call it before the next connection, whose URL must no longer name that position.
+        """
         bookmark = self.watermark.bookmark
         if bookmark is not None:
             bookmark.gone = why
@@ -197,7 +208,7 @@ class Inbound:
         )
 
     def forget_session(self, session_id: str) -> None:
-        """The session is gone on the server: from here on we are in another one."""
+        """The session is gone on the server: what follows belongs to another one."""
         lost = self.watermark
         self._before = lost.last_timestamp or self._before
         self._store.drop_session(lost.session_id)
@@ -244,7 +255,10 @@ class Inbound:
 
 
 def _until(outcome: Outcome, since: datetime | None) -> datetime | None:
-    """When the hole ends: the first timestamp behind it. What came again from before it says nothing about that."""
+    """Return where the hole ends: the first timestamp behind it.
+
+    A repeated message from before the hole says nothing about that.
+    """
     for item, doubtful, _ in outcome.items:
         stamp = item.message.timestamp
         if stamp is not None and (since is None or stamp > since or (stamp == since and not doubtful)):
@@ -253,7 +267,9 @@ def _until(outcome: Outcome, since: datetime | None) -> datetime | None:
 
 
 def _may_be_of(before: datetime | None, stamp: datetime | None, *, replayed: bool) -> bool:
-    """In a new session: may this be a message of the session before, whose keys are forgotten?"""
+    """In a new session: return whether this may be a message of the session before, whose keys are
+    forgotten.
+    """
     if stamp is None or before is None:
         return replayed
     return stamp <= before

@@ -1,6 +1,9 @@
-"""What was accepted and not yet read, in order; gaps stand in it as markers. Rule: bounded by count and by bytes.
+"""What was accepted and not yet read, in order, with markers for gaps.
 
-A replay may exceed the bound by what one answer held: it was already in memory, and cutting it would lose messages.
+Rule: bounded by count and by bytes.
+
+A replay may exceed the bound by the size of one answer: it was already in memory, and cutting it
+would lose messages.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ class Inbox:
 
     @property
     def has_room(self) -> bool:
-        """May reading go on after it was paused? At three quarters, so that it does not flutter."""
+        """Return whether reading may resume after a pause: at three quarters, so that it does not
+        switch too often.
+        """
         return 4 * len(self._items) <= 3 * self._max_messages and 4 * self.bytes <= 3 * self._max_bytes
 
     def put(self, message: Message, size: int, watermark: Watermark | None) -> None:
@@ -48,7 +53,9 @@ class Inbox:
         self.bytes += size
 
     def absorb(self) -> None:
-        """A replay was put in: until there is room again, being full is no reason to drop the link and ask once more."""
+        """A replay was added: until there is room again, a full inbox is no reason to drop the link
+        and request the replay again.
+        """
         self.absorbs_replay = self.is_full
 
     def put_gap(self, gap: Gap) -> None:

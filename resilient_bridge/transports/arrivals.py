@@ -1,7 +1,9 @@
-"""What has arrived on a websockets connection, in order: each message whole, to be taken at once or waited for.
+"""The messages received on a websockets connection, in order; each can be taken at once when
+complete, or waited for.
 
-It stands where websockets keeps its Assembler. That hands out a message only through three coroutines, which cost as much as
-reading it from the network. Rule: what has come whole is there without waiting, and too much of it stops the reading.
+It replaces the Assembler of websockets, which hands out a message only through three coroutines
+that cost as much as reading it from the network. Rule: a complete message is returned without
+waiting, and too many unread messages stop the reading.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """The messages of one connection. More than `high` that nobody has taken `pause` the reading, a quarter of them `resume` it."""
+    """The messages of one connection.
+
+    More than `high` unread messages call `pause`; at a quarter of that, `resume`.
+    """
 
     def __init__(self, high: int, pause: Callable[[], object], resume: Callable[[], object]) -> None:
         self._high = high
         self._pause, self._resume = pause, resume
         self._whole: deque[Frame] = deque()
-        self._parts: bytearray | None = None  # of a message of which not all fragments have come
+        # the fragments received so far of an incomplete message
+        self._parts: bytearray | None = None
         self._opcode = Opcode.TEXT
         self._waiter: asyncio.Future[None] | None = None
         self._is_paused = self._is_closed = False
@@ -34,7 +40,10 @@ class Arrivals:
         return len(self._whole)
 
     def put(self, frame: Frame) -> None:
-        """A data frame came; the connection bounds the size of a message, so a fragment costs only its bytes."""
+        """Add a data frame.
+
+        The connection bounds the size of a message, so a fragment costs only its bytes.
+        """
         if self._parts is not None:
             self._parts += frame.data
             if not frame.fin:
@@ -51,7 +60,7 @@ class Arrivals:
             self._pause()
 
     def take(self) -> Frame | None:
-        """Return the next message; None if none has come whole."""
+        """Take the next message; None if no complete message has arrived."""
         if not self._whole:
             return None
         frame = self._whole.popleft()
@@ -61,7 +70,7 @@ class Arrivals:
         return frame
 
     def put_back(self, frame: Frame) -> None:
-        """Make the one that was taken last the next again."""
+        """Put the last taken message back at the front."""
         self._whole.appendleft(frame)
 
     async def get(self, decode: bool | None = None) -> str | bytes:

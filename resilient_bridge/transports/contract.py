@@ -1,4 +1,4 @@
-"""The contract of what carries frames: connect, send, receive, abort, close."""
+"""The contract of a transport that carries frames: connect, send, receive, abort, close."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 class Transport(Protocol):
     """One open link that carries whole frames, each way in order, until it is lost; it is never reopened.
 
-    One task may send while another receives; two tasks must not receive at once. There is nothing to pause: who stops
-    calling `receive()` stops the reading, and the peer feels it.
+    One task may send while another receives; two tasks must not receive at once. There is no pause
+    method: if `receive()` is not called, reading stops, and the peer is slowed down.
     """
 
     @property
@@ -19,7 +19,9 @@ class Transport(Protocol):
 
     @property
     def half_received(self) -> int | None:
-        """How many bytes of a data frame have come that is not whole yet; None if there is none, or nobody can tell."""
+        """Return how many bytes of an incomplete data frame have arrived; None if there is none, or
+        if it cannot be determined.
+        """
         ...
 
     async def send(self, *frames: str) -> None:
@@ -41,7 +43,9 @@ class Transport(Protocol):
         ...
 
     def receive_now(self) -> str | bytes | None:
-        """Return what `receive` would return without waiting; None where it would wait, or raise, or where nobody can tell."""
+        """Return what `receive` would return without waiting; None where it would wait or raise, or
+        if that cannot be determined.
+        """
         ...
 
     def abort(self) -> None:

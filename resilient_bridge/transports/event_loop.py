@@ -1,6 +1,7 @@
 """The running loop of asyncio, or a typed error that says what runs instead and what works there.
 
-Rule: asked only where there is something to wait for, so that a call that just works pays nothing.
+Rule: it is called only where something must be waited for, so that a call that succeeds at once
+pays nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def no_loop(what: str) -> BridgeError:
 
 
 def _is_trio() -> bool:
-    trio: Any = sys.modules.get("trio")  # whoever runs it has imported it
+    trio: Any = sys.modules.get("trio")  # a program that runs trio has imported it
     if trio is None:
         return False
     try:

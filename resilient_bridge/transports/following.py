@@ -1,4 +1,7 @@
-"""What may follow a redirect to another origin: headers on a short list, and nothing else. Loads no library, so that everybody may ask."""
+"""Which headers may follow a redirect to another origin: those on a short list only.
+
+Loads no library, so any module may import it.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ _FOLLOWING_PREFIXES: Final = ("accept", "content-", "if-", "sec-websocket-")
 def may_follow(header: str) -> bool:
     """Return whether a header of this name may go with a redirect to another origin (another scheme, host or port).
 
-    A list of what is harmless, not of what is secret: nobody knows the names of all headers that hold a key. They say what is
-    wanted and in which form, and nothing about who asks.
+    The list names harmless headers, not secret ones, because the names of all headers that may hold
+    a key cannot be known. The listed headers state what is requested and in which format, and
+    nothing about the sender.
     """
     name = header.lower()
     return name in _FOLLOWING or name.startswith(_FOLLOWING_PREFIXES)

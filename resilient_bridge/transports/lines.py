@@ -1,6 +1,8 @@
-"""Lines on their way through a pipe: those that arrive are made whole, those that leave know whether they have.
+"""Lines through a pipe: incoming bytes are assembled into lines; an outgoing line knows whether it
+was handed out.
 
-Rule: what one line costs is bounded by its limit, and a line that is too long does not take the next one with it.
+Rule: the cost of one line is bounded by its limit, and a line that is too long does not damage the
+next one.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from collections.abc import Callable
 
 
 class Lines:
-    """Bytes become lines, however they were cut. A line over `longest` bytes is skipped up to its end and counted."""
+    """Splits bytes into lines, wherever they were cut.
+
+    A line over `longest` bytes is skipped up to its end and counted.
+    """
 
     def __init__(self, longest: int) -> None:
         self.skipped = 0
@@ -18,8 +23,8 @@ class Lines:
         self._is_skipping = False
 
     def feed(self, data: bytes | bytearray) -> list[bytes]:
-        """Return the lines that are whole now, without their line ends (`\\n` or `\\r\\n`)."""
-        *ends, rest = bytes(data).split(b"\n")  # the loop of Windows hands over a bytearray
+        """Return the lines that are complete now, without their line ends (`\n` or `\r\n`)."""
+        *ends, rest = bytes(data).split(b"\n")  # the event loop of Windows passes a bytearray
         lines = [line for end in ends if (line := self._finished(end)) is not None]
         self._keep(rest)
         return lines
@@ -61,7 +66,7 @@ class Outgoing:
 
     def __init__(self, data: bytes, wake: Callable[[], object]) -> None:
         self.data = data
-        self.end = 0  # where it ends in all that the pipe was given, in bytes
+        self.end = 0  # where the line ends, in bytes since the start of the pipe
         self.is_handed = False
         self._wake = wake
 

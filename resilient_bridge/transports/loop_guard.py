@@ -1,8 +1,9 @@
 """The process and the event loop in which an object that holds connections may be used, and nowhere else.
 
-Rule: every public method of such an object checks its guard before it does anything, so misuse is a typed error at once and
-never a wait: a wake-up meant for another loop is lost without a word. Plain reads (a state, an id, `health()`) are allowed from
-any thread of the process, because a health endpoint often has a thread of its own.
+Rule: every public method of such an object checks its guard before it does anything, so misuse is a
+typed error at once and never an endless wait: a wake-up meant for another loop is lost silently.
+Plain reads (a state, an id, `health()`) are allowed from any thread of the process, because a
+health endpoint often has a thread of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ class LoopGuard:
     __slots__ = ("_name", "_pid", "loop")
 
     def __init__(self, name: str) -> None:
-        """Guard the object of this name, which is how its errors call it."""
+        """Guard the object; `name` is used in its errors."""
         self._name = name
         self._pid = os.getpid()
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def check(self) -> None:
-        """Raise ConfigError in another process, in a thread without a running loop, and on another loop than the entered one."""
+        """Raise ConfigError in another process, in a thread without a running loop, or on another
+        loop than the one that entered.
+        """
         if os.getpid() != self._pid:
             self.check_process()
         try:
@@ -46,10 +49,12 @@ class LoopGuard:
 
     @property
     def is_forked(self) -> bool:
-        """Is this another process than the one that made the object?"""
+        """Return whether this is another process than the one that made the object."""
         return os.getpid() != self._pid
 
     def check_process(self) -> None:
-        """Raise ConfigError in another process than the one that made the object: a fork has its memory and none of its tasks."""
+        """Raise ConfigError in another process than the one that made the object: a fork has a copy
+        of its memory, but none of its tasks.
+        """
         if self.is_forked:
             raise config_error(self._name, "the process that made it: a child makes its own", "a forked one")

@@ -1,4 +1,7 @@
-"""Whether a host is this machine: judged from its name alone, before it is looked up. Loads no library, so that everybody may ask."""
+"""Whether a host is this machine, judged by its name alone, before DNS.
+
+Loads no library, so any module may import it.
+"""
 
 from __future__ import annotations
 

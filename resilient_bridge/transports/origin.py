@@ -1,6 +1,7 @@
-"""What may be said to whom: origins, loopback, redirects, and the URL parts that no error may show.
+"""Which peer may receive which data: origins, loopback, redirects, and the URL parts that no error
+may show.
 
-The rule: judged from the text alone, before a name is looked up or a byte is sent.
+Rule: it is judged from the text alone, before a name is resolved or a byte is sent.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def parse_url(url: str) -> WebSocketURI:
 
 
 def _shown(url: str) -> str:
-    """Scheme and host of a URL that could not be read, which is to say: only what is certainly no secret."""
+    """Return scheme and host of a URL that could not be parsed: only what is certainly no secret."""
     found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(?:[^/?#]*@)?([a-zA-Z0-9.-]*)(?=[:/?#]|$)", url)
     return f"{found[1]}://{found[2]}" if found and "@" not in url[found.end() :] else "the url"
 
@@ -70,7 +71,9 @@ def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> l
 def refuse_credentials(
     target: WebSocketURI, headers: Iterable[tuple[str, str]], *, has_credentials: bool
 ) -> None:
-    """Raise `InsecureURLError` if there is a credential: said by the caller, in the URL, or by a header's name."""
+    """Raise `InsecureURLError` if there is a credential: stated by the caller, in the URL, or by a
+    header's name.
+    """
     if has_credentials or target.username is not None or any(is_sensitive(name) for name, _ in headers):
         raise InsecureURLError(f"url: wanted wss:// to carry credentials, got {origin_of(target)}")
 
@@ -78,7 +81,8 @@ def refuse_credentials(
 def redirect_within(url: str, location: str) -> str:
     """Return the URL a redirect leads to; raise `RedirectRefusedError` unless it stays inside the origin of `url`.
 
-    User and password stay those of `url`, whatever the location says; http and https stand for ws and wss.
+    User and password stay those of `url`, whatever the location contains; http and https stand for
+    ws and wss.
     """
     here = parse_url(url)
     wanted = f"redirect refused: wanted a url inside {origin_of(here)}"

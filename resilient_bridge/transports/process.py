@@ -1,7 +1,9 @@
-"""One child process and its three pipes: lines in, lines out, and an end of its whole process tree that is always reached.
+"""One child process and its three pipes: lines in, lines out, and a bounded end of its whole
+process tree.
 
-Rule: what the child writes is always read, whatever becomes of it, so that it never blocks on us; a line counts as handed out
-as soon as any of it may have left; and nobody is signalled by a number that may belong to somebody else by now.
+Rules: what the child writes is always read, in every state, so that it never blocks on us. A line
+counts as handed out as soon as any of it may have left. No signal is sent to a process number that
+may have been reused.
 """
 
 from __future__ import annotations
@@ -22,15 +24,17 @@ from .unread import Unread
 
 
 STDERR_BYTES: Final = 8 * 1024
-GRACE_SECONDS: Final = 0.5  # once a child goes: what its exit code, last lines and last words have to arrive
+# seconds for its exit code, last lines and stderr to arrive once the child ends
+GRACE_SECONDS: Final = 0.5
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
     """A child that `start()` starts and `close()` ends; in between it is open, or lost for the reason in `loss`.
 
-    `program` is the base name of what is started: its arguments may hold secrets and are never shown. A line of its stdout has
-    at most `max_line` bytes; a longer one is skipped and counted in `skipped`.
+    `program` is the base name of the program: its arguments may hold secrets and are never shown. A
+    line of its stdout has at most `max_line` bytes; a longer one is skipped and counted in
+    `skipped`.
     """
 
     def __init__(
@@ -62,16 +66,18 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._is_paused = self._is_closing = False
         self._loop = asyncio.get_running_loop()
         self._verdict: asyncio.TimerHandle | None = None
-        self._started: asyncio.Future[None] | None = None  # done once it is known whether it was started
+        # done once it is known whether the start succeeded
+        self._started: asyncio.Future[None] | None = None
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
     async def start(self, on_line: Callable[[bytes], object], on_lost: Callable[[], object]) -> None:
         """Start it in a session of its own, so that the tree below it can be ended as one; the caller owes a `close()`.
 
-        `on_line` gets each line of its stdout, the first perhaps before this returns; `on_lost` is called once if it goes
-        unasked, after its last line and with `loss` set. Raises what the system says, unchanged (FileNotFoundError,
-        PermissionError). A cancelled start leaves nothing behind.
+        `on_line` gets each line of its stdout, the first perhaps before this returns; `on_lost` is
+        called once if it exits without being asked to, after its last line and with `loss` set.
+        Raises the system's error, unchanged (FileNotFoundError, PermissionError). A cancelled start
+        leaves nothing behind.
         """
         self._on_line, self._on_lost = on_line, on_lost
         calm = Calm()
@@ -120,9 +126,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     # -- lines out ------------------------------------------------------------------------------------------------
     def send(self, data: bytes, wake: Callable[[], object]) -> Outgoing:
-        """Queue one line, its end included, and return it; `wake` is called when the pipe has it, which may be at once.
+        """Queue one line, including its line end, and return it; `wake` is called when the pipe has
+        taken it, perhaps at once.
 
-        The pipe gets one line at a time, so that of those that wait none has left. Without a usable pipe it waits for `on_lost`.
+        The pipe gets one line at a time, so no part of a waiting line has left. If the pipe is
+        unusable, the line waits for `on_lost`.
         """
         line = Outgoing(data, wake)
         self._queue.append(line)
@@ -135,7 +143,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._queue.remove(line)
 
     def was_read(self, line: Outgoing) -> bool:
-        """Return whether it may have read a line; once it is lost, False where the pipe still has the line's end."""
+        """Return whether the child may have read a line; once the child is lost, False where the
+        pipe still holds the line's end.
+        """
         return line.is_handed and self._unread.may_have_read(line.end)
 
     def _flush(self) -> None:
@@ -144,7 +154,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         ):
             line = self._queue[0]
             self._stdin.write(line.data)
-            if self._stdin.is_closing():  # the pipe was broken, and empty before: none of it has left
+            # the pipe was broken, and empty before: no part of the line has left
+            if self._stdin.is_closing():
                 return
             self._queue.popleft()
             line.end = self._unread.wrote(len(line.data))
@@ -158,13 +169,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._flush()
 
     def close_input(self) -> None:
-        """Close its stdin once it has what was written; most children end then."""
+        """Close its stdin once the pipe has taken what was written; most children end then."""
         self._unread.close()
         if not self._stdin.is_closing():
             self._stdin.close()
 
     def set_reading(self, *, is_reading: bool) -> None:
-        """Read its stdout, or leave it unread for a while, so that a child that writes on has to wait; nothing before it runs."""
+        """Read its stdout, or stop reading for a while, so that a child that keeps writing has to
+        wait; no effect before it runs.
+        """
         if not self.pid:
             return
         pipe = cast("asyncio.ReadTransport | None", self._transport.get_pipe_transport(_STDOUT))
@@ -230,9 +243,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return self._verdict is not None or self.loss is not None
 
     def _look(self) -> None:
-        """Exit and the ends of the pipes arrive in any order: the first sign starts the wait for the others, which may never come.
+        """Check for the end: exit and pipe ends arrive in any order, so the first sign starts a
+        bounded wait for the others.
 
-        A grandchild can hold the pipes open for ever, and a child can close them and live.
+        A grandchild can hold the pipes open for ever, and a child can close them and keep running.
         """
         if self._is_over:
             return
@@ -268,8 +282,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
     async def close(self, seconds: float) -> None:
         """End the child and its process group: its stdin is closed, after `seconds` SIGTERM, after as many again SIGKILL.
 
-        Returns when all are gone and the child is reaped, 7 s after the kill at the latest; a cancellation is raised only
-        then. A line that the pipe has begun to take is still written. What moved to a session of its own is not reached.
+        Returns when all are gone and the child is reaped, 7 s after the kill at the latest; a
+        cancellation is raised only then. A line that the pipe has begun to take is still written. A
+        process that moved to a session of its own is not reached.
         """
         calm = Calm()
         self._is_closing = True

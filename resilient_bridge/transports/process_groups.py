@@ -1,7 +1,8 @@
-"""A child and what it starts, as one group of the system: how it is started, asked to end, and taken away.
+"""A child and its descendants as one process group: how it is started, asked to end, and killed.
 
-Rule: the only place that knows what a group is. POSIX: a session, and signals to all of it. Windows: a process group, Ctrl-Break to
-it, then `taskkill` for the tree below the child; a grandchild whose parent has ended is not in that tree, and stays.
+Rule: only this module knows what a group is. POSIX: a session, and signals to all of it. Windows: a
+process group, Ctrl-Break to it, then `taskkill` for the tree below the child; a grandchild whose
+parent has ended is not in that tree, and survives.
 """
 
 from __future__ import annotations
@@ -19,22 +20,31 @@ if sys.platform == "win32":
     import ctypes
 
     OWN_GROUP: Final[dict[str, Any]] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    """Arguments of Popen: a group of its own, so that it can be ended as one, and Ctrl-C is for us alone."""
+    """Arguments of Popen: a process group of its own, so that it can be ended as one, and Ctrl-C
+    reaches only us.
+    """
     _SECONDS: Final = 5.0  # which `taskkill` has
 
     def _taskkill() -> str:
-        """Where it is: not what stands first in a PATH that somebody else may have set."""
+        """Return the path of the system's `taskkill`, not the first match in a PATH that another
+        user may have set.
+        """
         return str(Path(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", "taskkill.exe"))
 
     def ask_to_end(leader: int) -> None:
-        """Ctrl-Break to the group of a child that is not reaped yet. A program without a handler for it ends; one without a console hears nothing.
+        """Ctrl-Break to the group of a child that is not reaped yet.
+
+        A program without a handler for it ends; one without a console does not receive it.
 
         Not by `os.kill`: where this process has no console, that ends the child at once, and raises SystemError.
         """
         ctypes.windll.kernel32.GenerateConsoleCtrlEvent(int(signal.CTRL_BREAK_EVENT), leader)
 
     def take_away(leader: int) -> None:
-        """End a child that is not reaped yet, and the tree below it. Waits for `taskkill`, which takes some tenths of a second."""
+        """Kill a child that is not reaped yet, and the tree below it.
+
+        Waits for `taskkill`, which takes some tenths of a second.
+        """
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(  # noqa: S603 -- a program of the system, and a number
                 (_taskkill(), "/T", "/F", "/PID", str(leader)),
@@ -52,7 +62,7 @@ else:
 
     def ask_to_end(leader: int) -> None:
         """SIGTERM to the session of a child that is not reaped yet."""
-        with suppress(OSError):  # gone in this instant
+        with suppress(OSError):  # it has just ended
             os.killpg(leader, signal.SIGTERM)
 
     def take_away(leader: int) -> None:

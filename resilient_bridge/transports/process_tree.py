@@ -1,7 +1,7 @@
-"""The end of a child process and of all that it started: asked, then told, then taken away, always within a bound.
+"""Ends a child process and its descendants: SIGTERM, then SIGKILL, always within a time bound.
 
-Rule: nobody is signalled by a number that may belong to somebody else by now, and an end that has begun is finished before
-a cancellation is passed on.
+Rules: no signal is sent to a process number that may have been reused, and an end that has started
+is finished before a cancellation is passed on.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from ..world import REAL
 from . import process_groups
 
 
-KILL_SECONDS: Final = 5.0  # what the system has to take away a child that was killed
-CLOSE_SECONDS: Final = 1.0  # our own ends of the pipes
-_ORPHAN_SECONDS: Final = 0.5  # as for a child, for what it had started; nobody tells us, so we look
-_LOOK_SECONDS: Final = (0.01, 0.2)  # between two looks: at first, and at most
+KILL_SECONDS: Final = 5.0  # seconds for the system to remove a killed child
+CLOSE_SECONDS: Final = 1.0  # seconds to close our ends of the pipes
+# seconds for the child's descendants; the system does not notify us of their exit, so we poll
+_ORPHAN_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = (0.01, 0.2)  # seconds between two polls: at first, and at most
 
 
 class Calm:
-    """Waits that no cancellation cuts short: it is kept, and raised once what has to end has ended."""
+    """Waits that a cancellation cannot cut short: it is stored, and raised once everything that has
+    to end has ended.
+    """
 
     def __init__(self) -> None:
         self._cancelled: asyncio.CancelledError | None = None
 
     async def wait(self, future: asyncio.Future[Any], seconds: float | None = None) -> bool:
-        """Return whether the future was done within so many seconds."""
+        """Return whether the future was done within that many seconds."""
         loop = asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
         while not future.done():
@@ -47,11 +50,11 @@ class Calm:
         return future.done()
 
     def keep(self, error: asyncio.CancelledError) -> None:
-        """Keep a cancellation that came before the wait."""
+        """Store a cancellation that came before the wait."""
         self._cancelled = error
 
     def give_back(self) -> None:
-        """Raise the cancellation that was kept, if there was one."""
+        """Raise the stored cancellation, if there is one."""
         if self._cancelled is not None:
             try:
                 raise self._cancelled
@@ -60,7 +63,9 @@ class Calm:
 
 
 class ProcessTree:
-    """A child that leads a session of its own, and what it started there; `exited` is done once the child is reaped."""
+    """A child that leads its own session, and its descendants in it; `exited` is done once the
+    child is reaped.
+    """
 
     def __init__(self, transport: asyncio.SubprocessTransport, exited: asyncio.Future[None]) -> None:
         self._transport = transport
@@ -70,7 +75,8 @@ class ProcessTree:
     async def end(self, calm: Calm, seconds: float) -> None:
         """SIGTERM to all, after `seconds` SIGKILL; returns when all are gone, 5.5 s after the kill at the latest.
 
-        What moved to a session of its own is not reached. On Windows: Ctrl-Break, then the tree is ended; see `process_groups`.
+        A process that moved to a session of its own is not reached. On Windows: Ctrl-Break, then
+        the tree is ended; see `process_groups`.
         """
         await self._signal_all(calm, is_last=False)
         if not await self.is_ended_within(calm, seconds):
@@ -79,7 +85,7 @@ class ProcessTree:
             await self.is_ended_within(calm, _ORPHAN_SECONDS)
 
     async def is_ended_within(self, calm: Calm, seconds: float) -> bool:
-        """Wait for the child, and for what it started, for so many seconds; return whether all are gone."""
+        """Wait that many seconds for the child and its descendants; return whether all have ended."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         await calm.wait(self._exited, seconds)
@@ -93,7 +99,7 @@ class ProcessTree:
         return self._exited.done()
 
     def _has_survivors(self) -> bool:
-        """Whether anything that the child started, and that stayed in its group, still runs."""
+        """Return whether a descendant of the child that stayed in its group still runs."""
         if self._send(0):
             if _is_running(self._pid):
                 return True
@@ -101,19 +107,23 @@ class ProcessTree:
         return False
 
     async def _signal_all(self, calm: Calm, *, is_last: bool) -> None:
-        """Ask all of the group to end, or take all of it away."""
+        """Ask the whole group to end, or kill it."""
         if sys.platform == "win32":
-            if self._transport.get_returncode() is None:  # its number is ours until then
+            # the process number cannot be reused until then
+            if self._transport.get_returncode() is None:
                 send = process_groups.take_away if is_last else process_groups.ask_to_end
                 await calm.wait(wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill")))
         else:
             self._send(signal.SIGKILL if is_last else signal.SIGTERM)
 
     def _send(self, number: int) -> bool:
-        """Send a signal to all of the process group, 0 only to ask; return whether anybody was there to get it."""
+        """Send a signal to the process group, 0 to check only; return whether a process was there
+        to receive it.
+        """
         if sys.platform == "win32":
             return False
-        # A group keeps its number from being used again, so a process of that number says that ours is gone.
+        # A group's number is not reused while the group exists, so a process with that number as
+        # its pid shows that our group has ended.
         is_reaped = self._transport.get_returncode() is not None
         if is_reaped and _is_there(os.kill, self._pid, 0):
             return False
@@ -126,12 +136,15 @@ def _is_there(send: Callable[[int, int], None], target: int, number: int) -> boo
     except ProcessLookupError:
         return False
     except PermissionError:
-        return send is os.kill  # a process of somebody else; a group in which we may signal nobody
+        # another user's process; for a group: one whose members we may not signal
+        return send is os.kill
     return True
 
 
 def _reap_orphans(group: int) -> None:
-    """Where we are the init of a container, what our child left behind became ours, and nobody else will reap it."""
+    """Where this process is the init of a container, reap the orphans of our child: no other
+    process will.
+    """
     if sys.platform != "win32":
         try:
             while os.waitpid(-group, os.WNOHANG)[0]:
@@ -141,15 +154,17 @@ def _reap_orphans(group: int) -> None:
 
 
 def _is_running(group: int) -> bool:
-    """Whether any of a group is more than a zombie: an init that reaps late, or never, must not keep us waiting.
+    """Return whether a group has a process other than zombies: an init that reaps late, or never,
+    must not delay us.
 
-    Reads all of /proc, so it is asked last; where there is none, whoever is there counts as running.
+    Reads all of /proc, so it is the last check; without /proc every remaining process counts as
+    running.
     """
     stats = list(Path("/proc").glob("[0-9]*/stat"))
     for stat in stats:
         try:
             state, _, its_group = stat.read_bytes().rpartition(b")")[2].split()[:3]
-        except (OSError, ValueError):  # gone since
+        except (OSError, ValueError):  # it has ended since
             continue
         if int(its_group) == group and state not in {b"Z", b"X"}:
             return True

@@ -1,4 +1,8 @@
-"""Signals that ask a process to end. Rule: what they call runs in the loop, whichever loop that is, and afterwards the handlers are those that were there."""
+"""Signals that ask a process to end.
+
+Rule: handlers run in the event loop, of any kind, and afterwards the earlier signal handlers are
+restored.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,17 @@ if sys.platform == "win32":
 else:
     TERM: Final = (signal.SIGTERM,)
     HANG_UP: Final = (signal.SIGHUP,)
-"""What a supervisor sends, and a terminal that closes. On Windows that is Ctrl-Break: nothing else can be sent to a process and be handled."""
+"""What a supervisor sends, and a closing terminal.
+
+On Windows that is Ctrl-Break: no other signal can be sent to a process and be handled.
+"""
 
 
 @contextmanager
 def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
     """Call it in the running loop at each of these signals: Ctrl-C and what a supervisor sends, if none is named.
 
-    Does nothing in a thread that is not the main one: signals are not its to handle.
+    Does nothing outside the main thread, because only the main thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

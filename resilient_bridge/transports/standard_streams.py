@@ -1,7 +1,8 @@
-"""Standard input and output for an event loop: files, pipes and terminals alike, and none of them may stop the loop.
+"""Standard input and output for an event loop: files, pipes and terminals alike; none of them may
+block the loop.
 
-Rule: what may block runs in daemon threads on the bare file descriptors, so that a reader that never reads, or a
-writer that never writes, can hold up neither the heartbeat nor the end of the process.
+Rule: blocking calls run in daemon threads on the bare file descriptors, so that a blocked read or
+write can delay neither the heartbeat nor the end of the process.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from typing import Final
 from ..world import REAL
 
 
-# what `lines_of` yields in place of a line without its end; a true line is never empty
+# what `lines_of` yields in place of a line that is too long; a true line is never empty
 LINE_TOO_LONG: Final = b""
 _CHUNK: Final = 65_536
 _AHEAD: Final = 16  # chunks read before the loop asks for them
 
 
 async def lines_of(fd: int, *, limit: int = 16 * 1024 * 1024) -> AsyncIterator[bytes]:
-    """The lines of a file descriptor with their ends, until it is at its end; the last one may lack its end.
+    """Yield the lines of a file descriptor with their line ends, until its end; the last one may
+    lack its line end.
 
-    A line above `limit` bytes is skipped and yields LINE_TOO_LONG once. An unreadable descriptor counts as its end.
+    A line above `limit` bytes is skipped and yields LINE_TOO_LONG once. An unreadable descriptor
+    counts as ended.
     """
     splitter = _Splitter(limit)
     async for chunk in _chunks_of(fd):
@@ -49,7 +52,7 @@ class _Splitter:
         self.rest = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The lines that end in this chunk."""
+        """Return the lines that end in this chunk."""
         for part in io.BytesIO(chunk):  # which splits at b"\n" only
             if not self._skipping:
                 self.rest += part
@@ -74,10 +77,11 @@ async def _chunks_of(fd: int) -> AsyncIterator[bytes]:
         chunks.append(chunk)
         came.set()
 
-    # A descriptor of its own: nobody else can close it under the thread, and have its number given to another file.
+    # A descriptor of our own: no other code can close it while the thread uses it, so its number
+    # cannot be reused for another file.
     try:
         own = os.dup(fd)
-    except OSError:  # it is closed already: there is nothing in it
+    except OSError:  # it is closed already: it has no data
         return
 
     def read() -> None:
@@ -87,7 +91,7 @@ async def _chunks_of(fd: int) -> AsyncIterator[bytes]:
                 room.acquire()
                 chunk = _read(own)
                 loop.call_soon_threadsafe(put, chunk)
-        except RuntimeError:  # the loop is closed: nobody reads any more
+        except RuntimeError:  # the loop is closed: there is no reader any more
             pass
         finally:
             os.close(own)
@@ -108,21 +112,23 @@ def _read(fd: int) -> bytes:
     while True:
         try:
             return os.read(fd, _CHUNK)
-        except BlockingIOError:  # whoever started us made it so
+        except BlockingIOError:  # the parent process made it non-blocking
             select.select((fd,), (), ())
         except OSError:
             return b""
 
 
 def _at_once(fd: int) -> Callable[[bytes], int]:
-    """A function that writes a short line to a pipe or a socket that takes it without waiting, and returns how many bytes; it raises OSError."""
+    """Return a function that writes a short line to a pipe or socket if that needs no waiting, and
+    returns the number of bytes; it raises OSError.
+    """
     if sys.platform != "win32":
         with suppress(OSError):
             mode = os.fstat(fd).st_mode
-            if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):  # a socket is what Node gives its children
+            if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):  # Node gives its children a socket
                 ready = select.poll()
                 ready.register(fd, select.POLLOUT)
-                # One that is ready for anything is ready for as much as this.
+                # Ready for one byte means ready for this many.
                 return lambda data: (
                     os.write(fd, data) if len(data) <= select.PIPE_BUF and ready.poll(0) else 0
                 )
@@ -134,9 +140,12 @@ def _nothing(_: bytes) -> int:
 
 
 class Output:
-    """Writes to a file descriptor from a thread. `is_broken` once the other side has gone: then writing does nothing.
+    """Writes to a file descriptor from a thread.
 
-    `is_only_writer`: nobody else writes to it, so that a short line is written at once where that cannot block; with another writer it could.
+    `is_broken` once the reader has gone: then writing does nothing.
+
+    `is_only_writer`: no other code writes to the descriptor, so a short line is written at once
+    where that cannot block; with another writer it could block.
     """
 
     def __init__(self, fd: int, *, limit: int = 1024 * 1024, is_only_writer: bool = False) -> None:
@@ -160,8 +169,9 @@ class Output:
         if self.is_broken:
             return
         line = (text + end).encode("utf-8", "backslashreplace")
-        if not self._size:  # nothing is before it; a thread would have to be waited for by whoever reads
-            with suppress(OSError):  # the thread meets it again, and says so
+        # nothing is queued before it; with a thread, the reader would have to wait for that thread
+        if not self._size:
+            with suppress(OSError):  # the thread gets the same error, and reports it
                 line = line[self._at_once(line) :]
             if not line:
                 return
@@ -175,11 +185,11 @@ class Output:
 
     @property
     def is_full(self) -> bool:
-        """Whether more is unwritten than `limit` bytes."""
+        """Return whether more than `limit` bytes are unwritten."""
         return self._size > self._limit
 
     async def has_room(self) -> None:
-        """Wait until no more than `limit` bytes are unwritten, or the other side has gone."""
+        """Wait until no more than `limit` bytes are unwritten, or the reader has gone."""
         await self._room.wait()
 
     async def write(self, text: str) -> None:
@@ -188,7 +198,7 @@ class Output:
         await self._room.wait()
 
     async def written(self) -> None:
-        """Wait until everything is written, or the other side has gone: then `is_broken`."""
+        """Wait until everything is written, or the reader has gone: then `is_broken`."""
         await self._idle.wait()
 
     async def flush(self, seconds: float) -> None:
@@ -219,7 +229,7 @@ class Output:
         while view:
             try:
                 view = view[os.write(self._fd, view) :]
-            except BlockingIOError:  # whoever started us made it so
+            except BlockingIOError:  # the parent process made it non-blocking
                 select.select((), (self._fd,), ())
 
     def _tell(self, what: Callable[[], None]) -> bool:

@@ -1,6 +1,8 @@
-"""TLS for the links we open: pins checked inside the handshake, and what a refused certificate says about itself.
+"""TLS for the links we open: pins checked inside the handshake, and the dates of a refused
+certificate.
 
-The rule: a certificate is judged before one byte of HTTP leaves, so a credential never meets a peer that failed.
+Rule: a certificate is judged before the first byte of HTTP is sent, so a credential never reaches a
+peer that failed.
 """
 
 from __future__ import annotations

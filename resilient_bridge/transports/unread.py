@@ -1,6 +1,8 @@
-"""What a child that ended has left unread in the pipe to it: proof that it never saw a line's end, and so never acted on it.
+"""What an ended child left unread in its stdin pipe: proof that it never read a line's end, and so
+never acted on the line.
 
-Rule: only what was taken out of the pipe here counts, for then nobody else can read it. Linux; elsewhere nothing is proven.
+Rule: only bytes that were taken out of the pipe here count, because no other process can read them
+any more. Linux only; elsewhere nothing is proven.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ _CHUNK: Final = 65536
 
 
 class Unread:
-    """Counts the bytes that were written to a pipe, and after the reader's end those that it left."""
+    """Counts the bytes that were written to a pipe and, after the reader's end, those left unread."""
 
     def __init__(self, descriptor: int | None) -> None:
-        """Own `descriptor`, a writing end: while it is open, what is in the pipe is not lost, and the reader has no end of input.
+        """Own `descriptor`, a writing end: while it is open, the content of the pipe is not lost,
+        and the reader gets no end of input.
 
         None: nothing is proven.
         """
@@ -41,12 +44,12 @@ class Unread:
             return cls(None)
 
     def wrote(self, count: int) -> int:
-        """So many bytes more were written; return how many those are in all."""
+        """Add this number of written bytes; return the total."""
         self._written += count
         return self._written
 
     def take(self) -> None:
-        """Take out what is unread, and give the pipe up."""
+        """Take out what is unread, and release the pipe."""
         if sys.platform != "linux" or self._descriptor is None:
             return
         # Without /proc nothing is proven; an empty pipe that others can write to is an error, too.
@@ -60,11 +63,13 @@ class Unread:
         self.close()
 
     def may_have_read(self, end: int) -> bool:
-        """Whether the reader may have acted on the line that ends there: it has all but, at most, the line break."""
+        """Return whether the reader may have acted on the line that ends at this offset: it has
+        read all of it but, at most, the line break.
+        """
         return self._written - self._unread >= end - 1
 
     def close(self) -> None:
-        """Give the pipe up. May be called again."""
+        """Release the pipe. May be called again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

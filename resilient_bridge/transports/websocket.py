@@ -1,6 +1,6 @@
 """The WebSocket transport: dials one URL, follows no redirect to another origin, and carries frames until the link is lost.
 
-The rule: a credential leaves only towards the origin of the URL, and only encrypted or to this machine.
+Rule: a credential is sent only to the origin of the URL, and only encrypted or to this machine.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from .racing import first_connected, interleaved
 from .websockets_releases import get_proxy, half_received, maker_of, options_of, target_of
 
 
-USER_AGENT: Final = "resilient_bridge"  # no version: it would tell an attacker more than an operator
-CLOSE_SECONDS: Final = 2.0  # what a peer has to end the TCP connection once closing began; then it is aborted
+# no version: it would be more use to an attacker than to an operator
+USER_AGENT: Final = "resilient_bridge"
+# seconds for a peer to end the TCP connection once closing began; then it is aborted
+CLOSE_SECONDS: Final = 2.0
 MAX_REDIRECTS: Final = 5
 NEXT_ADDRESS_SECONDS: Final = 0.25  # RFC 8305, 5
 NEXT_TLS_ADDRESS_SECONDS: Final = 1.0  # an attempt over TLS takes more round trips
@@ -191,16 +193,19 @@ async def open_websocket(
 ) -> WebSocketTransport:
     """Dial a ws:// or wss:// URL and return the open transport.
 
-    The caller bounds the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled call leaves nothing behind.
-    `pin` is the SHA-256 of the peer's certificate (`tls.parse_pin`); `ssl` a context of one's own; both hold when both are
-    given. `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate check; `resolved` is
-    told the first address that DNS gave, whatever becomes of the attempt. Redirects
-    are followed within the origin, five at most. `max_frame_bytes` bounds a message that arrives: the peer gets close code
-    1009. `subprotocols` are asked for, the best first. The environment's HTTP proxy is used, never towards this machine.
+    The caller bounds the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled
+    call leaves nothing behind. `pin` is the SHA-256 of the peer's certificate (`tls.parse_pin`);
+    `ssl` a context of one's own; both hold when both are given. `address` is dialled in place of
+    the URL's host, whose name stays in Host, SNI and certificate check; `resolved` is called with
+    the first address that DNS returned, even if the attempt fails. Redirects are followed within
+    the origin, five at most. `max_frame_bytes` bounds a message that arrives: the peer gets close
+    code 1009. `subprotocols` are asked for, the best first. The environment's HTTP proxy is used,
+    never towards this machine.
 
-    Raises `InsecureURLError`, `RedirectRefusedError`, `ValueError` (headers, pin), or what the network says, unchanged:
-    `OSError` (with errno), `ssl.SSLError`, and websockets' `InvalidURI`, `InvalidStatus` and other handshake errors. A refused
-    certificate carries its end as `certificate_expiry` where that could be had. No error contains the URL's user or query.
+    Raises `InsecureURLError`, `RedirectRefusedError`, `ValueError` (headers, pin), or the network's
+    own errors, unchanged: `OSError` (with errno), `ssl.SSLError`, and websockets' `InvalidURI`,
+    `InvalidStatus` and other handshake errors. A refused certificate carries its end as
+    `certificate_expiry` where that could be had. No error contains the URL's user or query.
     """
     target = parse_url(url)
     pairs = checked_headers(headers)
@@ -277,7 +282,8 @@ class _BoundedConnection(ClientConnection):
 
     async def send_texts(self, frames: Iterable[str]) -> None:
         if not self.send_texts_now(frames):
-            async with self.send_context():  # it waits, or raises what ended the connection
+            # `send` waits, or raises the error that ended the connection
+            async with self.send_context():
                 self._write(frames)
         elif self.paused:
             await self.drain()
@@ -290,7 +296,9 @@ class _BoundedConnection(ClientConnection):
         return True
 
     def _write(self, frames: Iterable[str]) -> None:
-        """In one write: a system call costs more than all else that a small frame needs."""
+        """Write all frames in one call: a system call costs more than all other work for a small
+        frame.
+        """
         for frame in frames:
             self.protocol.send_text(frame.encode())
         self.transport.write(b"".join(self.protocol.data_to_send()))
@@ -317,7 +325,7 @@ class _Connect(connect):
     async def open_tcp_connection(self) -> ClientConnection:
         return await self._raced(super().open_tcp_connection)
 
-    async def create_connection(self) -> ClientConnection:  # its name up to websockets 16
+    async def create_connection(self) -> ClientConnection:  # the option's name up to websockets 16
         return await self._raced(cast("Any", super()).create_connection)
 
     async def _raced(self, open_one: Callable[[], Awaitable[ClientConnection]]) -> ClientConnection:
