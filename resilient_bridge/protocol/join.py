@@ -1,4 +1,6 @@
-"""What the ways into a session share: what they are made of, what the handshake waits for, and READY at the end of the flush."""
+"""What the two kinds of join share: their parts, what the handshake waits for, and READY at the end
+of the flush.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 
 
 class LinkParts(NamedTuple):
-    """What a link is made of. `move(trigger, reason, now)` is the session's; `greets`: the user says something at each connection,
-    `is_backfilled`: and fetches what was missed."""
+    """What a link is made of.
+
+    `move(trigger, reason, now)` is the session's; `greets`: the user has an `on_connect` for each
+    connection; `is_backfilled`: the user's function fetches what was missed.
+    """
 
     inbound: Inbound
     outbound: Outbound
@@ -47,7 +52,7 @@ class LinkParts(NamedTuple):
 class Join(ABC):
     """The way into the session on one connection: authenticate, join, ask for what was missed, end in exactly one verdict.
 
-    `die(failure)` is the link's; `awaited` is what was asked for and has not come.
+    `die(failure)` is the link's; `awaited` is what was requested and has not arrived.
     """
 
     awaits_backfill = False  # has the user's own function to fetch what was missed?
@@ -62,7 +67,7 @@ class Join(ABC):
         self._in, self._out = parts.inbound, parts.outbound
         self._dialect, self._policy, self._timeout = parts.dialect, parts.replay, parts.timeout
         self._emit, self._move, self._die, self._greeting = parts.emit, parts.move, die, greeting
-        self._since: Now | None = None  # when the answer that is waited for was asked
+        self._since: Now | None = None  # when the pending question was sent
         self._flush_mark = 0
 
     @property
@@ -91,7 +96,7 @@ class Join(ABC):
         return 0.0 if self._since is None or self.deadline is None else now.mono - self._since.mono
 
     def missing(self, now: Now) -> Failure | None:
-        """What the handshake is waiting for; None unless it waits."""
+        """Return what the handshake is waiting for; None unless it waits."""
         if self._since is None or self.deadline is None:
             return None
         if self._greeting is not None and self._greeting.is_open:
@@ -128,7 +133,7 @@ class Join(ABC):
         )
 
     def _flush(self, now: Now, reason: str, *, same_epoch: bool, new_session: bool) -> None:
-        """The join has ended in its verdict: what waits to be sent goes out."""
+        """The join has ended in its verdict: send what is queued."""
         self._out.requeue(now, same_epoch=same_epoch, new_session=new_session)
         queued = self._out.outbox.queued
         self._flush_mark = queued[-1].seq if queued else 0

@@ -1,4 +1,5 @@
-"""The way into a session on one connection: authenticate, join, ask for what was missed, end in exactly one verdict.
+"""The join of a session on one connection: authenticate, join, ask for what was missed, end in
+exactly one verdict.
 
 The join is confirmed by the dialect's answer or by the pong to the ping sent in the same burst: the seed defines no answer,
 and a server that works in order has read the join when it answers the ping behind it. Rule: nothing reaches the consumer
@@ -34,7 +35,7 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _SESSION_ID_LENGTH: Final = 256
 _BAD_SESSION_ID: Final = "expected a printable session id in the answer to the join"
 SESSION_CODES: Final = frozenset({"SESS_NOT_FOUND", "SESS_CLOSED"})
-#: joins in a row that may end because the replay is refused; the next one does without it
+#: joins in a row that may end because the replay is refused; the next one omits it
 _REPLAY_REFUSALS: Final = 2
 
 
@@ -58,7 +59,7 @@ class Joining(Join):
         self.join_id = ""
         self.asks: set[str] = set()
         self._join_ping: str | None = None
-        self._ask_pings: dict[str, str] = {}  # ping -> the ask it stands behind
+        self._ask_pings: dict[str, str] = {}  # ping -> the replay request it was sent behind
         self._remembers = False  # has the server shown that it knows the session?
         self._wire, self._features, self._ids = wire, parts.features, parts.ids
         self._is_content, self._counts = is_content, counts
@@ -72,13 +73,15 @@ class Joining(Join):
     def open(self, token: str | None, now: Now) -> None:
         """The transport is connected: authenticate first, always."""
         if self._features.name("join") is None and not self._in.watermark.asked_to_join:
-            # To such a server being accepted is joining: from here on it may have said something, whatever we hear of it.
+            # For such a server acceptance is the join: from here on it may have sent something,
+            # even if we receive none of it.
             self._in.watermark.asked_to_join = self._joins_by_auth = True
         self._features.asking.begin(now)
         self._wait_from(now)
         self._has_token = token is not None
         name, answer = self._features.name("auth"), self._features.name("auth_ack")
-        # Without a token there is nothing to say, unless the server waits to be greeted before it answers.
+        # Without a token there is nothing to send, unless the server waits for a greeting before it
+        # answers.
         if name is not None and (token is not None or answer is not None):
             self.auth_id = self._wire.say(name, {} if token is None else {"token": token}, now)
         if answer is None:
@@ -144,7 +147,7 @@ class Joining(Join):
         asks = has_replay and not rejoin.too_large
         rejoin.no_replay = not asks and (self._join_ping is None or rejoin.join_answered)
         rejoin.pings = self._wire.heartbeat is not None
-        rejoin.asked_everything |= extent > Extent.ALL  # not to be asked for any more
+        rejoin.asked_everything |= extent > Extent.ALL  # not to be requested any more
         if not rejoin.complete and asks:
             self._ask(now, everything=False)
         self.advance(now)
@@ -174,7 +177,7 @@ class Joining(Join):
             self._go_without("auth", failure, now)
             self.authenticated({}, now)
             return
-        if self._joins_by_auth:  # it has said nothing to us, so this was no join
+        if self._joins_by_auth:  # the server has sent us nothing, so this was no join
             self._in.watermark.asked_to_join = False
         self._die(self._features.without_auth(failure) if is_unknown_type(failure) else failure)
 
@@ -184,7 +187,7 @@ class Joining(Join):
             self._emit(news)
 
     def _confirm_without_answer(self, now: Now) -> None:
-        """Go on, if neither an answer to the join nor a pong behind it can come any more."""
+        """Continue if neither an answer to the join nor a pong behind it can come any more."""
         has_sign = self._wire.heartbeat is not None or self._features.awaits_joined
         if self.state is BridgeState.JOINING and not has_sign:
             self.confirmed(now)
@@ -250,7 +253,8 @@ class Joining(Join):
     def replay_refused(self, failure: Failure, now: Now) -> None:
         """The server answered request_replay with an error: it has none, or it cannot now, which is a failed join.
 
-        One that never can would be asked for ever: after two such joins in a row the next does without the answer.
+        A server that never can would be asked for ever: after two such joins in a row the next one
+        does not wait for the answer.
         """
         features = self._features
         self.awaited.end()
@@ -303,7 +307,7 @@ class Joining(Join):
         return self.rejoin.deadline if self.rejoin is not None else None
 
     def advance(self, now: Now) -> None:
-        """New evidence: resolve, ask once more without `since`, or go on waiting."""
+        """New evidence arrived: resolve, ask once more without `since`, or keep waiting."""
         rejoin = self.rejoin
         if rejoin is None:
             return

@@ -1,4 +1,6 @@
-"""What was sent and asked, by id, by key and by number, as long as an answer may come: while it is open, and a while after."""
+"""Entries that were sent, by id, key and number, for as long as an answer may come: while open, and
+a while after.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class KnownEntries:
             self._by_key[entry.key] = entry
 
     def restore(self, outcomes: Iterable[Entry], entries: Iterable[Entry]) -> None:
-        """Take over what an earlier process knew: the outcomes of what is settled, and what is open."""
+        """Take over what an earlier process knew: the outcomes of settled entries, and the open
+        entries.
+        """
         for entry in outcomes:
             self.add(entry)
             self._settled.append(entry)
@@ -57,14 +61,16 @@ class KnownEntries:
         return self._by_key.get(key) or self.by_id.get(key)
 
     def by_name(self, name: Any) -> Entry | None:
-        """The entry with this id or number; what a server says may be neither."""
+        """Return the entry with this id or number; a server's value may be of any type."""
         if isinstance(name, str):
             return self.by_id.get(name)
         is_number = isinstance(name, int | float) and not isinstance(name, bool)
         return self._by_number.get(cast("int", name)) if is_number else None
 
     def standing(self, key: str) -> Entry | None:
-        """The send under this key that a second one with it would only repeat: pending, or confirmed."""
+        """Return the send under this key that makes a second one redundant: it is pending or
+        confirmed.
+        """
         known = self._by_key.get(key)
         stands = known is not None and (not known.is_settled or known.state is EntryState.CONFIRMED)
         return known if stands else None

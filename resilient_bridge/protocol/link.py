@@ -1,9 +1,11 @@
-"""One connection, from its first byte to its last: what to write next, what time asks for, why it must end.
+"""One connection, from its first byte to its last: what to write next, what is due now, why it must
+end.
 
-A link is made when a transport is connected and thrown away when it is lost; nothing of it (pings, evidence, deadlines)
-survives, so nothing can leak into the next one. What survives is in Inbound and Outbound. How frames are read differs: `EnvelopeLink`
-knows them by the names of a dialect, `FactLink` by its functions. Rule: a link never closes itself; it names its `death`, and the
-driver aborts the transport.
+A link is created when a transport is connected and discarded when it is lost; none of its state
+(pings, evidence, deadlines) survives, so none can leak into the next one. What survives is in
+Inbound and Outbound. Frames are read in two ways: `EnvelopeLink` by the names of a dialect,
+`FactLink` by its functions. Rule: a link never closes itself; it sets its `death`, and the driver
+aborts the transport.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _UNJOINED: Final = frozenset({BridgeState.AUTHENTICATING, BridgeState.JOINING})
-_MAY_BE_ACKED: Final = 64  # entries that wait for a first ack, of a server without pings
+_MAY_BE_ACKED: Final = 64  # entries that wait for a first ack of a server without pings
 
 
 J = TypeVar("J", bound=Join)
@@ -42,7 +44,8 @@ class Link(ABC, Generic[J]):
     def __init__(self, parts: LinkParts) -> None:
         self.death: Failure | None = None
         self.generation = parts.generation
-        # What was said on a connection that may be the first: it may be another language.
+        # The first frames of a connection that was not accepted yet: the server may speak another
+        # protocol.
         self.first = (
             None
             if parts.inbound.watermark.joined
@@ -57,23 +60,28 @@ class Link(ABC, Generic[J]):
 
     @abstractmethod
     def receive(self, frame: str | bytes, now: Now) -> None:
-        """One frame of the other side; whatever it holds, nothing is raised."""
+        """Process one frame of the server; whatever it contains, nothing is raised."""
 
     @abstractmethod
     def _content(self, held: Held, now: Now) -> None:
-        """A message for the reader, or for whoever waits for it."""
+        """Pass a message to the reader, or to the `expect` that waits for it."""
 
     closing = False  # has the server announced the end of this connection?
 
     def greeted(self, now: Now) -> None:
-        """The user has said it: what nobody waited for goes to the reader, and the join begins."""
+        """The user's greeting is done: frames that no `expect` has matched go to the reader, and
+        the join starts.
+        """
         if self.greeting is not None and self.greeting.is_open:
             for held in self.greeting.close():
                 self._content(held, now)
             self.joining.join(now)
 
     def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
-        """What goes on the wire now, control frames first. Entries count as WRITTEN once this has returned them."""
+        """Return the frames to send now, control frames first.
+
+        Entries count as WRITTEN once this has returned them.
+        """
         frames = list(self.wire.control)
         self.wire.control.clear()
         if self.first is not None:
@@ -98,7 +106,10 @@ class Link(ABC, Generic[J]):
         return frames
 
     def sent(self) -> bool:
-        """The transport has written what it was given. True if that settles something: where nothing can ever confirm it."""
+        """The transport has written the frames.
+
+        Returns True if that settles entries, which it does where nothing can ever confirm them.
+        """
         if self.wire.heartbeat is not None or self.wire.acks_seen:
             return False
         return self._out.outbox.let_go(self.generation, 0 if self._dialect.ack is None else _MAY_BE_ACKED)
@@ -110,7 +121,7 @@ class Link(ABC, Generic[J]):
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: Now) -> None:
-        """Time passed: deadlines, barriers, pings, verdicts."""
+        """Time has passed: handle deadlines, barriers, pings, verdicts."""
         joining, wire = self.joining, self.wire
         if joining.deadline is not None and now.mono >= joining.deadline:
             missing = self.missing(now)
@@ -131,28 +142,35 @@ class Link(ABC, Generic[J]):
                 self.die(wire.heartbeat.verdict)
 
     def missing(self, now: Now) -> Failure | None:
-        """What the handshake is waiting for, and on a first connection what was said on it; None unless it waits."""
+        """Return what the handshake is waiting for and, on a first connection, its first frames;
+        None unless it waits.
+        """
         missing = self.joining.missing(now)
         if missing is None or self.first is None:
             return missing
         return evolve(missing, message=f"{missing.message}; {self.first}")
 
     def lost(self, failure: Failure, now: Now) -> Failure:
-        """This link ended, perhaps of what was asked for on it. Returns its failure, or the one that ends the client."""
+        """This link ended, perhaps because of what was requested on it.
+
+        Returns its failure, or the one that ends the client.
+        """
         joining = self.joining
         if self.first is not None and self.first.is_foreign and self.joining.state in _UNJOINED:
             failure = evolve(failure, suggestions=(str(self.first), *failure.suggestions))
         return self._features.asking.lost(failure, now, joining.awaited, is_joining=joining.is_open)
 
     def receiving(self, since: float, now: Now) -> None:
-        """Bytes of a data frame came, which began at `since` (monotonic): they are life, for as long as one answer may take."""
+        """Bytes of a data frame arrived, which began at `since` (monotonic): a sign of life, for as
+        long as one answer may take.
+        """
         if now.mono - since <= self._replay.max_seconds:
             if self.wire.heartbeat is not None:
                 self.wire.heartbeat.alive(now.mono)
             self.joining.receiving(since, now)
 
     def pause(self) -> None:
-        """Reading stops (the inbox is full): no verdict until it goes on."""
+        """Reading stops (the inbox is full): no verdict until it resumes."""
         if self.wire.heartbeat is not None:
             self.wire.heartbeat.pause()
 
@@ -161,20 +179,20 @@ class Link(ABC, Generic[J]):
             self.wire.heartbeat.resume(now.mono)
 
     def die(self, failure: Failure) -> None:
-        """This link must end; the first reason stands."""
+        """This link must end; the first reason counts."""
         if self.death is None:
             self.death = failure
 
     def _hold(self, held: Held) -> None:
-        """While the user greets the server, what comes is held for that function."""
-        assert self.greeting is not None  # noqa: S101 -- its caller has looked
+        """While the user greets the server, hold incoming frames for that function."""
+        assert self.greeting is not None  # noqa: S101 -- its caller has checked
         self.greeting.hold(held)
         if self.greeting.overflowed:
             more = "more arrived during on_connect than the side buffer may hold"
             self.die(Failure.of("SYS_INBOX_FULL", more))
 
     def _answered_pings(self, identity: str | None, now: Now) -> None:
-        """A pong came: what was written before its ping has been read."""
+        """A pong arrived: what was written before its ping has been read."""
         answered = [] if self.wire.heartbeat is None else self.wire.heartbeat.pong(identity)
         if not answered:
             self._out.stray_pongs += 1

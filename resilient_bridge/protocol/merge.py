@@ -1,7 +1,9 @@
-"""Replay meets what was already delivered: pure functions on sequences, and the heart of "no silent loss".
+"""Merges a replay with what was already delivered: pure functions on sequences, which "no silent
+loss" depends on.
 
-The server's log is one sequence. What we delivered is a prefix of it (our *tail* is the end of that prefix), an answer to
-`request_replay` is a window of it, the side buffer is what arrived live on the new connection. Three facts decide all:
+The server's log is one sequence. What we delivered is a prefix of it (our *tail* is the end of that
+prefix), an answer to `request_replay` is a window of it, the side buffer is what arrived live on
+the new connection. Three facts decide everything:
 
 1. Only a message with a unique key can be found again for certain. The last one delivered is the *anchor*; id-less
    messages after it must agree with the window as far as both go. Anchoring on id-less messages drops real repeats.
@@ -51,9 +53,11 @@ class Item:
 
 
 class Cut(NamedTuple):
-    """Where the news begin in an answer: `found` anchor, absent anchor, or an anchor whose surroundings disagree.
+    """Where the new messages start in an answer: `found` anchor, absent anchor, or an anchor whose
+    surroundings disagree.
 
-    From `at` on the messages are to be delivered; those before `sure` may have been already. `anchor` is its index.
+    The messages from `at` on are to be delivered; those before `sure` may have been delivered
+    already. `anchor` is its index.
     """
 
     found: Literal["anchor", "absent", "mismatch"]
@@ -79,7 +83,9 @@ _ABSENT: Final = Cut("absent", 0, 0)
 
 
 def without_repeats(items: Sequence[Item]) -> list[Item]:
-    """`items` without later occurrences of a key: a server may broadcast one id twice, we deliver it once."""
+    """Return `items` without later occurrences of a key: a server may broadcast one id twice, we
+    deliver it once.
+    """
     seen: set[Key] = set()
     unique: list[Item] = []
     for item in items:
@@ -109,7 +115,9 @@ def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
 
 
 def _after(mark: Mark, start: int, counted: Sequence[tuple[int, Item]]) -> Iterator[int]:
-    """Where the server's log can stand after `mark`: one further if it is there, and where it was if it may be missing."""
+    """Return where the server's log can stand after `mark`: one further if it is there, and
+    unchanged if it may be missing.
+    """
     if start == len(counted):
         yield start  # they agree as far as both go
         return
@@ -128,9 +136,10 @@ def join_live(
 ) -> Join:
     """How much of `side` the answer already holds; `arrived_before` of it reached us before the answer did.
 
-    Both must be of messages that count. `arrived_before` is None where the server may have taken its snapshot earlier than it
-    sent it. `proven`: the answer holds our anchor, so nothing may be lost here; without proof a gap is told anyway, and then
-    neither repeating nor reordering may happen.
+    Both must be of messages that count. `arrived_before` is None where the server may have taken
+    its snapshot earlier than it sent it. `proven`: the answer holds our anchor, so nothing may be
+    lost here; without proof a gap is reported anyway, and then neither repeating nor reordering may
+    happen.
     """
     ends = _ends(answer, side)
     disagrees = not ends or (arrived_before is not None and arrived_before not in ends)
@@ -153,7 +162,7 @@ def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
     if not answer or not side:
         return [0]
     index_of = {item.key: at for at, item in enumerate(answer) if item.key is not None}
-    # A key that both hold leaves one possible end.
+    # A key in both leaves one possible end.
     proofs = {at + len(answer) - index_of[item.key] for at, item in enumerate(side) if item.key in index_of}
     common = _common_suffixes(answer, side)
     ends = [end for end in range(len(side) + 1) if common[end] >= min(len(answer), end)]

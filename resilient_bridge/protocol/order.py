@@ -1,7 +1,9 @@
-"""Is a replay answer in the order of the live stream? The evidence that it is not, and what has to be delivered then.
+"""Whether a replay answer is in the order of the live stream: the evidence that it is not, and what
+must be delivered then.
 
-Servers answer with `ORDER BY timestamp`, and equal timestamps are normal, so what was said last may stand before our anchor. Rule: an
-entry that we never had is delivered wherever it stands; what stands below everything that we remember was judged before.
+Servers answer with `ORDER BY timestamp`, and equal timestamps are normal, so the newest message may
+stand before our anchor. Rule: an entry that we never had is delivered wherever it stands; an entry
+below everything that we remember was judged before.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ _RESOLUTION: Final = timedelta(seconds=1)  # of timestamps, at worst
 
 
 class Order(NamedTuple):
-    """What an answer with our anchor says against its own order.
+    """The evidence in an answer with our anchor against its own order.
 
-    `new`: the indices of entries, with an id, that stand before the anchor and were never delivered. `is_live`: the answer is in
-    live order as far as anybody can tell.
+    `new`: the indices of entries, with an id, that stand before the anchor and were never
+    delivered. `is_live`: the answer is in live order as far as can be known.
     """
 
     new: tuple[int, ...]
@@ -48,9 +50,10 @@ def stamps_of(items: Sequence[Item]) -> list[datetime | None]:
 def order_of(
     answer: Sequence[Item], cut: Cut, watermark: Watermark, memory: Memory, since: datetime | None
 ) -> Order:
-    """Look at what stands before the anchor of `answer`, and at what of ours stands behind it.
+    """Examine what stands before the anchor of `answer`, and which of our messages stand behind it.
 
-    `since`: what the server was asked for. A clock that went back makes older messages fail that test in the middle of an answer.
+    `since`: what the server was asked for. If a clock went back, older messages fail that test in
+    the middle of an answer.
     """
     new: list[int] = []
     is_known_before = False
@@ -65,15 +68,16 @@ def order_of(
     before = answer[: cut.anchor]
     is_live = not new and _is_run(before, watermark, since) and not _is_shuffled(answer, cut, watermark)
     if is_live and watermark.is_shuffled:
-        # From a server that has sorted before, an id-less message proves nothing by where it stands.
+        # If a server has sorted before, the position of an id-less message proves nothing.
         is_live = not surplus(answer, watermark, memory)
     return Order(tuple(new), is_live)
 
 
 def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None) -> bool:
-    """Backwards from the anchor: do the answer and what we were delivered agree as far as both go?
+    """Return whether, backwards from the anchor, the answer and what we were delivered agree as far
+    as both go.
 
-    A server that sorts moves id-less messages as well; no key gives those away.
+    A server that sorts moves id-less messages as well, which no key reveals.
     """
     items = [item for item in before if item.counts]
     marks = watermark.run_before_anchor()
@@ -86,7 +90,8 @@ def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None
                 skipped.add(key)
             at -= 1
         if at < 0:
-            # The answer ends here. What it holds from before this mark says that the mark should be in it, too.
+            # The answer ends here. Its messages from before this mark show that the mark should be
+            # in it, too.
             return mark.key is not None or mark.doubtful or not any(m.key in skipped for m in marks[index:])
         if _agrees(items[at], mark):
             at -= 1
@@ -96,14 +101,18 @@ def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None
 
 
 def _may_be_skipped(item: Item, watermark: Watermark) -> bool:
-    """May it stand anywhere: a message that was said twice, or an answer to a request, which was never part of the stream?"""
+    """Return whether the message may stand anywhere: it was sent twice, or is an answer to a
+    request, which was never part of the stream.
+    """
     if item.key is None:
         return "request_id" in item.message.payload
     return item.key in watermark or watermark.is_used_up(item.key)
 
 
 def _is_below(mark: Mark, since: datetime | None) -> bool:
-    """May the server have left it out, because its timestamp is not after what was asked for?"""
+    """Return whether the server may have left it out, because its timestamp is not after the
+    requested one.
+    """
     stamp = parse_timestamp(mark.stamp)
     return since is not None and (stamp is None or stamp <= since + _RESOLUTION)
 
@@ -115,7 +124,9 @@ def _agrees(item: Item, mark: Mark) -> bool:
 
 
 def _is_shuffled(answer: Sequence[Item], cut: Cut, watermark: Watermark) -> bool:
-    """Does something that was delivered before the anchor stand behind it, where id-less messages could have moved as well?"""
+    """Return whether something delivered before the anchor stands behind it, where id-less messages
+    could have moved as well.
+    """
     behind = [item for item in answer[cut.anchor + 1 :] if item.counts]
     if all(item.key is not None for item in behind):
         return False
@@ -124,7 +135,9 @@ def _is_shuffled(answer: Sequence[Item], cut: Cut, watermark: Watermark) -> bool
 
 
 def surplus(answer: Sequence[Item], watermark: Watermark, memory: Memory) -> set[int]:
-    """The indices of id-less entries of which `answer` holds more than we were delivered: some of them may be new."""
+    """Return the indices of id-less entries that `answer` holds more often than we were delivered:
+    some of them may be new.
+    """
     had = Counter(canonical(mark.text) for mark in watermark.tail if mark.key is None)
     found: set[int] = set()
     is_known_before = False
@@ -141,9 +154,11 @@ def surplus(answer: Sequence[Item], watermark: Watermark, memory: Memory) -> set
 
 
 def unshown(before: Sequence[Item], watermark: Watermark) -> Counter[str]:
-    """The content of id-less messages that we were delivered and that `before`, an answer up to our position, does not hold.
+    """Return the content of delivered id-less messages that `before`, an answer up to our position,
+    does not hold.
 
-    Where it stands behind our position instead, it may be new, or the one that we have, moved there by a server that sorts.
+    If such content stands behind our position instead, it may be new, or the message that we have,
+    moved there by a server that sorts.
     """
     had = Counter(canonical(mark.text) for mark in watermark.tail if mark.key is None)
     had.subtract(item.canonical for item in before if item.key is None)

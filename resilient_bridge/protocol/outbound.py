@@ -1,8 +1,9 @@
 """The sending half of a session: sends in the outbox, requests in their own lane, one numbering for both.
 
-A send is stored until its outcome is known; a request fails at the loss, unless it may be repeated. What the other side
-says about an entry (an ack, an answer with its id, an error) is matched here, whether it arrives live or in a replay.
-Rule: matching settles; it never invents. An ack for something we never handed out is counted and ignored.
+A send is stored until its outcome is known; a request fails at the loss, unless it may be repeated.
+What the server says about an entry (an ack, an answer with its id, an error) is matched here,
+whether it arrives live or in a replay. Rule: matching settles; it never invents. An ack for
+something we never handed out is counted and ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class Outbound:
-    """Everything we say besides control frames. `settled` is emptied by the driver, which wakes who waits."""
+    """Everything we send besides control frames.
+
+    `settled` is emptied by the driver, which wakes the waiters.
+    """
 
     def __init__(
         self,
@@ -49,14 +53,15 @@ class Outbound:
         self.requests: deque[Entry] = deque()
         self.open_requests: dict[str, Entry] = {}
         self.stray_acks = 0
-        self.stray_pongs = 0  # with any, pongs without an id prove nothing
+        self.stray_pongs = 0  # once there are any, pongs without an id prove nothing
         self._on_new_session = policy.on_new_session
         self.dedupe = Dedupe(dialect)
         self._dialect = dialect
         self._ids = ids
         self._emit = emit
         self._encoder = Encoder(dialect.codec)
-        # What the client says itself, and the server's answers to that: from a user they would end or join sessions behind its back.
+        # Frames that only the client sends, and the server's answers to them: sent by a user, they
+        # would end or join sessions without the client's knowledge.
         own = (dialect.auth, dialect.auth_ack, dialect.auth_error, dialect.join, dialect.joined)
         self._control = frozenset((*own, dialect.request_replay, dialect.replay, dialect.ping)) - {None}
         self._stamp = Stamps()
@@ -79,7 +84,8 @@ class Outbound:
     ) -> Entry:
         """Check and number a send; it is not in the outbox yet. A key that is still known returns its entry."""
         if key is None and isinstance(payload, dict) and self._dialect.encode is None:
-            key = payload.get("idempotency_key")  # what is no dict is refused below, in words
+            # a payload that is no dict is refused below, with an explanation
+            key = payload.get("idempotency_key")
         if key is not None:
             check_key(key)
             known = self.known.standing(key)
@@ -98,13 +104,13 @@ class Outbound:
         return added
 
     def refuse(self, entry: Entry, reason: str) -> None:
-        """A send that cannot go now and must not wait."""
+        """Refuse a send that cannot go now and must not wait."""
         self.known.add(entry)
         entry.settle(EntryState.DROPPED, reason=reason)
         self.settled.append(entry)
 
     def leave(self, entry: Entry) -> None:
-        """The store has accepted a send while the client ended: it is the next client's."""
+        """The store has accepted a send while the client ended: it belongs to the next client."""
         entry.settle(EntryState.QUEUED, reason="kept")
         self.settled.append(entry)
 
@@ -156,7 +162,7 @@ class Outbound:
         self.outbox.restore(stored)
 
     def expire(self, now: Now) -> None:
-        """End what outlived its ttl, and give up what was not answered in time."""
+        """End entries whose ttl has ended, and give up requests that were not answered in time."""
         for entry in self.outbox.deadlines.passed(now.mono):
             if entry.is_request:
                 self.give_up(entry, no_answer(entry, f"no answer within {entry.timeout:g} s"))
@@ -182,7 +188,7 @@ class Outbound:
     # ---- the wire's side --------------------------------------------------------------------------------------
 
     def next_entry(self) -> Entry | None:
-        """What would be handed out next: the older head of the two lanes."""
+        """Return the entry to hand out next: the older head of the two lanes."""
         outbox = self.outbox
         request = self.requests[0] if self.requests else None
         if not outbox.queued:
@@ -193,7 +199,9 @@ class Outbound:
         return send if send.seq < request.seq else request
 
     def hand_out(self, entry: Entry, now: Now, generation: int) -> None:
-        """`entry` (from `next_entry`) leaves; from here on nobody can prove that it did not arrive."""
+        """`entry` (from `next_entry`) is handed out; from here on it cannot be proved that it did
+        not arrive.
+        """
         if entry.is_request:
             self.requests.popleft()
             entry.write(now, generation)
@@ -222,16 +230,22 @@ class Outbound:
         return confirmed
 
     def may_concern(self, body: dict[str, Any]) -> bool:
-        """Can this frame be about something of ours? Asked for every frame, so it only looks."""
+        """Return whether this frame can be about something of ours.
+
+        Called for every frame, so it only checks.
+        """
         if not self._by_id:
             return False
         payload = body.get("payload")
         return body.get("id") in self._by_id or "request_id" in (payload or body)
 
     def match(self, type_: str, body: dict[str, Any], now: Now) -> bool:
-        """Settle the entry that `body` answers, if it answers one. True if the frame is used up by that.
+        """Settle the entry that `body` answers, if it answers one.
 
-        The answer to a request is, and so is an error about a send. Another answer to a send is news for the consumer too.
+        Returns True if the frame is consumed by that.
+
+        The answer to a request is consumed, and so is an error about a send. Another answer to a
+        send is also a message for the consumer.
         """
         entry = self._by_id.get(body["id"]) if body.get("id") is not None else None
         if entry is None:
@@ -240,7 +254,7 @@ class Outbound:
             if entry is None:
                 return False
         if entry.state is EntryState.QUEUED:
-            return False  # it cannot have been answered: it never left
+            return False  # it cannot have been answered: it was never handed out
         is_error = type_ == self._dialect.error
         if entry.is_request:
             return self.answered_request(entry, type_, body, now, is_error=is_error)
@@ -255,9 +269,12 @@ class Outbound:
         return is_error
 
     def refused(self, type_: object, failure: Failure, generation: int, now: Now) -> bool:
-        """An error that names a type and no id of ours. True if exactly one message of that type waits, whose answer it is.
+        """Handle an error that names a type and no id of ours.
 
-        Otherwise the requests that it may be about remember it: should they time out, their failure names it.
+        Returns True if exactly one message of that type waits: the error is its answer.
+
+        Otherwise the requests that it may be about remember it: if they time out, their failure
+        names it.
         """
         waiting = unanswered(self._by_id.values(), type_, generation) if isinstance(type_, str) else []
         only = waiting[0] if len(waiting) == 1 else None
@@ -280,7 +297,10 @@ class Outbound:
     def answered_request(
         self, entry: Entry, type_: str, body: dict[str, Any], now: Now, *, is_error: bool
     ) -> bool:
-        """`body` answers this request. False if it had its answer, and this is another message."""
+        """`body` answers this request.
+
+        Returns False if it was answered already, and this is another message.
+        """
         if not entry.is_settled:
             if is_error:
                 failure = self._mask(classify_error_payload(fields_of(body)))
@@ -296,7 +316,9 @@ class Outbound:
         return True
 
     def replies_to_send(self, identity: str | None) -> bool:
-        """Does a frame with this id answer a send? Whether a server replays its replies, nobody knows beforehand."""
+        """Return whether a frame with this id answers a send: it cannot be known beforehand whether
+        a server replays its replies.
+        """
         entry = self._by_id.get(identity) if identity is not None else None
         return entry is not None and not entry.is_request
 
@@ -329,7 +351,9 @@ class Outbound:
         self.outbox.requeue(now, same_epoch=same_epoch, dedupes=self.dedupe.holds)
 
     def inbox_full(self, failure: Failure) -> None:
-        """Nobody reads: whatever waits for an answer cannot get one."""
+        """The inbox is full and has no reader: end everything that waits for an answer, because
+        none can be read.
+        """
         for entry in list(self.open_requests.values()):
             self.end_request(entry, EntryState.UNKNOWN, failure)
         for entry in list(self.outbox.unconfirmed):
@@ -337,7 +361,11 @@ class Outbound:
             entry.failure = failure
 
     def end_all(self, failure: Failure, *, is_stored: bool) -> list[Entry]:
-        """The client ends. Returns the sends whose outcome could not be settled; `is_stored`: the next client goes on with them."""
+        """The client ends.
+
+        Returns the sends whose outcome could not be settled; with `is_stored` the next client
+        continues them.
+        """
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN

@@ -1,8 +1,9 @@
-"""What we have to say, in order, until its outcome is known.
+"""Outgoing messages, in order, until their outcome is known.
 
-One live deque, one writer. An entry's sequence, id, key and text are fixed when it is accepted; it is WRITTEN at the
-moment it is handed out, before a byte moves, because from then on nobody can prove that it did not arrive. Failing or
-dropping an entry removes it in the same step: no ghost is sent later. Rule: every entry ends in exactly one state.
+One live deque, one writer. An entry's sequence, id, key and text are fixed when it is accepted; it
+is WRITTEN at the moment it is handed out, before a byte moves, because from then on it cannot be
+proved that it did not arrive. Failing or dropping an entry removes it in the same step, so it
+cannot be sent later. Rule: every entry ends in exactly one state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _POISON_DEATHS: Final = 3
 
 
-BATCH_FRAMES: Final = 64  # how much is handed out, and marked, at once
+BATCH_FRAMES: Final = 64  # entries handed out, and marked, at once
 BATCH_BYTES: Final = 256 * 1024
 
 
@@ -41,16 +42,19 @@ class Outbox:
         self.unconfirmed: deque[Entry] = deque()
         self.bytes = 0
         self.count = 0
-        # While there are any, one entry goes at a time, to find the one that kills the link.
+        # While there are any, one entry is sent at a time, to find the one that kills the link.
         self._suspects: set[Entry] = set()
         self._coalesce: dict[str, Entry] = {}
         self.deadlines = Deadlines()  # of sends with a ttl, and of requests
-        self.cleared = inf  # entries up to this number may go: a durable store has them marked first
+        # entries up to this number may be sent: a durable store must have marked them first
+        self.cleared = inf
 
     # ---- in ---------------------------------------------------------------------------------------------------
 
     def has_room(self, size: int, *, after: int = 0) -> bool:
-        """Would an entry of `size` bytes fit now, or after that many others have gone?"""
+        """Return whether an entry of `size` bytes fits now, or would fit once that many others have
+        gone.
+        """
         return self.count - after < self._policy.max_messages and self.bytes + size <= self._policy.max_bytes
 
     def make_room(self, entry: Entry) -> bool:
@@ -63,7 +67,8 @@ class Outbox:
         overflow = self._policy.overflow
         queued = (e for e in self.queued if e.state is EntryState.QUEUED)
         if overflow == "drop_oldest" and entry.size <= self._policy.max_bytes:
-            # The one that this replaces goes first: of one name there is only the latest.
+            # The entry that this one replaces is removed first: of one name only the latest is
+            # kept.
             first = [] if older is None else [older]
             for each in [*first, *(e for e in queued if e is not older)]:
                 self.drop(each, "coalesced" if each is older else "overflow")
@@ -99,12 +104,12 @@ class Outbox:
             self.deadlines.add(entry.expires.mono, entry)
 
     def hold(self, entry: Entry) -> None:
-        """Its room is taken: a store is about to accept it, or has."""
+        """Reserve room for an entry: a store is about to accept it, or has."""
         self.count += 1
         self.bytes += entry.size
 
     def free(self, entry: Entry) -> None:
-        """Its room is free again."""
+        """Release the reserved room."""
         self.count -= 1
         self.bytes -= entry.size
 
@@ -119,16 +124,20 @@ class Outbox:
         return entry
 
     def written(self) -> list[Entry]:
-        """What was handed out and is not settled, in order; some of it may wait to be handed out again."""
+        """Return what was handed out and is not settled, in order; some of it may wait to be handed
+        out again.
+        """
         return [entry for entry in self.unsettled() if entry.state is EntryState.WRITTEN]
 
     def unsettled(self) -> list[Entry]:
-        """What was accepted and has no outcome, in order."""
+        """Return what was accepted and has no outcome, in order."""
         return sorted((*self.unconfirmed, *self.queued), key=lambda entry: entry.seq)
 
     @property
     def may_hand_out(self) -> bool:
-        """Is there an entry to send, and may it go before the previous one is confirmed?"""
+        """Return whether there is an entry to send that may go before the previous one is
+        confirmed.
+        """
         if not self.queued:
             return False
         return not self._suspects or not self.unconfirmed
@@ -136,7 +145,7 @@ class Outbox:
     # ---- outcomes ---------------------------------------------------------------------------------------------
 
     def confirm(self, entry: Entry, how: str) -> None:
-        """The other side has it: `applied` or `read`."""
+        """The server has it: `applied` or `read`."""
         self._end(entry, EntryState.CONFIRMED, confirmation=how)
 
     def confirm_through(self, seq: int, generation: int) -> None:
@@ -149,22 +158,27 @@ class Outbox:
         self._end(entry, EntryState.DROPPED, reason=reason)
 
     def withdraw(self, entry: Entry) -> bool:
-        """True if `entry` was never handed out; it is gone then. What was left to the next client is that one's."""
+        """Return True if `entry` was never handed out; then it is removed.
+
+        An entry left to the next client is not withdrawn.
+        """
         if entry.state is not EntryState.QUEUED or entry.is_settled:
             return False
         self._end(entry, EntryState.WITHDRAWN, reason="withdrawn")
         return True
 
     def kill(self, entry: Entry, failure: Failure) -> None:
-        """The other side refused this entry, or dies of it: it is set aside, the rest goes on."""
+        """The server refused this entry, or dies of it: it is set aside, the rest continues."""
         self._end(entry, EntryState.DEAD, reason="dead", failure=failure)
 
     def lose(self, entry: Entry, reason: str) -> None:
-        """Handed out, unconfirmed, and it may not be repeated: nobody knows."""
+        """It was handed out, is unconfirmed, and may not be repeated: its outcome is unknown."""
         self._end(entry, EntryState.UNKNOWN, reason=reason)
 
     def let_go(self, generation: int, keep: int) -> bool:
-        """What was written on this connection, but for the last `keep`, ends WRITTEN: nothing will ever confirm it."""
+        """End what was written on this connection, except the last `keep`, as WRITTEN: nothing will
+        ever confirm it.
+        """
         count = len(self.unconfirmed) - keep
         while count > 0 and self.unconfirmed and self.unconfirmed[0].generation == generation:
             self._end(self.unconfirmed[0], EntryState.WRITTEN, reason="nothing in this dialect confirms it")
@@ -172,7 +186,9 @@ class Outbox:
         return bool(self._settled)
 
     def end_expired(self, entry: Entry) -> None:
-        """End what outlived its ttl and waits to be sent: EXPIRED if it never went out, UNKNOWN if it did."""
+        """End entries that wait to be sent and whose ttl has ended: EXPIRED if never handed out,
+        UNKNOWN otherwise.
+        """
         if entry.state is EntryState.QUEUED:
             self._end(entry, EntryState.EXPIRED, reason="expired")
         elif entry.state is EntryState.WRITTEN and entry in self.queued:
@@ -230,7 +246,8 @@ class Outbox:
         suspect = max(written, key=lambda entry: entry.size) if code == 1009 else written[0]
         suspect.deaths += 1
         if code != 1009 and suspect.deaths < _POISON_DEATHS:
-            # Others may have been in flight with it: from here one at a time, until all of these are settled.
+            # Others may have been in flight with it: from here on one at a time, until all of these
+            # are settled.
             self._suspects.update(sends)
             return suspect
         suspect.is_poison = True
@@ -267,7 +284,9 @@ class Outbox:
         return None if entry.age(now) < self._policy.resend_within else "too old to be recognised"
 
     def end_all(self, *, confirmable: bool) -> list[Entry]:
-        """The client ends: DROPPED what never went out, UNKNOWN (or a final WRITTEN) the rest. Returns them in order."""
+        """The client ends: what was never handed out is DROPPED, the rest is UNKNOWN (or a final
+        WRITTEN). Returns them in order.
+        """
         remaining = self.unsettled()
         for entry in remaining:
             if entry.state is EntryState.QUEUED:
@@ -279,7 +298,9 @@ class Outbox:
         return remaining
 
     def keep_all(self) -> list[Entry]:
-        """The client ends, and the store keeps what it has accepted for the next: each stays as it is. Returns them in order."""
+        """The client ends, and the store keeps what it has accepted for the next one: each entry
+        keeps its state. Returns them in order.
+        """
         remaining = self.unsettled()
         for entry in remaining:
             if entry.volatile:

@@ -89,7 +89,7 @@ def _word(instance: object, attribute: attrs.Attribute[Any], value: object) -> N
 
 
 def _pong(dialect: Dialect, _: attrs.Attribute[Any], value: str | None) -> None:
-    # A ping that nothing can answer would declare every healthy peer dead.
+    # Without an answer, a ping would declare every healthy peer dead.
     if dialect.ping is not None and value is None:
         refuse("Dialect.pong", "a name while ping has one", value)
 
