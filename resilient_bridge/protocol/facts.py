@@ -1,4 +1,6 @@
-"""What a frame says, and what we want to say: the words between a dialect and the session. Pure values.
+"""Facts and intents: what a received frame means, and what a frame to send should mean.
+
+They connect a dialect and the session. Pure values.
 
 A dialect of its own has two functions: `decode(frame)` returns the facts of one frame, `encode(intent)` the frame of one intent. The session
 knows nothing of a server beyond these facts.
@@ -118,7 +120,10 @@ class Hello:
 
 @attrs.frozen
 class Challenge:
-    """The server wants to know who we are: the dialect's `Auth` is sent. `silence` and `ping_every` as in `Hello`."""
+    """The server requires authentication: the dialect's `Auth` is sent.
+
+    `silence` and `ping_every` as in `Hello`.
+    """
 
     silence: float | None = None
     ping_every: float | None = attrs.field(default=None, validator=optional(short_seconds))
@@ -204,7 +209,9 @@ class Closing:
 
 @attrs.frozen(kw_only=True)
 class Ping:
-    """A question for a sign of life: the server's, as a fact (`body` comes back), or ours, as an intent (`id` comes back)."""
+    """A request for a sign of life: the server's, as a fact (`body` is returned), or ours, as an
+    intent (`id` is returned).
+    """
 
     id: str = ""
     number: int = 0
@@ -234,7 +241,9 @@ Fact: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Send:
-    """A message of the user's that is to go out. `key` is the same on every resend; a server that reads it can tell a repetition.
+    """A message of the user's that is to be sent.
+
+    `key` is the same on every resend; a server that reads it can tell a repetition.
 
     `number` counts the messages of the session from 1; `is_request`: a caller waits for the `Reply`.
     """
@@ -250,7 +259,9 @@ class Send:
 
 @attrs.frozen(kw_only=True)
 class Auth:
-    """The first frame on a connection, or the answer to a `Challenge`: who we are, and which session is ours."""
+    """The first frame on a connection, or the answer to a `Challenge`: our credentials, and the
+    session that is ours.
+    """
 
     token: str | None = attrs.field(default=None, repr=False)
     record: Record = attrs.field(factory=Record)

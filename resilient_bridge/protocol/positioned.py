@@ -1,6 +1,8 @@
-"""The receiving half of a session whose server gives its events positions: what is new, what we have, where a hole is.
+"""The receiving half of a session whose server gives its events positions: what is new, what we
+already have, where a hole is.
 
-Rule: what is known is known by its position and its content. The same position with another content is another log, and that is told.
+Rule: an event is recognized by its position and its content. The same position with another content
+means another log, and that is reported.
 """
 
 from __future__ import annotations
@@ -28,17 +30,18 @@ if TYPE_CHECKING:
     from .watermark import Key, Mark
 
 
-_LOG: Final = "@"  # begins the first half of a key that is a position
+_LOG: Final = "@"  # start of the first half of a key that is a position
 
 
 class Positioned:
-    """Inbound, for events with positions; what they move is the bookmark of the session's watermark."""
+    """Inbound, for events with positions; they move the bookmark of the session's watermark."""
 
     def __init__(self, inbound: Inbound, dialect: Dialect, policy: Positions) -> None:
         self._in = inbound
-        # logs that are complete, while what they hold is still to be delivered
+        # logs that are complete, whose events are still to be delivered
         self.finished: list[Channel] = []
-        # a replay without an end may go on: what comes live says nothing of what came before it
+        # a replay without a marked end may continue: a live event says nothing about those before
+        # it
         self.is_frozen = False
         self.policy = policy
         self._is_time, self._is_number = policy.order == "time", policy.order == "number"
@@ -52,7 +55,10 @@ class Positioned:
         return watermark.bookmark
 
     def live(self, event: Event, text: str, now: Now) -> Failure | None:
-        """An event of a link whose join is over. Returns why the link has to end: events are missing, and are asked for again."""
+        """An event of a link whose join is over.
+
+        Returns why the link has to end: events are missing and will be requested again.
+        """
         position = event.position
         if position is None:
             self._in.transient(event.type, Body(event), text)
@@ -68,7 +74,7 @@ class Positioned:
         if not isinstance(position, int) or not isinstance(reached, int) or reached < position:
             return self._next(event, text, reached, now)
         if reached == position and event.channel in self.bookmark.moved:
-            self.accept(event, text, now)  # the event that stands there has come after all
+            self.accept(event, text, now)  # the event at this position has come after all
         else:
             self._old(event, text, now)
         return None
@@ -100,7 +106,7 @@ class Positioned:
             self.accept(event, text, now)
 
     def _may_have_had(self, event: Event) -> bool:
-        """May this event be one that was delivered and forgotten?"""
+        """Return whether this event may be one that was delivered and forgotten."""
         watermark, log = self._in.watermark, _LOG + (event.channel or "")
         if watermark.first == 1 or not (self.policy.repeats or self.policy.shows_anchor):
             return False
@@ -115,7 +121,7 @@ class Positioned:
             self.bookmark.reach(fact.channel, fact.position, self._in.watermark.accepted, is_moved=True)
 
     def greeted(self, hello: Hello) -> None:
-        """The server names itself while nothing is being replayed: a newer token, or another log."""
+        """The server identifies itself while no replay is running: a newer token, or another log."""
         why = self.bookmark.contradicted(hello)
         if why:
             self.report(Hole(Verdict.GAP, why))
@@ -123,7 +129,9 @@ class Positioned:
         self.bookmark.greet(hello, self._in.watermark.accepted)
 
     def was_asked_again(self) -> bool:
-        """Was what comes behind this position asked for before, and is this the second time that it did not all come?"""
+        """Return whether the events behind this position were requested before, and are incomplete
+        for the second time.
+        """
         reached = self.bookmark.positions.get(None)
         was = reached is not None and self.bookmark.holes.get(None) == reached
         if reached is not None:
@@ -131,7 +139,9 @@ class Positioned:
         return was or reached is None
 
     def stated(self, fact: Replayed) -> None:
-        """The server speaks of its log while nothing is being replayed: it has lost something, or begins another log."""
+        """The server makes a statement about its log while no replay is running: it has lost
+        events, or begins another log.
+        """
         self.is_frozen = False
         known = self.bookmark.epochs.get(fact.channel)
         is_other = None not in {known, fact.epoch} and known != fact.epoch
@@ -147,7 +157,10 @@ class Positioned:
         return self._in.watermark.first > 1
 
     def deliver(self, recovery: Recovery, epochs: Mapping[Channel, str], now: Now) -> int:
-        """Deliver what a join has found, holes in their place. Returns how many events it brought; `epochs` are those of the logs now."""
+        """Deliver what a join has found, holes at their position.
+
+        Returns how many events it brought; `epochs` are those of the logs now.
+        """
         had = dict(self.bookmark.positions)
         for channel, finding in recovery.findings.items():
             if finding.is_other or finding.reason == "position_gone":
@@ -171,7 +184,7 @@ class Positioned:
         return brought
 
     def is_sure(self) -> None:
-        """All that was missed has come: what follows was in no hands before."""
+        """All missed events have come: no later event was handed out before."""
         self._in.watermark.is_sure()
 
     def finish(self) -> None:
@@ -183,7 +196,9 @@ class Positioned:
         self.bookmark.forget(self._in.watermark.accepted)
 
     def report(self, hole: Hole, had: Position | None = None) -> None:
-        """Put a gap into its place in the stream; `had` is the position of a log that has been forgotten since."""
+        """Put a gap at its position in the stream; `had` is the position of a log that has been
+        forgotten since.
+        """
         if self._in.receives:
             after = self.bookmark.positions.get(hole.channel, had)
             gap = Gap(
@@ -208,7 +223,8 @@ class Positioned:
         watermark, key = self._in.watermark, self.key_of(event)
         message = Message(event.type, event.id, event.timestamp, event.payload, raw=event.raw)
         message.replayed, message.maybe_duplicate = replayed, may_repeat
-        # Also what comes live: the end of a replay is not always known, and the rest of it comes behind the verdict.
+        # Also for live events: the end of a replay is not always known, and the rest of it comes
+        # after the verdict.
         message.redelivered = watermark.was_in_hand(key, None if key is not None else text, event.channel)
         is_earlier = self._is_time and self._is_earlier(event)
         if moves and not (self.is_frozen or event.position is None or is_earlier):
@@ -224,7 +240,9 @@ class Positioned:
         return here is not None and there is not None and here < there
 
     def key_of(self, event: Event) -> Key | None:
-        """By what an event is known again: its position, or where several share one its id."""
+        """Return the key by which an event is recognized: its position, or where several share one
+        its id.
+        """
         if self._is_time:
             return None if event.id is None else (event.type, event.id)
         return (_LOG if event.channel is None else _LOG + event.channel, str(event.position))

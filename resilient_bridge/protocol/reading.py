@@ -1,6 +1,8 @@
-"""When the next frame may be read: not while the inbox is full, unless a join or a request has to come to its end.
+"""When the next frame may be read: not while the inbox is full, unless a join or a request must be
+completed.
 
-Rule: a link is never left unread in silence: it is paused, or it is dropped and what follows will be replayed.
+Rule: reading never just stops silently: the link is paused, or it is dropped and the missed
+messages are replayed.
 """
 
 from __future__ import annotations
@@ -34,9 +36,14 @@ class Reading:
     def may_read(
         self, link: AnyLink, inbox: Inbox, outbound: Outbound, now: Now, *, is_iterating: bool
     ) -> bool:
-        """May the next frame of this link be read? `is_iterating`: somebody reads messages."""
+        """Return whether the next frame of this link may be read.
+
+        `is_iterating`: the application is reading messages.
+        """
         if link.joining.is_open:
-            return True  # the join has to end, whatever the inbox holds; what it brings is held within bounds of its own
+            # the join has to end even if the inbox is full; it holds what it brings within its own
+            # bounds
+            return True
         if self.is_paused:
             if not inbox.has_room:
                 self._full(link, inbox, outbound, is_iterating=is_iterating)
@@ -47,7 +54,7 @@ class Reading:
         return not inbox.is_full or self._full(link, inbox, outbound, is_iterating=is_iterating)
 
     def _full(self, link: AnyLink, inbox: Inbox, outbound: Outbound, *, is_iterating: bool) -> bool:
-        """The inbox is full: drop the link, read on for a request that waits, or stop reading."""
+        """The inbox is full: drop the link, keep reading for a waiting request, or stop reading."""
         if self._is_resync and not inbox.absorbs_replay:
             link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
             return False

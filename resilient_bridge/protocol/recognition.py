@@ -1,4 +1,5 @@
-"""Which dialects fit the first frames of a server: for the message of a handshake that does not go on, and for `doctor`.
+"""Which dialects match a server's first frames: for the error message of a stalled handshake, and
+for `doctor`.
 
 Rule: it proposes and decides nothing. A frame shows what a server speaks, never what it promises.
 """
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 100  # characters of a frame
 _READ: Final = 4_000
 _FRAMES: Final = 3
-#: the fields that a frame has at its top, and what speaks so; the first that fits decides
+#: the top-level fields of a frame, and the dialect they indicate; the first match decides
 _BY_FIELDS: Final = (
     ({"jsonrpc"}, ("jsonrpc",)),
     ({"header", "parent_header"}, ("jupyter(session=…)",)),
@@ -37,7 +38,9 @@ _NUMBERS: Final = ("seq", "sequence", "offset", "event_index", "_event_id", "las
 
 
 class FirstFrames:
-    """The first frames of a connection that has not been accepted: what came, and the types of what was sent."""
+    """The first frames of a connection that has not been accepted: those received, and the types of
+    those sent.
+    """
 
     def __init__(self, mask: Callable[[str], str] = str) -> None:
         self._mask = mask
@@ -47,7 +50,7 @@ class FirstFrames:
         self._came: deque[str] = deque(maxlen=_FRAMES)
 
     def went(self, frame: str) -> None:
-        """A frame of ours went out: its kind is noted, and none of its values."""
+        """A frame of ours was sent: its kind is recorded, and none of its values."""
         try:
             value: Any = decode_json(frame)
         except ValueError:
@@ -61,11 +64,11 @@ class FirstFrames:
         if len(self._came) < _FRAMES:
             text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
             self._came.append(text[:_READ])
-            # masked before it is cut, or half of a secret would be left
+            # masked before it is cut, because half of a secret would not be recognized
             self._shown.append(self._mask(text[:_READ]))
 
     def __str__(self) -> str:
-        """What was sent, what came back, and what would fit; no secrets."""
+        """Describe what was sent, what came back, and which dialect would match; no secrets."""
         sent = ", ".join(self.sent) or "nothing"
         if not self._came:
             return f"sent: {sent}; nothing came back"

@@ -1,4 +1,5 @@
-"""When to try again: schedule, exhaustion, credentials, and the cap on connections that die young. Pure decisions.
+"""When to try again: schedule, exhaustion, credentials, and the cap on connections that are lost
+early. Pure decisions.
 
 Two counters, because they answer different questions. `attempt` is the position in the schedule; it starts over only
 after a link that was READY for `stable_after` seconds and answered one ping, so accept-then-close never becomes a storm.
@@ -31,7 +32,7 @@ _REMEMBERED: Final = 16
 
 
 class Decision(NamedTuple):
-    """What follows a loss: wait and try, or give up with `failure`."""
+    """The decision after a loss: wait and try, or give up with `failure`."""
 
     retry: bool
     wait: float
@@ -47,7 +48,8 @@ class Decision(NamedTuple):
 class Reconnection:
     """The memory of a client's losses.
 
-    `can_refresh`: are credentials asked for afresh on each attempt? `is_remade`: is the client made afresh, too?
+    `can_refresh`: are credentials requested again on each attempt? `is_remade`: is the client
+    object created again, too?
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Reconnection:
         self._connected = True
 
     def entered(self) -> None:
-        """The user has been given a client: `first_connect` has had its answer."""
+        """The user has been given a client: `first_connect` no longer applies."""
         self._ever_ready = True
 
     def ready(self, now: Now, *, proves_credentials: bool = True) -> None:
@@ -102,7 +104,7 @@ class Reconnection:
         self._ponged = True
 
     def suspends_at(self) -> float | None:
-        """When the outage outlives the session's grace (monotonic)."""
+        """Return when the outage will outlive the session's grace (monotonic)."""
         return None if self._down_since is None else self._down_since.mono + self._policy.grace
 
     def lost(self, failure: Failure, now: Now, *, poison: str | None = None, ghost: bool = False) -> Decision:
@@ -118,7 +120,8 @@ class Reconnection:
         action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
         reason = reason_of(failure) if poison is None else f"poison({poison})"
         if reason == "connection_lost" and not self._connected and failure.code != "CONN_UNREACHABLE":
-            # A handshake that breaks off was accepted by somebody: it counts like a connection that died young.
+            # A handshake that breaks off was accepted by some server: it counts as a connection
+            # that was lost early.
             reason, self._connected = "connect_failed", True
         down_since, died_young = self._book(now)
         self._failures.append(failure)
@@ -160,7 +163,10 @@ class Reconnection:
         return action
 
     def _book(self, now: Now) -> tuple[Now, bool]:
-        """Count this loss. Returns since when the link is down, and whether the connection died young."""
+        """Count this loss.
+
+        Returns since when the link is down, and whether the connection was lost early.
+        """
         was_ready, stable = self._ready_at is not None, self._is_stable(now)
         died_young = self._connected and not stable
         self._connected, self._ready_at, self._ponged = False, None, False
@@ -222,8 +228,9 @@ class Reconnection:
         self._previous = wait
         hint = _hint(failure, now)
         if hint is not None:
-            # The first word of an outage is the server's plan for us, and kept as it is; a server that says the same again and
-            # again has none, and our own spread is added. A schedule without chance keeps its waits.
+            # The first hint of an outage is the server's plan for us, and kept as it is. A server
+            # that repeats the same hint has no plan, so our own jitter is added. A schedule without
+            # jitter keeps its waits.
             is_plan = backoff.is_random and not self._had_hint and hint > 0
             wait = hint if is_plan else max(wait, hint)
             self._had_hint = True
@@ -232,7 +239,10 @@ class Reconnection:
         return wait
 
     def _rate_cap(self, mono: float) -> float:
-        """Charge one connection that died young; how long until the next may be made. Refused attempts cost nothing."""
+        """Charge one connection that was lost early; return how long until the next may be made.
+
+        Refused attempts cost nothing.
+        """
         per_second = self._policy.connects_per_minute / 60
         if self._tokens_at is not None:
             self._tokens = min(self._most_tokens, self._tokens + (mono - self._tokens_at) * per_second)
@@ -245,8 +255,9 @@ class Reconnection:
 
 
 def _hint(failure: Failure, now: Now) -> float | None:
-    """How long the server asked to wait: seconds, or until a moment of the wall clock."""
+    """Return how long the server asked to wait: seconds, or until a moment of the wall clock."""
     moment = failure.details.get("retry_at")
-    if isinstance(moment, (int, float)):  # before the seconds: those count from when it was classified
+    # checked before the seconds: those count from when the failure was classified
+    if isinstance(moment, (int, float)):
         return max(0.0, moment - now.wall)
     return failure.retry_after

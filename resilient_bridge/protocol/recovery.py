@@ -1,7 +1,8 @@
-"""What was heard while a session was joined again, held against the positions that we had: verdicts, and what to deliver.
+"""Compare what arrived during a rejoin with our positions: verdicts, and what to deliver.
 
-Pure functions on values. Of each channel: is its log still the one that we read, does what was heard go on where we stopped, and
-who vouches for that? Rule: an event is delivered once, in the server's order, and behind the gap in which events may be missing.
+Pure functions on values. For each channel: is its log still the one we read, does what arrived
+continue where we stopped, and what proves that? Rule: an event is delivered once, in the server's
+order, and after the gap in which events may be missing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Incoming(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Here events are, or may be, missing: of one channel, or of all; `missing` are their first and last number, if known."""
+    """Events of a channel, or of all, are or may be missing here; `missing`: first and last."""
 
     verdict: Verdict
     reason: str
@@ -49,14 +50,14 @@ class Hole(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """An event to be delivered; `may_repeat`: nobody can tell whether it was delivered before."""
+    """An event to deliver; `may_repeat`: it cannot be known whether it was delivered before."""
 
     heard: Incoming
     may_repeat: bool = False
 
 
 class Finding(NamedTuple):
-    """The verdict on one channel. `is_other`: its log is another one, so its position is to be forgotten."""
+    """The verdict on one channel. `is_other`: it has another log; its position must be forgotten."""
 
     verdict: Verdict
     reason: str
@@ -66,7 +67,7 @@ class Finding(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """The verdicts by channel, and what to deliver, holes in their place. `repeats`: how much was heard that we had."""
+    """Verdicts by channel, and deliveries with holes at their position. `repeats`: events we had."""
 
     findings: Mapping[Channel, Finding]
     deliveries: Sequence[Delivery | Hole]
@@ -105,14 +106,14 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
     for channel in asked or [None]:
         findings[channel], plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
     for channel, of_it in heard.items():
-        if channel not in plans:  # a log that nobody had read, so nothing of it can be missing
+        if channel not in plans:  # a log that was never read, so nothing of it can be missing
             plans[channel] = _all_new(of_it, policy)
     deliveries, repeats = _in_order(evidence.heard, findings, plans)
     return Recovery(findings, deliveries, repeats)
 
 
 def in_order(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
-    """What came of logs that nobody had read: each event once, a live one that overtook the replay in its place."""
+    """Return events of logs never read before: each once, in order even if a live one overtook."""
     plans = {channel: _all_new(of_it, policy) for channel, of_it in _by_channel(heard).items()}
     deliveries, _ = _in_order(heard, {}, plans)
     return [each.heard for each in deliveries if isinstance(each, Delivery)]
@@ -127,7 +128,7 @@ def _by_channel(heard: Sequence[Incoming]) -> dict[Channel, list[Incoming]]:
 
 
 class _Plan(NamedTuple):
-    """Of one channel: what to deliver in which order, and the holes that stand before an event."""
+    """Of one channel: what to deliver in which order, and the holes before events."""
 
     events: Sequence[Delivery]
     holes: Mapping[int, Hole]  # before the event with this index, or behind the last
@@ -139,7 +140,7 @@ def _in_order(
 ) -> tuple[list[Delivery | Hole], int]:
     """Weave the channels together again: each event where one of its channel stood when it was heard."""
     out: list[Delivery | Hole] = []
-    # What is missing is missing from before anything that was heard, unless it is known from where.
+    # What is missing belongs before everything received, unless its position is known.
     out.extend(
         Hole(finding.verdict, finding.reason, channel, finding.missing)
         for channel, finding in findings.items()
@@ -176,7 +177,7 @@ def _channel(
     if position is None:
         return _without_position(heard, stated, evidence, policy)
     if policy.shows_anchor and channel in evidence.moved:
-        # where no event was, none comes again
+        # where there was no event, none comes again
         policy = policy.evolve(overlap=0, inclusive=False, ends="quiet")
     if policy.order == "number" and isinstance(position, int):
         return _numbers(position, heard, stated, evidence, policy)
@@ -209,14 +210,14 @@ def _without_position(
     proof = _vouched(stated, evidence, policy)
     if stated is not None and stated.complete is False:
         return Finding(Verdict.GAP, "position_gone"), plan
-    # Whoever asked for nothing has no answer, whatever the server says. Asked for everything, it can be complete.
+    # Without a request, no statement counts as an answer. One for everything can be complete.
     if proof == "session" or (proof == "stated" and evidence.has_asked):
         return Finding(Verdict.RECOVERED, proof, proof), plan
     return Finding(Verdict.UNKNOWN, "no_position"), plan
 
 
 def _vouched(stated: Replayed | None, evidence: Evidence, policy: Positions) -> Proof:
-    """Does the server itself say that nothing is missing?"""
+    """Return the proof if the server itself states that nothing is missing, else an empty one."""
     if evidence.lost_backfill:
         return ""
     if stated is not None and stated.complete:
@@ -238,7 +239,7 @@ def _numbers(
     position: int, heard: Sequence[Incoming], stated: Replayed | None, evidence: Evidence, policy: Positions
 ) -> tuple[Finding, _Plan]:
     numbered = _sorted(heard, policy)
-    # Of a position that was reached without an event, the event may still come.
+    # For a position that was reached without an event, the event may still come.
     channel = heard[0].event.channel if heard else None
     above = position - 1 if channel in evidence.moved else position
     old = [each for each in numbered if _number(each) <= above and not each.is_marker]
@@ -254,7 +255,8 @@ def _numbers(
     has_all = stated is not None and stated.complete and through is None
     if (
         False in known  # the same number, another event
-        or (through is not None and through < position)  # the log is shorter than what we have read of it
+        # the log is shorter than what we have read of it
+        or (through is not None and through < position)
         # It has sent all that came after the event before our last one, and that was not among it.
         or (lacks_anchor and has_all)
         or (old and not is_anchored and not policy.repeats and not policy.shows_anchor)
@@ -341,7 +343,7 @@ def _unordered(
     is_anchored = any(
         is_known and each.event.position == position for is_known, each in zip(known, heard, strict=True)
     )
-    # What stands before an event that we know may have been delivered longer ago than we remember.
+    # An event before a known one may have been delivered longer ago than we remember.
     last_known = max(
         (at for at, is_known in enumerate(known) if is_known), default=len(heard) if policy.repeats else 0
     )
@@ -375,7 +377,7 @@ def _number(heard: Incoming) -> int:
 
 
 def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
-    """In the order of their numbers, each once: of what came twice the first is taken."""
+    """Return them in the order of their numbers, each once: of repeated ones the first is kept."""
     if policy.interleaves:
         return _by_time(_once(heard, policy))
     if policy.order != "number":
@@ -383,7 +385,7 @@ def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
     found: dict[int, Incoming] = {}
     for each in heard:
         known = found.setdefault(_number(each), each)
-        if known.is_marker and not each.is_marker:  # the event that stands there has come after all
+        if known.is_marker and not each.is_marker:  # the event at this position has come after all
             found[_number(each)] = each
     return [found[number] for number in sorted(found)]
 

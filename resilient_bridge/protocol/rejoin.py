@@ -42,7 +42,10 @@ class Answer(NamedTuple):
 
 
 class News(NamedTuple):
-    """A message to be delivered. `doubtful`: it may repeat one; `floating`: its place in the server's log is not known."""
+    """A message to deliver.
+
+    `doubtful`: it may repeat one; `floating`: its position in the server's log is not known.
+    """
 
     item: Item
     doubtful: bool
@@ -77,7 +80,7 @@ class Rejoin:
         self.first = not watermark.asked_to_join and not watermark.replaces
         self.new_session = watermark.replaces
         self.no_replay = False
-        self.too_large = False  # the replay is not asked for, because it does not fit
+        self.too_large = False  # the replay is not requested, because it does not fit
         self.timed_out = False
         self.overflowed = False
         self.asked_everything = False
@@ -85,12 +88,12 @@ class Rejoin:
         self._side_bytes = 0
         self._side_keys: set[Key] = set()
         self._repeats = 0
-        # what was asked for last; without `since`, what was asked for before
+        # the latest requested `since`; after a request without one, the value before
         self._since: datetime | None = None
         self._answers: list[Answer] = []
         self._asks: dict[str, bool] = {}  # id of our request -> answered, by id
         self._uncorrelated = 0
-        self._overtaken: set[str] = set()  # asks whose ping was answered
+        self._overtaken: set[str] = set()  # requests whose ping was answered
         self.pings = True  # are there pings to tell order by?
         self.join_answered = False  # did the pong to the ping behind the join come?
         self.deadline: float | None = None
@@ -98,7 +101,7 @@ class Rejoin:
     # ---- evidence ---------------------------------------------------------------------------------------------
 
     def hold(self, item: Item) -> None:
-        """A live frame arrived while the join runs; a second one of the same key is not kept."""
+        """A live frame arrived while the join runs; a second one with the same key is dropped."""
         if item.key is not None:
             if item.key in self._side_keys:
                 self._repeats += 1
@@ -125,7 +128,9 @@ class Rejoin:
         self._answers.append(Answer(without_repeats(items), len(self.side), in_order and self.pings))
 
     def barrier(self, identity: str) -> None:
-        """The pong to the ping behind this ask came: a server that works in order has answered it before."""
+        """The pong to the ping behind this request came: a server that works in order has answered
+        the request before.
+        """
         self._overtaken.add(identity)
 
     # ---- decisions --------------------------------------------------------------------------------------------
@@ -136,19 +141,23 @@ class Rejoin:
 
     @property
     def is_ignored(self) -> bool:
-        """Has the server read our questions, by the pongs behind them, and answered none?"""
+        """Return whether the server has read our requests, by the pongs behind them, and answered
+        none.
+        """
         return (
             self.asked and not self._answers and (not self.pings or len(self._overtaken) >= len(self._asks))
         )
 
     @property
     def anchored(self) -> bool:
-        """Does an answer hold the anchor (whatever follows it)?"""
+        """Return whether an answer holds the anchor (whatever follows it)."""
         return any(cut(answer.items, self._watermark).found != "absent" for answer in self._answers)
 
     @property
     def wants_everything(self) -> bool:
-        """All asked-for answers came, none holds the anchor, and asking without `since` could still help."""
+        """Return whether all requested answers came, none holds the anchor, and asking without
+        `since` could still help.
+        """
         if self.asked_everything or not self._all_came():
             return False
         lacking = self._watermark.anchor()[0] is not None and not self.anchored
@@ -156,7 +165,7 @@ class Rejoin:
 
     @property
     def complete(self) -> bool:
-        """Nothing more is to be waited for."""
+        """Return whether there is nothing more to wait for."""
         if self.new_session or self.no_replay or self.timed_out or self.overflowed or self.anchored:
             return True
         return self.asked and self._all_came() and not self.wants_everything
@@ -207,7 +216,7 @@ class Rejoin:
         return Verdict.UNKNOWN, "empty"
 
     def _best(self) -> Answer:
-        """Without proof, the answer that says most; of equals the later one."""
+        """Without proof, return the answer that shows most; of equal ones the later."""
         return max(reversed(self._answers), key=lambda answer: len(answer.items), default=_NO_ANSWER)
 
     def _join(self, answer: Answer, *, proven: bool) -> Join:
@@ -217,7 +226,9 @@ class Rejoin:
         return join_live(counted, live, before if answer.in_order else None, proven=proven)
 
     def _is_at_odds(self, answer: Answer, found: Cut, join: Join) -> bool:
-        """Does the side buffer show that the answer is not in live order, so that one of both may repeat or overtake the other?"""
+        """Return whether the side buffer shows that the answer is not in live order, so that one of
+        the two may repeat or overtake the other.
+        """
         if not join.disagrees:
             return False
         keys = {item.key for item in answer.items}
@@ -231,7 +242,9 @@ class Rejoin:
         return any(item.counts and item.key is None and item.canonical in texts for item in self.side)
 
     def _out_of_order(self, answer: Answer, found: Cut, order: Order) -> Outcome:
-        """The answer is not in the order of the live stream: what we never had is delivered wherever it stands, without proof."""
+        """The answer is not in the order of the live stream: deliver what we never had, wherever it
+        stands, without proof.
+        """
         # What is new before the anchor may also have been lost under an earlier gap, and be found again.
         self._watermark.is_shuffled |= not order.new or not self._watermark.seam
         more = surplus(answer.items, self._watermark, self._memory)
@@ -281,9 +294,11 @@ class Rejoin:
         return outcome._replace(repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0))
 
     def _only_in_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | str]:
-        """What the answer holds, and the side buffer too, where nothing shows how the two fit: it is delivered in the live order alone.
+        """What the answer holds, and the side buffer too, where nothing shows how the two fit: it
+        is delivered only once, in the live order.
 
-        Delivered from the answer it would come twice, or before what was said before it; a gap is told in any case.
+        Delivered from the answer it would come twice, or before an earlier message; a gap is
+        reported in any case.
         """
         is_known = proven or join.subsumed or join.skip > 0 or (answer.in_order and not join.disagrees)
         return (
@@ -302,7 +317,9 @@ class Rejoin:
         *,
         live: Mapping[Key | str, int] = MappingProxyType({}),
     ) -> Outcome:
-        """Behind what is new in the answer goes what is new in the side buffer; what was left to `live` goes there."""
+        """Put what is new in the side buffer behind what is new in the answer, where what was left
+        to `live` belongs too.
+        """
         seen = {
             item.key
             for item in answer.items
@@ -334,7 +351,10 @@ class Rejoin:
         return Outcome(verdict, reason, news, replayed, repeats, run_from)
 
     def _is_old(self, item: Item) -> bool:
-        """Was this live frame said before what we remember? Some servers push what they hold as if it were live."""
+        """Return whether this live frame is older than what we remember.
+
+        Some servers push stored messages as if they were live.
+        """
         stamp = item.message.timestamp
         return stamp is not None and self._memory.may_have_had(stamp)
 

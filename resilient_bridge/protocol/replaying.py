@@ -1,7 +1,8 @@
-"""The evidence of one connection to a server with positions: what is heard until the replay is over, and how that is known.
+"""The evidence of one connection to a server with positions: what arrives until the replay ends,
+and how its end is known.
 
-Pure: it holds what came, says when enough has come, and hands all of it to `recovery`. Rule: what is held is bounded; what provably goes
-on where we stopped need not be held.
+Pure: it holds what arrived, decides when that is enough, and hands all of it to `recovery`. Rule:
+what is held is bounded; what provably continues where we stopped need not be held.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Replaying:
         self.backfilled: list[Incoming] = []
         self.lost_backfill = ""
         self.has_asked = False
-        self.channels: tuple[Channel, ...] = ()  # that were asked for
+        self.channels: tuple[Channel, ...] = ()  # the channels that were requested
         gone = positioned.bookmark.gone
         self.others: dict[Channel, str] = {None: gone} if gone else {}
         self.released = 0
@@ -35,7 +36,7 @@ class Replaying:
         self._bytes = 0
         self._seen: dict[Channel, set[Position | None]] = {}
         self._highest: dict[Channel, int] = {}
-        # how far what came goes on from a position without a hole
+        # up to which position what arrived continues without a hole
         self._runs: dict[Channel, tuple[int, int]] = {}
         self._statements: dict[Channel, Replayed] = {}
         self._same_session = False
@@ -68,7 +69,10 @@ class Replaying:
             self._runs[event.channel] = reached, max(self._run(event.channel, reached), event.position)
 
     def goes_on(self, event: Event) -> bool:
-        """May this event, which is held, be of the replay? One behind a hole is as good as live, and so is one without the anchor."""
+        """Return whether this held event may belong to the replay.
+
+        One behind a hole is as good as live, and so is one without the anchor.
+        """
         position, channel = event.position, event.channel
         reached = self._positions.get(channel)
         if not (self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)):
@@ -83,7 +87,9 @@ class Replaying:
         return len(self._heard) > self._bounds.max_messages or self._bytes > self._bounds.max_bytes
 
     def state(self, fact: Replayed) -> None:
-        """The server speaks of the replay; what it says last counts, and less of a statement does not take back more."""
+        """The server makes a statement about the replay; its last one counts, and a shorter
+        statement does not take back more.
+        """
         earlier = self._statements.get(fact.channel)
         if earlier is None or fact.complete is not None or earlier.complete is None:
             self._statements[fact.channel] = fact
@@ -93,7 +99,7 @@ class Replaying:
 
     @property
     def has_lost_start(self) -> bool:
-        """Does the server not hold what a first question asked for?"""
+        """Return whether the server lacks what a first request asked for."""
         return any(fact.complete is False for fact in self._statements.values())
 
     def evidence(self, over: Over) -> Evidence:
@@ -118,7 +124,7 @@ class Replaying:
         return {name: fact.epoch for name, fact in self._statements.items() if fact.epoch is not None}
 
     def over(self) -> Over | None:
-        """How the replay is known to have ended; None if it may go on."""
+        """Return how the replay is known to have ended; None if it may continue."""
         policy = self.policy
         if policy.proof == "session" and (self._same_session or self.others.get(None)):
             return "stated"
@@ -164,11 +170,12 @@ class Replaying:
             return False
         if not self.policy.contiguous or not isinstance(position, int):
             return True
-        # A live event may have overtaken the replay: then there is a hole, and the rest is on its way.
+        # A live event may have overtaken the replay: then there is a hole, and the rest is still
+        # coming.
         return self._run(channel, position) >= self._highest[channel]
 
     def _run(self, channel: Channel, reached: int) -> int:
-        """The last number up to which everything behind `reached` has come."""
+        """Return the last number up to which everything behind `reached` has arrived."""
         base, end = self._runs.get(channel, (reached, reached))
         if base != reached:
             end = reached
@@ -180,7 +187,9 @@ class Replaying:
 
     @property
     def is_bridged(self) -> bool:
-        """Has the backfill reached what came live meanwhile, so that the rest would come twice?"""
+        """Return whether the backfill has reached the live events that came meanwhile, so that the
+        rest would come twice.
+        """
         policy = self.policy
         if policy.order != "number" or policy.per_channel or not self.backfilled:
             return False
@@ -191,7 +200,7 @@ class Replaying:
         return bool(live) and isinstance(last, int) and last + policy.contiguous >= min(live)
 
     def release(self, now: Now) -> bool:
-        """Deliver what provably goes on where we stopped. False if nothing does."""
+        """Deliver what provably continues where we stopped. Returns False if nothing does."""
         if not self.policy.contiguous or self.others:
             return False
         positioned, held = self.positioned, list[Incoming]()
@@ -209,7 +218,9 @@ class Replaying:
         return is_less
 
     def _is_same_log(self, channel: Channel) -> bool:
-        """Is the log the one that we know, as far as the dialect asks for a proof of that?"""
+        """Return whether the log is the one that we know, as far as the dialect requires proof of
+        that.
+        """
         if not self.policy.shows_anchor or channel in self.positioned.bookmark.moved:
             return True
         return any(each.event.channel == channel and self.positioned.is_known(each) for each in self._heard)

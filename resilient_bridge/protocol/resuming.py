@@ -1,7 +1,9 @@
-"""The way into a session with a server that a dialect's functions speak for: accept, greet, ask, hear, end in exactly one verdict.
+"""The join of a session with a server that a dialect's functions speak to: accept, greet, ask,
+receive, end in exactly one verdict.
 
-What comes while that runs is held (`Replaying`); `recovery` judges it once. Rule: nothing reaches the consumer before the verdict, but
-for what provably goes on where we stopped when more has come than may be held.
+What arrives meanwhile is held (`Replaying`); `recovery` judges it once. Rule: nothing reaches the
+consumer before the verdict, except what provably continues where we stopped when more has arrived
+than may be held.
 """
 
 from __future__ import annotations
@@ -51,14 +53,15 @@ class Resuming(Join):
         self._wire, self._is_backfilled = wire, parts.is_backfilled
         self._token: str | None = None
         self._is_dying = False
-        self.has_introduced = False  # has the server got our token?
+        self.has_introduced = False  # has the server received our token?
         self._over: Over | None = None
         self._ask_ping: str | None = None
         self._quiet_at: float | None = None
         self._ends_at: float | None = None
-        self._latest = inf  # when the replay ends, even if more of it keeps coming
-        self._stands_still_at = inf  # when it ends, if all that comes is live
-        # Without positions it is judged as it was before this connection, which may be the first.
+        self._latest = inf  # when the replay ends, even if more of it keeps arriving
+        self._stands_still_at = inf  # when it ends, if all that arrives is live
+        # Without positions it is judged by the state before this connection, which may be the
+        # first.
         self._rejoin = Rejoin(parts.inbound.watermark, parts.replay)
         self._replaying = None if positioned is None else Replaying(positioned, parts.replay)
 
@@ -68,7 +71,10 @@ class Resuming(Join):
         return self._in.watermark.record(self._dialect.positions)
 
     def open(self, token: str | None, now: Now) -> None:
-        """The transport is connected. Being accepted by such a server may be joining: from here on it may have said something."""
+        """The transport is connected.
+
+        For such a server acceptance may be the join: from here on it may have sent something.
+        """
         self._in.watermark.asked_to_join = True
         self._token = token
         self._wait_from(now)
@@ -78,7 +84,7 @@ class Resuming(Join):
             self.authenticated(now)
 
     def _authenticate(self) -> bool:
-        """Say who we are; False if the dialect has nothing to say without a token."""
+        """Authenticate; return False if the dialect has nothing to send without a token."""
         number = self._wire.number()
         self.has_introduced = self._token is not None
         return self._wire.express(
@@ -86,7 +92,7 @@ class Resuming(Join):
         )
 
     def on_challenge(self, now: Now) -> None:
-        """The server wants to know who we are, before it accepts us."""
+        """The server requires authentication before it accepts us."""
         if self.state is BridgeState.AUTHENTICATING:
             self._wait_from(now)
             if not self._authenticate():
@@ -127,14 +133,14 @@ class Resuming(Join):
             self._ask_ping = self._wire.ping("ask", now)
         self.awaits_backfill = self._is_backfilled
         if self._dialect.resume is not None and not has_asked and not self.record().positions:
-            self._over = "nothing"  # nothing was asked for, so nothing will be answered
+            self._over = "nothing"  # nothing was requested, so nothing will be answered
         self._latest = now.mono + self._policy.max_seconds
         self._stands_still_at = now.mono + self._policy.timeout
         self._came(now)
         self._advance(now)
 
     def _ask(self) -> bool:
-        """Have the dialect ask; False if it has nothing to ask with."""
+        """Have the dialect send its request; return False if it has none."""
         if self._dialect.resume is None:
             return False
         try:
@@ -146,7 +152,8 @@ class Resuming(Join):
             return False
         if self._replaying is not None:
             self._replaying.channels = tuple(asked.channels)
-        return bool(asked.frames) or self._in.watermark.asks_in_url  # whatever the greeting has named since
+        # whatever the greeting has stated since
+        return bool(asked.frames) or self._in.watermark.asks_in_url
 
     def _lacks(self, now: Now) -> Failure:
         text = f"the server did not accept this connection within {self.waits(now):.3g} s, in the words of this dialect"
@@ -156,7 +163,8 @@ class Resuming(Join):
         if self._replaying is not None and not self._replaying.others:
             self._replaying.forget("new_session")
 
-    # ---- what is heard -----------------------------------------------------------------------------------------
+    # ---- what is received
+    # --------------------------------------------------------------------------------------
 
     def hold(self, heard: Incoming, now: Now) -> None:
         self._came(now)
@@ -189,7 +197,7 @@ class Resuming(Join):
             self._replaying.backfilled.clear()
 
     def backfilled(self, heard: Incoming, now: Now) -> bool:
-        """It has fetched an event. Returns whether that was the last that is needed."""
+        """The backfill has fetched an event. Returns whether that was the last that is needed."""
         if self._replaying is None or not self.awaits_backfill:
             return True
         self._came(now)
@@ -197,7 +205,7 @@ class Resuming(Join):
         return self._replaying.is_bridged
 
     def backfill_ended(self, now: Now, lost: str = "") -> None:
-        """It is done; `lost`: it could not fetch everything, and why."""
+        """The backfill has ended; `lost`: why it could not fetch everything, if so."""
         if self.awaits_backfill and self._replaying is not None:
             self.awaits_backfill, self._replaying.lost_backfill = False, lost
             self._over = "backfill"
@@ -221,7 +229,7 @@ class Resuming(Join):
             self._ends_at = min(now.mono + self._policy.timeout, self._latest)
 
     def receiving(self, since: float, now: Now) -> None:
-        """Bytes of a data frame came: what is waited for may stand behind it."""
+        """Bytes of a data frame arrived: what is waited for may come behind it."""
         del since
         self._came(now)
         if self.deadline is not None:
@@ -231,7 +239,9 @@ class Resuming(Join):
 
     @property
     def replay_deadline(self) -> float | None:
-        """When the replay has taken too long (monotonic), or when it has been quiet for long enough."""
+        """Return when the replay has taken too long (monotonic), or when it has been quiet for long
+        enough.
+        """
         if self.state is not BridgeState.REPLAYING or not self.is_open:
             return None
         if self._waits_for_quiet and self._quiet_at is not None and not self.awaits_backfill:
@@ -244,7 +254,7 @@ class Resuming(Join):
         return policy is not None and policy.ends in {"quiet", "anchor"}
 
     def timed_out(self, now: Now) -> None:
-        """That time has come: what has been heard by now decides."""
+        """The deadline has passed: what has arrived by now decides."""
         if self.awaits_backfill:
             self.backfill_ended(now, "backfill_timeout")
         elif self.state is BridgeState.REPLAYING:
@@ -271,7 +281,9 @@ class Resuming(Join):
         self._flush(now, "merged", same_epoch=not is_other, new_session=is_other)
 
     def _asks_again(self, over: Over) -> bool:
-        """Where live events come between those of a replay, one without an end is asked for once more before anything of it counts."""
+        """Where live events come between those of a replay, request one without an end once more
+        before anything of it counts.
+        """
         replaying = self._replaying
         if replaying is None or self._rejoin.first or self._is_dying:
             return self._is_dying
@@ -285,7 +297,10 @@ class Resuming(Join):
         return True
 
     def _with_positions(self, replaying: Replaying, over: Over, now: Now) -> bool:
-        """Deliver what was heard. Returns whether the server's log, or a channel's, is another one."""
+        """Deliver what was received.
+
+        Returns whether the server's log, or a channel's, is another one.
+        """
         positioned, policy = replaying.positioned, replaying.policy
         evidence = replaying.evidence(over)
         is_other = bool(replaying.others)
@@ -300,7 +315,7 @@ class Resuming(Join):
             replayed = positioned.deliver(recovery, replaying.epochs, now) + replaying.released
             self._tell(recovery, replayed, since, now)
             is_other |= any(finding.is_other for finding in recovery.findings.values())
-            # A server that goes on with a session names it before what was missed in it comes.
+            # A server that continues a session names it before the events that were missed in it.
             if over in {"barrier", "backfill"} or (over == "stated" and policy.proof != "session"):
                 positioned.is_sure()
         positioned.finish()
@@ -315,11 +330,14 @@ class Resuming(Join):
             failure = positioned.live(each.event, each.text, now)
             if failure is not None:
                 self._die(failure)
-                break  # what stands behind the hole comes again
+                break  # the events behind the hole come again
         self._emit(Joined(at=now.at, session_id=self._in.watermark.session_id))
 
     def _without_positions(self, now: Now) -> None:
-        """What was missed is unknown. What is known by its id is not delivered twice."""
+        """What was missed is unknown.
+
+        An event that is recognized by its id is not delivered twice.
+        """
         self._rejoin.no_replay = True
         outcome = self._rejoin.resolve()
         since = self._in.last_timestamp

@@ -15,7 +15,7 @@ from ..errors import Failure, error_for
 
 
 MAX_EVENT_BYTES: Final = 8 * 2**20
-DIGITS: Final = 15  # of a number that is taken for one
+DIGITS: Final = 15  # digits of a number that is accepted as one
 
 _BOM: Final = b"\xef\xbb\xbf"
 _LONGEST_RETRY: Final = 10**15  # milliseconds; a larger number says no more than "never"

@@ -1,10 +1,11 @@
-"""The session: what lives from the first connect to the last, and the verbs a driver moves it with.
+"""The session: the state from the first connection to the last, and the methods a driver calls.
 
     connecting -> connection_made -> receive / frames_to_send / handle_timer ... -> connection_lost -> Decision
 
-A driver calls a verb with `now`, then does what the session asks for: send `frames_to_send`, call `handle_timer` at
-`next_timer`, abort when `death` is set, tell listeners the events, wake whoever waits for `take_settled`. There is no I/O,
-no clock and no randomness in here; a run can be replayed from its inputs. Rule: state changes go through `_move`.
+A driver calls a method with `now`, then does what the session requests: send `frames_to_send`, call
+`handle_timer` at `next_timer`, abort when `death` is set, pass events to the listeners, wake those
+who wait for an entry of `take_settled`. There is no I/O, no clock and no randomness in here; a run
+can be replayed from its inputs. Rule: state changes go through `_move`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Session:
         self.state = BridgeState.IDLE
         self.reason = ""
         self.failure: Failure | None = None
-        self.undelivered: list[Entry] = []  # what could not be settled when the session failed
+        # entries that could not be settled when the session failed
+        self.undelivered: list[Entry] = []
         self.link: AnyLink | None = None
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
@@ -226,7 +228,7 @@ class Session:
             )
 
     def fail(self, failure: Failure, reason: str, now: Now) -> None:
-        """The end that is not the user's: everything that waits learns why. Nothing happens once the end has begun."""
+        """End with a failure: all waiters get the reason. No effect once the end has started."""
         if (self.state, "fatal") not in TRANSITIONS:
             return
         self.failure = failure
@@ -238,7 +240,7 @@ class Session:
     # ---- a running connection ---------------------------------------------------------------------------------
 
     def receive(self, frame: str | bytes, now: Now) -> None:
-        """A frame arrived. Never raises for what it holds; while closing it is too late for it."""
+        """A frame arrived. Never raises for what it contains; while closing it is ignored."""
         link = self.link
         if link is not None and self.state in LINKED:
             if link.first is not None:
@@ -254,7 +256,7 @@ class Session:
 
     @property
     def wants_to_send(self) -> bool:
-        """Would `frames_to_send` return something?"""
+        """Return whether `frames_to_send` would return something."""
         link = self.link
         if link is None or self.state not in LINKED:
             return False
@@ -275,7 +277,7 @@ class Session:
         """When `handle_timer` must be called next (monotonic), None if nothing is due."""
         timers = [self.outbound.outbox.deadlines.next()]
         if self.link is not None:
-            # Of a link that is being closed nothing is due any more, so nothing may be asked for.
+            # While a link is being closed nothing is due any more, so nothing may be requested.
             timers.append(self.link.next_timer() if self.state in LINKED else None)
         elif self.state is BridgeState.BACKOFF:
             timers.append(self.reconnection.suspends_at())
@@ -300,7 +302,8 @@ class Session:
             self._tell_suspended(None, "grace_passed", now)
 
     def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"], now: Now) -> None:
-        """Somebody doubts that the link lives: ask it, one probe at a time; `doubt` is the reason if it does not answer.
+        """The link may be dead: send a probe, one at a time; `doubt` is the reason if it does not
+        answer.
 
         Before authentication is over a ping is not legal, and the handshake has a deadline of its own; while draining or
         closing no other link would follow. Then, and without a ping in the dialect, nothing happens.
@@ -311,7 +314,10 @@ class Session:
         self.link.wire.ping("probe", now, doubt)
 
     def may_read(self, now: Now, *, iterating: bool) -> bool:
-        """May the driver read the next frame? Ask before each; when refused, ask again after the consumer took one."""
+        """Return whether the driver may read the next frame.
+
+        Check before each; when refused, check again after the consumer took a message.
+        """
         if self.link is None or self.link.death is not None:
             return False
         return self.reading.may_read(

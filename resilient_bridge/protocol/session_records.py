@@ -1,11 +1,14 @@
-"""Session records: who works where, how far, and what may be done next. Everything that moves a session is in this file.
+"""Session records: which agent works where, its progress, and which operations are allowed.
+
+Everything that moves a session is in this file.
 
     created --activate--> active --pause--> paused --close--> closed
                             ^                 |
                             +-----resume------+   only if it is resumable; its checkpoint comes with it
 
-From every state but closed a session can fail (error) and be closed; an error can only be closed. Rule: a record is a value,
-moved only by `after` along an edge of TRANSITIONS; what is no edge is a SessionError that says which state would have done.
+From every state but closed a session can fail (error) and be closed; an error can only be closed.
+Rule: a record is a value, changed only by `after` along an edge of TRANSITIONS; any other operation
+is a SessionError that names the state it requires.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ SNAPSHOT_BYTES: Final = 1_048_576
 
 
 class SessionState(StrEnum):
-    """Where a session stands. Whether a paused one can be resumed is its record's `resumable`."""
+    """The state of a session. Whether a paused one can be resumed is its record's `resumable`."""
 
     CREATED = "created"
     ACTIVE = "active"
@@ -49,7 +52,7 @@ _OPEN: Final = (_S.CREATED, _S.ACTIVE, _S.PAUSED)
 #: (state, operation) -> state
 TRANSITIONS: Final[Mapping[tuple[SessionState, SessionOperation], SessionState]] = {
     (_S.CREATED, "activate"): _S.ACTIVE,
-    (_S.ACTIVE, "activate"): _S.ACTIVE,  # the process that had it may have died: nobody paused it
+    (_S.ACTIVE, "activate"): _S.ACTIVE,  # its process may have died without pausing it
     **{(state, "checkpoint"): state for state in _OPEN},
     (_S.ACTIVE, "pause"): _S.PAUSED,
     (_S.PAUSED, "pause"): _S.PAUSED,
@@ -91,10 +94,11 @@ def _text(instance: object, attribute: attrs.Attribute[Any], value: object) -> N
 
 @attrs.frozen(kw_only=True)
 class SessionCheckpoint:
-    """How far a session was: messages taken, the id of the last one that had an id, and whatever its owner wants back.
+    """The progress of a session: messages taken, the id of the last one that had an id, and any
+    data its owner wants back.
 
-    `context_snapshot` is any JSON value of at most 1 MiB; it is copied. Raises ConfigError for what JSON would not give back
-    as it is: NaN, tuples, keys that are no text, more than 100 levels.
+    `context_snapshot` is any JSON value of at most 1 MiB; it is copied. Raises ConfigError for
+    values that JSON would change: NaN, tuples, keys that are no text, more than 100 levels.
     """
 
     message_count: int = attrs.field(default=0, validator=whole)
@@ -110,7 +114,7 @@ class SessionCheckpoint:
 
 @attrs.frozen(kw_only=True)
 class SessionRecord:
-    """One session: whose, where, in what state, since when, and its checkpoint, if one was made.
+    """One session: its owner, directory, state and times, and its checkpoint, if one was made.
 
     `agent_type` and `working_directory` are None if they are not known. Times are in UTC. `error` is why it failed, without its
     cause and history, which do not outlive a process.
@@ -165,8 +169,9 @@ class SessionRecord:
     ) -> SessionRecord:
         """Return the record after an operation; a checkpoint or an error takes the place of the earlier one.
 
-        Raises SessionError: SESS_CLOSED on a closed session, SESS_NOT_RESUMABLE for `resume` of one that is not both paused and
-        resumable and for what would go on with one that cannot be, PROTO_SEQUENCE_ERROR for what comes out of turn.
+        Raises SessionError: SESS_CLOSED on a closed session, SESS_NOT_RESUMABLE for `resume` of one
+        that is not both paused and resumable and for any operation that would continue one that
+        cannot be resumed, PROTO_SEQUENCE_ERROR for an operation out of order.
         """
         state = TRANSITIONS.get((self.state, operation))
         if state is None or (operation == "resume" and not self.resumable):
@@ -239,7 +244,7 @@ class SessionRecord:
             raise as_damage(error, spell) from error
 
 
-#: What helps instead, of a session that is well.
+#: What to do instead, for a session without an error.
 _INSTEAD: Final = {
     _S.CREATED: "activate it first",
     _S.ACTIVE: "go on with it; if the process that had it has died, activate it",

@@ -1,7 +1,8 @@
 """The parts of a session record as JSON, ours and the seed's own, to and from plain fields.
 
-Ours has a `format` and lower_case names; the seed's `PersistedSession` has `agentType` and its like, and no state: it kept
-what was to be resumed. Rule: what is read is what was meant, or a StoreError names the field; nothing is guessed. Does no I/O.
+Ours has a `format` and lower_case names; the seed's `PersistedSession` has `agentType` and its
+like, and no state: it stored sessions to be resumed. Rule: a text is read with its exact meaning,
+or a StoreError names the field; nothing is guessed. Does no I/O.
 """
 
 from __future__ import annotations
@@ -74,14 +75,17 @@ def as_json(path: str, value: Any, most: int) -> Any:
 
 
 def failure_fields(failure: Failure) -> dict[str, Any]:
-    """What is kept of a failure: all but its cause, its history and why no further attempt was made."""
-    # What a reader is told of kind and repeats follows from how its attempts ended; kept is the failure itself.
+    """Return what is stored of a failure: all but its cause, its history and why no further attempt
+    was made.
+    """
+    # What a reader learns of kind and repeats follows from how its attempts ended; the failure
+    # itself is stored.
     fields = failure.to_dict() | {"kind": failure.kind.value, "retryable": failure.retryable}
     return {name: fields[name] for name in _FAILURE}
 
 
 def restored_failure(failure: Any) -> Any:
-    """A failure as it comes back from its text; hands through what is none."""
+    """Restore a failure from its text; any other value is returned unchanged."""
     return _failure_of(failure_fields(failure)) if isinstance(failure, Failure) else failure
 
 
@@ -166,7 +170,7 @@ def _fields(parsed: Any, names: tuple[str, ...], spell: Spelling, path: str) -> 
     for name in names:
         if spell(name) not in received:
             raise damaged(f"{path}.{spell(name)}".lstrip("."), "a value", "none")
-    # the seed's writers may say more than we know of
+    # the seed's writers may add fields that we do not know
     if spell is str and (unknown := received.keys() - set(names)):
         raise damaged(f"{path}.{min(unknown)}".lstrip("."), "no such field", "one")
     return {name: received[spell(name)] for name in names}
@@ -182,7 +186,7 @@ def damaged(field: str, wanted: str, got: object) -> StoreError:
 
 
 def as_damage(error: ConfigError, spell: Spelling) -> StoreError:
-    """The same for a value that a record refuses, under the name that the text has for it."""
+    """Convert the error for a value that a record refuses, under the name that the text has for it."""
     (violation,) = error.failure.details["violations"]
     owner, _, name = violation["field"].rpartition(".")
     path = f"checkpoint.{spell(name)}" if owner == "SessionCheckpoint" else spell(name)

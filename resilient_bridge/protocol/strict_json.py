@@ -1,6 +1,8 @@
-"""What every reader of JSON here refuses, each in words of its own: what is no JSON, what is no number, a key that is there twice, a pit.
+"""What every reader of JSON here refuses, each with its own error text: invalid JSON, NaN and
+infinities, a repeated key, too deep nesting.
 
-Rule: nothing is read that two readers could read differently, and nothing deeper than can be written again.
+Rule: no text is accepted that two readers could read differently, and none nested deeper than can
+be written again.
 """
 
 from __future__ import annotations

@@ -5,13 +5,16 @@ reason that the user can read. The path of a healthy link:
 
     IDLE -> CONNECTING -> AUTHENTICATING -> JOINING -> REPLAYING -> FLUSHING -> READY
 
-CONNECTING covers DNS, TCP, TLS and the upgrade under one deadline. From AUTHENTICATING on, frames flow; replayable
-ones are held aside until the join has ended in a verdict. FLUSHING sends what was kept while the link was down, READY
-is the rest of a link's life. A loss leads to BACKOFF, and from there back to CONNECTING. SUSPENDED *is* BACKOFF, told
-to the user as "disconnected": five attempts failed, or the outage outlived the session's grace; the schedule goes on.
+CONNECTING covers DNS, TCP, TLS and the upgrade under one deadline. From AUTHENTICATING on, frames
+flow; replayable ones are held aside until the join has ended in a verdict. FLUSHING sends what was
+queued while the link was down; READY lasts until the link ends. A loss leads to BACKOFF, and from
+there back to CONNECTING. SUSPENDED *is* BACKOFF, reported to the user as "disconnected": five
+attempts failed, or the outage outlived the session's grace; the schedule continues.
 
-Rule 1: a state is left only along an edge of TRANSITIONS; anything else is a defect here, not a network condition.
-Rule 2: EXPECTED says which control frames of the other side are legal in which state; the rest is PROTO_SEQUENCE_ERROR.
+Rule 1: a state is left only along an edge of TRANSITIONS; anything else is a defect here, not a
+network condition.
+Rule 2: EXPECTED says which control frames of the server are legal in which state; the rest is
+PROTO_SEQUENCE_ERROR.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What was asked and has no answer: which entries wait for one, and what is known of a request that will not get it.
+"""Sent messages without an answer: which entries wait for one, and what is known of a request that
+will not get it.
 
-Rule: what was handed out may have been done, and what never left was not.
+Rule: what was handed out may have been executed; what was never handed out was not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def unanswered(entries: Iterable[Entry], type_: str, generation: int) -> list[Entry]:
-    """The entries of this type that went out on this connection and that nothing was heard of, given up or not."""
+    """Return the entries of this type that were handed out on this connection and have no answer or
+    acknowledgement, given up or not.
+    """
     return [
         entry
         for entry in entries
@@ -31,7 +34,7 @@ def unanswered(entries: Iterable[Entry], type_: str, generation: int) -> list[En
 
 
 def no_answer(entry: Entry, why: str) -> Failure:
-    """The failure of a request whose caller waits no longer."""
+    """Return the failure of a request whose caller no longer waits."""
     never = entry.state is EntryState.QUEUED
     remaining = "it never left" if never else "it was handed out"
     refused = tuple(f"{failure.code}: {failure.message}" for failure in entry.refusals)
@@ -45,7 +48,7 @@ def no_answer(entry: Entry, why: str) -> Failure:
 
 
 def lost_answer(entry: Entry, failure: Failure) -> Failure:
-    """The failure of a request that was handed out on a link that `failure` ended."""
+    """Return the failure of a request that was handed out on a link that `failure` ended."""
     return Failure.of(
         "SYS_OUTCOME_UNKNOWN",
         f"{entry.type} was handed out and the link was lost before an answer came: {failure.message}",
@@ -55,5 +58,5 @@ def lost_answer(entry: Entry, failure: Failure) -> Failure:
 
 
 def not_handed_out(failure: Failure) -> Failure:
-    """The failure of a request that waited for a link that `failure` ended."""
+    """Return the failure of a request that waited for a link that `failure` ended."""
     return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)

@@ -1,9 +1,10 @@
-"""How far a session has been read: one bounded object, O(1) a message.
+"""How far a session has been read: one bounded object, O(1) per message.
 
-The tail holds what was accepted into the inbox, newest last; a suffix of it has not been taken by the consumer yet. In a
-living process the whole tail counts, because the inbox outlives the link. After a restart only what was taken counts:
-`rollback` drops the rest, and the server's replay brings it again. Rule: nothing enters that a server would not replay,
-and a position is made only of what the server itself said (its keys, its timestamps), never of our clock.
+The tail holds what was accepted into the inbox, newest last; a suffix of it has not been taken by
+the consumer yet. In a living process the whole tail counts, because the inbox outlives the link.
+After a restart only what was taken counts: `rollback` drops the rest, and the server's replay
+brings it again. Rule: nothing enters that a server would not replay, and a position is made only of
+the server's own data (its keys, its timestamps), never of our clock.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ class Memory(NamedTuple):
     has_forgotten: bool
 
     def may_have_had(self, stamp: datetime | None) -> bool:
-        """May a message with this timestamp be one that was delivered and forgotten?"""
+        """Return whether a message with this timestamp may be one that was delivered and forgotten."""
         return self.has_forgotten and (stamp is None or self.horizon is None or stamp <= self.horizon)
 
     def is_older(self, stamp: datetime | None) -> bool:
-        """Is this timestamp below all that is remembered? Without one: could it be?"""
+        """Return whether this timestamp is below all that is remembered; without one, whether it
+        could be.
+        """
         if stamp is None or self.smallest is None:
             return self.has_forgotten
         return stamp < self.smallest
@@ -78,15 +81,16 @@ class Memory(NamedTuple):
 class Watermark:
     """The position of one session.
 
-    `asked_to_join` once a join was sent: it may have succeeded unknown to us, so the next one must end in a verdict. `joined`
-    once one has succeeded: from then on the server should know the session. `replaces`: this session took the place of
-    one that was lost, and the gap between them has not been told yet; it outlives links and processes.
+    `asked_to_join` once a join was sent: it may have succeeded unknown to us, so the next one must
+    end in a verdict. `joined` once one has succeeded: from then on the server should know the
+    session. `replaces`: this session took the place of one that was lost, and the gap between them
+    has not been reported yet; it outlives links and processes.
     """
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.asked_to_join = False
-        # has the URL of this connection, or a header of it, asked for what was missed?
+        # did the URL of this connection, or one of its headers, request what was missed?
         self.asks_in_url = False
         self.joined = False
         self.replaces = False
@@ -102,8 +106,9 @@ class Watermark:
         self._stamp: str | None = None
         self.is_stored = False  # by a durable store, since it last had to be
         self.answers_used = 0
-        self._unsure = 0  # messages that an earlier process may have had in its hands, nobody knows
-        self._flagged: dict[Channel, int] = {}  # how many of those have come since, of each log
+        # messages that an earlier process may have handed out; whether it did is unknown
+        self._unsure = 0
+        self._flagged: dict[Channel, int] = {}  # how many of those have come since, for each log
         self._forgotten: deque[tuple[Key | None, str | None]] = deque(maxlen=_FORGOTTEN)
         self._horizon: datetime | None = None  # of what an earlier process forgot
         # Through this number the tail need not be a run of the server's log: a join without proof, or a restart, lies between.
@@ -115,7 +120,7 @@ class Watermark:
         return f"<Watermark {self.session_id} accepted={self.accepted} taken={self.taken} last={self._stamp}>"
 
     def __contains__(self, key: Key | None) -> bool:
-        """Was a message with this key accepted, as far as the tail reaches back?"""
+        """Return whether a message with this key was accepted, as far as the tail reaches back."""
         return key in self.by_key
 
     @property
@@ -162,17 +167,19 @@ class Watermark:
             del self.by_key[mark.key]
 
     def hand(self) -> None:
-        """The consumer got one message; it is not taken until he asks for the next."""
+        """The consumer got one message; it is not taken until the next is requested."""
         self.handed += 1
 
     def take(self) -> None:
-        """The consumer asked for the next message: every message he was handed is done with."""
+        """The consumer asked for the next message: every message handed out before is done."""
         self.taken = self.handed
         if self.bookmark is not None:
             self.bookmark.take(self.taken)
 
     def rollback(self) -> None:
-        """The process is new: forget what was accepted and never taken, but not what the consumer had in his hands."""
+        """The process is new: forget what was accepted and never taken, but not what the consumer
+        had been handed.
+        """
         popped = [self._tail.pop() for _ in range(min(self.accepted - self.taken, len(self._tail)))]
         for mark in popped:
             self._forget(mark)
@@ -184,7 +191,8 @@ class Watermark:
             self.bookmark.rollback(self.taken)
 
     def was_in_hand(self, key: Key | None, text: str | None, channel: Channel = None) -> bool:
-        """Had the consumer of an earlier process got this message without asking for the next, or may he have?
+        """Return whether the consumer of an earlier process got, or may have got, this message
+        without asking for the next.
 
         Without `text` the key alone says which message it is. Logs that the earlier process had read may come again in any order,
         so each has its own count of messages in doubt; all other logs share one.
@@ -201,7 +209,9 @@ class Watermark:
         )
 
     def out_of_hand(self) -> None:
-        """The consumer of this process is done with a message that had been in the hands of an earlier one: the last he took."""
+        """The consumer of this process is done with a message that had been handed out by an
+        earlier one: the last one taken.
+        """
         index = self.taken - self.first
         if not 0 <= index < len(self._tail):
             return
@@ -222,11 +232,12 @@ class Watermark:
         return key in self._answers
 
     def is_sure(self) -> None:
-        """A join is over: what comes from here on was in no hands before."""
+        """A join is over: messages from here on were not handed out before."""
         self._unsure = 0
 
     def record(self, positions: Positions | None) -> Record:
-        from .facts import Record  # here: only a dialect of its own is shown one (P9)
+        # imported here: only a dialect with its own frames has events (P9)
+        from .facts import Record
 
         bookmark = self.bookmark or Bookmark()
         return Record(
@@ -265,7 +276,9 @@ class Watermark:
 
     @property
     def in_hand(self) -> list[Mark]:
-        """What the consumer has, or had in an earlier process, without having asked for the next."""
+        """Return the messages that the consumer has, or had in an earlier process, without having
+        asked for the next.
+        """
         held = self._tail
         start = len(held) - (self.accepted - self.taken)
         handed = itertools.islice(held, max(start, 0), max(start + self.handed - self.taken, 0))
@@ -309,7 +322,7 @@ class Watermark:
     # ---- what a replay is held against ------------------------------------------------------------------------
 
     def memory(self) -> Memory:
-        """How far back known and new can be told apart."""
+        """Return how far back known and new messages can be distinguished."""
         stamps = (parse_timestamp(mark.stamp) for mark in self._tail)
         smallest = min((stamp for stamp in stamps if stamp is not None), default=None)
         has_forgotten = self.first > 1
@@ -334,7 +347,9 @@ class Watermark:
         return horizon.isoformat() if horizon is not None else None
 
     def run_before_anchor(self) -> list[Mark]:
-        """What was delivered before the anchor without a seam in between, newest first: a run of the server's log."""
+        """Return what was delivered before the anchor without a seam in between, newest first: a
+        run of the server's log.
+        """
         marks = list(itertools.islice(reversed(self._tail), max(self.accepted - self.seam, 0)))
         at = next(
             (i for i, mark in enumerate(marks) if mark.key is not None and not mark.floating), len(marks)

@@ -1,8 +1,9 @@
-"""What a link says of itself: control frames, pings, and the barriers that prove how far the other side has read.
+"""The control lane of a link: control frames, pings, and the barriers that prove how far the server
+has read.
 
-A barrier is a ping behind entries: its pong proves that they were read. One per 64 entries under load, one within a second
-when idle, none while the server acknowledges. Rule: control frames go before everything else, so a full queue
-starves neither the handshake nor the heartbeat.
+A barrier is a ping behind entries: its pong proves that they were read. One per 64 entries under
+load, one within a second when idle, none while the server acknowledges. Rule: control frames are
+sent before everything else, so a full queue starves neither the handshake nor the heartbeat.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Wire:
         return self.say(type_, {}, now)
 
     def handed_out(self, seq: int, now: Now) -> str | None:
-        """An entry goes out; returns the barrier to write behind it, if one is due."""
+        """An entry is handed out; return the barrier to write behind it, if one is due."""
         self._last_seq = seq
         self._since_barrier += 1
         if self.barrier_due is None:

@@ -1,7 +1,8 @@
 """Dialects of bridges, ready to use: `BridgeClient(url, dialect=rb.dialects.plain)`.
 
-Each is a value, or a function that makes one; `evolve` changes single fields. How to write another is in docs/how-to/talk-to-another-bridge.md.
-This is the list of what there is; `help(rb.dialects.Event)` says more about one name.
+Each is a value, or a function that makes one; `evolve` changes single fields. How to write another
+is in docs/how-to/talk-to-another-bridge.md. This page lists all names; `help(rb.dialects.Event)`
+describes one of them.
 
 Dialects: `plain` (any frames, nothing else known), `jsonrpc`, `recursor`, `recursor_live`, `openhands`, `openhands_legacy`, `mattermost`,
 `slack_socket_mode`, `agno(workflow_id=)`, `centrifugo(*channels)`, `jupyter(session=)`, `socketio()`; of home-made servers

@@ -1,4 +1,4 @@
-"""Centrifugo: channels with an offset and an epoch, recovered or not by the server's own word."""
+"""Centrifugo: channels with an offset and an epoch, recovered or not, as the server itself states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ENDS: Final = (
     End(code="103", means="auth"),
     End(code="109", means="auth_expired"),
 )
-_LATE: Final = 10.0  # seconds that a ping of the server's may be late
+_LATE: Final = 10.0  # seconds by which a server's ping may be late
 
 
 def centrifugo(*channels: str) -> Dialect:

@@ -40,13 +40,16 @@ def sequence(
 ) -> Dialect:
     """A server that numbers its events, and sends again what comes after a number.
 
-    `field` is the dotted path of the number. `ask`: the name of a field of the URL's query, or a frame in which the text "{position}" stands
-    for the number; `start` is what the first connection asks after (None: it does not ask). The client asks one event early, so that the
-    answer begins with one that it knows: that proves the replay, and shows a server whose numbers began anew. `inclusive`: the server does
-    that itself. `contiguous=False`: other clients' events lie between, so a hole is no loss.
+    `field` is the dotted path of the number. `ask`: the name of a field of the URL's query, or a
+    frame in which the text "{position}" stands for the number; `start` is what the first connection
+    asks after (None: it does not ask). The client asks one event early, so that the answer starts
+    with a known event: that proves the replay, and reveals a server whose numbers restarted.
+    `inclusive`: the server does that itself. `contiguous=False`: other clients' events lie between,
+    so a hole is no loss.
 
-    `reset` is the type of the frame that says "not held any more", `end` that of the frame behind a replay, `hello` that of the first
-    frame, with the name of the server's log at `epoch`. `ping` is a frame that a frame of the type `pong` answers.
+    `reset` is the type of the frame that says "not held any more", `end` that of the frame after a
+    replay, `hello` that of the first frame, with the name of the server's log at `epoch`. `ping` is
+    a frame that a frame of the type `pong` answers.
     """
     _check_paths("rb.dialects.sequence", field=field, type=type, payload=payload, epoch=epoch)
     if epoch is not None and hello is None:
@@ -131,10 +134,11 @@ def since(
 def _others(
     reset: str | None, end: str | None, hello: str | None, epoch: str | None, pong: str | None
 ) -> dict[str, Callable[[Body], tuple[Fact, ...]]]:
-    """The frames that are about the log, and no events."""
+    """Read the frames that are about the log and are not events."""
     found: dict[str | None, Callable[[Body], tuple[Fact, ...]]] = {
         reset: _Always((Replayed(complete=False),)),
-        # A server that would say so if it could not, and does not, has sent everything.
+        # A server that would report it if it could not send everything, and does not, has sent
+        # everything.
         end: _Always((Replayed(complete=True if reset is not None else None),)),
         hello: _Greeted(epoch),
         pong: _Always((Pong(),)),

@@ -1,4 +1,4 @@
-"""JSON frames by names and dotted paths: what most dialects are a table of."""
+"""JSON frames by field names and dotted paths: most dialects are a table of these."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, all
 
 
 def part(body: Any, path: str | None) -> Any:
-    """What stands at a dotted path, None where nothing does."""
+    """Return the value at a dotted path, None if there is none."""
     if path is None:
         return None
     for name in path.split("."):
@@ -55,7 +55,7 @@ def items(value: Any) -> list[Any]:
 
 
 def text(value: Any) -> str | None:
-    """A name as text: servers write some as numbers."""
+    """Return a name as text: servers write some as numbers."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
@@ -81,7 +81,7 @@ def table(
 
 @attrs.frozen
 class Table:
-    """What `table` returns: a value, equal to another of the same names."""
+    """The result of `table`: a value that is equal to another with the same names."""
 
     type: str | None
     id: str | None
@@ -124,14 +124,14 @@ class Table:
 
 
 def own(message: Send, type_field: str | None = "type") -> str:
-    """The user's own frame; a type that was given beside it is written into it."""
+    """Return the user's own frame; a type that was passed beside it is written into it."""
     if message.type and type_field is not None and "." not in type_field:
         return _encode({type_field: message.type, **message.payload})
     return _encode(dict(message.payload))
 
 
 def filled(template: Any, position: Any) -> Any:
-    """A frame template with the position in the place of the text "{position}"."""
+    """Return a frame template in which the position replaces the text "{position}"."""
     if template == "{position}":
         return position
     if isinstance(template, dict):

@@ -28,7 +28,8 @@ def _one(body: Body) -> Fact:
     if "method" in body:
         params: Any = body.get("params")
         named = fields(params) if isinstance(params, dict) else {"params": params}
-        # With an id it is a question of the server's. Its ids and ours overlap, so that one is no id of a message.
+        # With an id it is a request of the server's. Its ids and ours overlap, so this id is not a
+        # message id.
         return Event(raw=body, type=str(body["method"]), payload=named)
     to = body.get("id")
     if "error" in body:

@@ -31,7 +31,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
     if body.get("channel") == "shell" and kind.endswith("_reply") and about is not None:
         return (Reply(to=about, raw=body, type=kind, payload=event.payload),)
     if kind == "execute_input" and about is not None:
-        return (Acked(ids=(about,)), event)  # the kernel has begun to run it
+        return (Acked(ids=(about,)), event)  # the kernel has started to run it
     return (event,)
 
 
@@ -58,10 +58,12 @@ class _Encode:
 def jupyter(*, session: str, username: str = "", resend: bool = False) -> Dialect:
     """The dialect of `/api/kernels/{id}/channels?session_id={session}`; give the token in the URL, or in a header.
 
-    `request("execute_request", {"code": …, …})` runs code and returns the reply; what it prints comes as messages. The server buffers
-    what a kernel says only while it knows that no client is connected, and says nothing of what it dropped: each reconnection ends UNKNOWN.
-    `resend`: a request that may have arrived goes out again, byte by byte the same, which a kernel that is still the same drops unread. It
-    is off, because a kernel that was restarted meanwhile would run it twice.
+    `request("execute_request", {"code": …, …})` runs code and returns the reply; what it prints
+    comes as messages. The server buffers a kernel's messages only while it knows that no client is
+    connected, and does not report what it dropped: each reconnection ends UNKNOWN. `resend`: a
+    request that may have arrived goes out again, byte by byte the same, which a kernel that is
+    still the same drops unread. It is off, because a kernel that was restarted meanwhile would run
+    it twice.
     """
 
     return framed(

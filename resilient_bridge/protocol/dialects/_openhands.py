@@ -91,9 +91,10 @@ openhands: Final = framed(
 )
 """The session socket, `/sockets/session/{id}`: each stored event has a number, and a replay has a first and a last one.
 
-A cut loses nothing that the server stored (RECOVERED), and a log that began anew is noticed. Deltas and states, which are not stored, come
-while you are connected and are not replayed. A message of yours is confirmed when it comes back as an event; one that may have arrived is
-not sent again, because this server would store it twice.
+A cut loses nothing that the server stored (RECOVERED), and a log that restarted is noticed. Deltas
+and states, which are not stored, come while you are connected and are not replayed. A message of
+yours is confirmed when it comes back as an event; one that may have arrived is not sent again,
+because this server would store it twice.
 """
 
 
@@ -111,7 +112,7 @@ def _decode_legacy(frame: str | bytes) -> tuple[Fact, ...]:
     # A fresh state is sent at each connection and never stored: it is newer than what is replayed behind it.
     is_state = body.get("kind") == "ConversationStateUpdateEvent" and body.get("key") == "full_state"
     if is_state:
-        return (Hello(), _event(body, body, None))  # it is also the sign that we are accepted
+        return (Hello(), _event(body, body, None))  # it also shows that we are accepted
     return (_event(body, body, text(body.get("timestamp"))),)
 
 
@@ -129,6 +130,7 @@ openhands_legacy: Final = openhands.evolve(
 )
 """The legacy socket, `/sockets/events/{id}`: a replay since a time, which begins with the event that you had.
 
-A cut is RECOVERED if that event comes again, else UNKNOWN. The server does not mark the end of a replay, and puts live events between it. So the
-client asks, with a frame that the server refuses behind the replay, and delivers what came until then in the order of its times.
+A cut is RECOVERED if that event comes again, else UNKNOWN. The server does not mark the end of a
+replay, and sends live events in between. So the client sends a frame that the server refuses after
+the replay, and delivers what came until then in the order of its times.
 """

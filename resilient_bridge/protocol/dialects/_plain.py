@@ -1,4 +1,4 @@
-"""A server of which nothing is known but that it speaks in frames: JSON of any form, other text, or bytes."""
+"""A server of which only its frames are known: JSON of any form, other text, or bytes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def _encode(intent: Intent) -> str | None:
 plain: Final = framed(decode=table(), encode=_encode)
 """Any frames, and nothing else known: no greeting, no session, no replay, no ping, no acknowledgement, no types.
 
-What you get: it connects again, `on_connect` says your subscriptions again, what was queued goes out in order, and each reconnection ends
-UNKNOWN, reported in its place in the stream. What cannot be known here: what was sent to you meanwhile; whether a send arrived.
+What you get: it connects again, `on_connect` sends your subscriptions again, queued messages are
+sent in order, and each reconnection ends UNKNOWN, reported at its position in the stream. What
+cannot be known here: what was sent to you meanwhile; whether a send arrived.
 """

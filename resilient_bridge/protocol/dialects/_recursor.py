@@ -1,4 +1,4 @@
-"""ReCursor's bridge: as its specification says, and as it is."""
+"""ReCursor's bridge: as specified, and as published."""
 
 from __future__ import annotations
 

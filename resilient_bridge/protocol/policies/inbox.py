@@ -1,6 +1,6 @@
 """How much may wait to be read, and what happens when the reader is slower than the server.
 
-Rule: nothing that was received is thrown away; a full inbox stops the source instead.
+Rule: no received message is dropped; a full inbox stops the source instead.
 """
 
 from __future__ import annotations

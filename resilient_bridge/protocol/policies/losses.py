@@ -1,8 +1,9 @@
 """What a loss means, lasting or passing: one table for every loop that connects again.
 
-`BridgeClient`, `EventSource`, `rb.reconnecting` and `Reconnect.process_exception` all ask `meaning`. It looks at the code, the
-close code and the HTTP status, then at whose mistake it was: a programming error (NameError, TypeError, ValueError …) of the
-code that opens connections is lasting, because the next attempt runs the same code; errors of the system and of the network,
+`BridgeClient`, `EventSource`, `rb.reconnecting` and `Reconnect.process_exception` all ask
+`meaning`. It examines the code, the close code and the HTTP status, then whose mistake it was: a
+programming error (NameError, TypeError, ValueError …) of the code that opens connections is
+lasting, because the next attempt runs the same code; errors of the system and of the network,
 timeouts, and what is not known are passing.
 
 Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds disagree" 1); a decision
@@ -130,12 +131,15 @@ def is_programming_error(failure: Failure) -> bool:
 
 
 def is_unreadable(failure: Failure) -> bool:
-    """Did we close because the peer sent what this client cannot take? If it comes again, another connection will not help."""
+    """Return whether we closed because the peer sent what this client cannot accept.
+
+    If it comes again, another connection will not help.
+    """
     return failure.details.get("close_by") == "us" and failure.details.get("close_code") in _UNREADABLE
 
 
 def is_superseded(failure: Failure, codes: tuple[int, ...]) -> bool:
-    """Did another client take the session?"""
+    """Return whether another client took the session."""
     return failure.code == "SESS_SUPERSEDED" or _peer_close(failure) in codes
 
 

@@ -1,6 +1,7 @@
 """How much may wait to be sent, what happens when it is too much, and how long a resend is safe.
 
-Rule: every message that does not make it is an answer to its sender, so no choice here drops one in silence.
+Rule: the sender of every message that is not delivered is informed, so no setting here drops one
+silently.
 """
 
 from __future__ import annotations

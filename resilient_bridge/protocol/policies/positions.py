@@ -1,6 +1,7 @@
 """What is known of a server's positions: how they compare, how far a log reaches, and what proves that nothing was lost.
 
-Rule: without a proof the verdict is UNKNOWN. Quiet is none: it ends the waiting, and says nothing about what was lost.
+Rule: without a proof the verdict is UNKNOWN. Silence is no proof: it ends the wait, and shows
+nothing about what was lost.
 """
 
 from __future__ import annotations

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
     for what, rule in value.items():
         path = f"{type(instance).__name__}.{attribute.name}[{what!r}]"
-        # A connection asks url, token and headers afresh on each attempt; a second way to refresh would only compete with it.
+        # url, token and headers are evaluated again on each attempt; a second way to refresh would
+        # only compete with it.
         if rule.before is not None:
             refuse(f"{path}.before", "None (give the client a token callable)", rule.before)
-        # Other schedules are asked with the attempt of a call, and a link has none.
+        # Other schedules take the attempt of a call, and a link has none.
         if rule.backoff is not None and not isinstance(rule.backoff, Backoff):
             refuse(f"{path}.backoff", "a Backoff", rule.backoff)
 
@@ -50,16 +51,19 @@ def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping
 class Reconnect(Value):
     """How to come back after a loss. Durations are seconds or timedeltas; ConfigError names a bad field.
 
-    `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure its own schedule or count.
-    After `attempts` failed attempts (None: no end), or when the outage passes `grace` (the bridge keeps a session
-    5 minutes), `on_exhausted` decides: "suspend" tells the user and goes on, "raise" gives up.
-    `first_connect="raise"` fails at once when the very first attempt does. One attempt, from DNS to the upgrade, takes at
-    most `connect_timeout`. The count starts over after `stable_after` seconds of being ready. Connections that are
-    accepted and die before that are limited: `connect_burst`, then `connects_per_minute`; a wait that this makes longer than
-    the schedule's has the reason `rate_capped`.
-    A server's Retry-After is a lower bound of the wait, and the first of an outage is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the hint.
-    Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again (the second). A token
-    goes over an unencrypted link only to this machine, unless `allow_plaintext_credentials`.
+    `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure
+    its own schedule or count. After `attempts` failed attempts (None: no end), or when the outage
+    passes `grace` (the bridge keeps a session 5 minutes), `on_exhausted` decides: "suspend" reports
+    it to the user and keeps trying, "raise" gives up. `first_connect="raise"` fails at once when
+    the very first attempt does. One attempt, from DNS to the upgrade, takes at most
+    `connect_timeout`. The count starts over after `stable_after` seconds of being ready.
+    Connections that are accepted and lost before that are limited: `connect_burst`, then
+    `connects_per_minute`; a wait that this makes longer than the schedule's has the reason
+    `rate_capped`. A server's Retry-After is a lower bound of the wait, and the first of an outage
+    is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the
+    hint. Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again
+    (the second). A token goes over an unencrypted link only to this machine, unless
+    `allow_plaintext_credentials`.
     """
 
     backoff: Backoff = attrs.field(default=Backoff.decorrelated(1), validator=instance_of(Backoff))

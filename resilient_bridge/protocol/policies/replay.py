@@ -14,10 +14,12 @@ from ...values.fields import Value, as_seconds, count, seconds, short_seconds
 class Replay(Value):
     """The request for missed messages after a loss.
 
-    It asks from `overlap` seconds before the last delivered message, so that the answer holds one we know; a server clock
-    that steps back by no more than that loses nothing. An answer has `timeout` seconds, and `max_seconds` while its bytes keep
-    coming; one that takes longer, or is larger than `Dialect.max_frame_bytes`, is not asked for twice: from a later time first, then
-    not at all. Live messages that arrive meanwhile are held, up to `max_messages` and `max_bytes`. ConfigError names a bad field.
+    It asks from `overlap` seconds before the last delivered message, so that the answer holds one
+    we know; a server clock that steps back by no more than that loses nothing. An answer has
+    `timeout` seconds, and `max_seconds` while its bytes keep coming; one that takes longer, or is
+    larger than `Dialect.max_frame_bytes`, is not requested again in the same way: the next request
+    is from a later time, then there is none. Live messages that arrive meanwhile are held, up to
+    `max_messages` and `max_bytes`. ConfigError names a bad field.
     """
 
     overlap: float = attrs.field(default=300.0, converter=as_seconds, validator=seconds())
