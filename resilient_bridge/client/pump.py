@@ -214,7 +214,7 @@ class Pump:
     async def _may_write(self, now: Now) -> bool:
         """Have the store note what is about to be sent.
 
-        False if the connection cannot go on without that.
+        False if the connection cannot continue without that.
         """
         driver = self._driver
         through = driver.session.to_mark()

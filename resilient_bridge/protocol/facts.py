@@ -233,7 +233,7 @@ CONTROL: Final = 1_000_000_000
 Fact: TypeAlias = (
     Event | Hello | Challenge | Moved | Finished | Replayed | Reply | Acked | Refused | Closing | Ping | Pong
 )
-"""What `decode` returns a tuple of; an empty tuple for a frame that says nothing to anybody."""
+"""What `decode` returns a tuple of; an empty tuple for a frame without any fact."""
 
 
 # ---- intents -------------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 Rule: strict on what we send, lenient on what we read, and never a value of an unexpected type.
 
-Reading accepts what real servers send (no id, no timestamp, no payload) but nothing ambiguous: duplicate keys, NaN,
-infinities, lone surrogates and 100,000-deep nesting are typed errors, counted, and the session goes on.
+Reading accepts what real servers send (no id, no timestamp, no payload) but nothing ambiguous:
+duplicate keys, NaN, infinities, lone surrogates and 100,000-deep nesting are typed errors, counted,
+and the session continues.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Join(ABC):
         self.flushed(now)
 
     def flushed(self, now: Now) -> None:
-        """READY once everything that was queued when flushing began has been handed out."""
+        """Enter READY once everything that was queued when flushing started has been handed out."""
         queued = self._out.outbox.queued
         if not queued or queued[0].seq > self._flush_mark:
             self._move("flushed", "flushed", now)

@@ -141,7 +141,8 @@ class Joining(Join):
             return
         self._move("joined", "joined", now)
         rejoin.deadline = now.mono + self._policy.timeout
-        # What a server pushes unasked stands before the pong behind the join: that is waited for, if there is one.
+        # A replay that a server pushes comes before the pong behind the join: wait for that pong,
+        # if there is one.
         extent, has_replay = self._features.asking.extent, self._features.name("request_replay") is not None
         rejoin.too_large = extent >= Extent.NOTHING and has_replay
         asks = has_replay and not rejoin.too_large

@@ -75,11 +75,13 @@ class Recovery(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What a join has brought. `is_known(heard)`: True, it is what we were delivered at its position; False, that was another; None, we remember none.
+    """The evidence of a join.
 
-    `fetched` of `heard` were brought by the user's
-    function, and stand first. `has_forgotten`: more was delivered than is remembered. `has_asked`: the
-    dialect had something to ask with. `moved`: channels whose position was reached without an event. `others`: channels whose server has named another session or epoch. `over` is how the replay ended: as its dialect says, or in time.
+    `is_known(heard)`: True, it was delivered at its position; False, another event was; None, we
+    remember none. `fetched`: how many of `heard`, the first ones, the user's function brought.
+    `has_forgotten`: more was delivered than is remembered. `has_asked`: the dialect had something
+    to ask with. `moved`: channels whose position was reached without an event. `others`: channels
+    whose server has named another session or epoch. `over`: how the replay ended.
     """
 
     positions: Mapping[Channel, Position]
@@ -97,7 +99,7 @@ class Evidence(NamedTuple):
 
 
 def judge(evidence: Evidence, policy: Positions) -> Recovery:
-    """The verdict of each channel that we had a position in, or that the server speaks of; one for the session without channels."""
+    """Judge each channel with a position or a server statement; without channels, the session."""
     heard = _by_channel(evidence.heard)
     named = dict.fromkeys((*evidence.positions, *evidence.statements))
     asked: list[Channel] = [name for name in named if name is not None] if policy.per_channel else []
@@ -138,7 +140,7 @@ class _Plan(NamedTuple):
 def _in_order(
     heard: Sequence[Incoming], findings: Mapping[Channel, Finding], plans: Mapping[Channel, _Plan]
 ) -> tuple[list[Delivery | Hole], int]:
-    """Weave the channels together again: each event where one of its channel stood when it was heard."""
+    """Merge the channels again: each event at a position where one of its channel was received."""
     out: list[Delivery | Hole] = []
     # What is missing belongs before everything received, unless its position is known.
     out.extend(
@@ -255,8 +257,7 @@ def _numbers(
     has_all = stated is not None and stated.complete and through is None
     if (
         False in known  # the same number, another event
-        # the log is shorter than what we have read of it
-        or (through is not None and through < position)
+        or (through is not None and through < position)  # the log ends before what we have read
         # It has sent all that came after the event before our last one, and that was not among it.
         or (lacks_anchor and has_all)
         or (old and not is_anchored and not policy.repeats and not policy.shows_anchor)
@@ -391,7 +392,7 @@ def _sorted(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
 
 
 def _by_time(events: list[Incoming]) -> list[Incoming]:
-    """The oldest first. Where one of the positions is no time nothing is known of the order of any, and all stay as they were heard."""
+    """Return them oldest first, or in the order of arrival if any position is not a time."""
     times = [parse_timestamp(str(each.event.position)) for each in events]
     timed = [(time, each) for time, each in zip(times, events, strict=True) if time is not None]
     if len(timed) < len(events):

@@ -44,9 +44,10 @@ class ServerSentEvent:
 class EventStreamParser:
     """An incremental parser: `receive` bytes as they come, then ask `next_event` until it has none.
 
-    `last_event_id` belongs to the event handed out last, or to a block after it that had an id and no data: that is a `checkpoint`.
-    `retry` is the server's reconnection time in milliseconds. Both outlive a stream (`restart`). A line, or the lines of one
-    event together (comments aside), of more than `max_event_bytes` is a ProtocolError, in its place, and for good.
+    `last_event_id` belongs to the event handed out last, or to a block after it that had an id and
+    no data: that is a `checkpoint`. `retry` is the server's reconnection time in milliseconds. Both
+    outlive a stream (`restart`). A line, or the lines of one event together (comments aside), of
+    more than `max_event_bytes` is a ProtocolError, at its position, and permanently.
     """
 
     def __init__(self, *, last_event_id: str = "", max_event_bytes: int = MAX_EVENT_BYTES) -> None:

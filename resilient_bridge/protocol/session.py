@@ -125,7 +125,10 @@ class Session:
         return None if self.dialect.ping is not None or self.dialect.pings else self._heartbeat
 
     def take_over(self, *, anew: bool = False) -> None:
-        """Go on where the last client of the store ended, or in a new session. Before the first connection, with an open store."""
+        """Continue where the last client of the store ended, or in a new session.
+
+        Before the first connection, with an open store.
+        """
         store = self._store
         session_id = self.named or (None if anew else store.last_session()) or self._fresh
         self.inbound = Inbound(store, session_id, self._inbox, self.events.append, receives=self._receives)

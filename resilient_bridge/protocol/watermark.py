@@ -357,7 +357,9 @@ class Watermark:
         return marks[at + 1 :]
 
     def anchor(self) -> tuple[Mark | None, list[Mark]]:
-        """The last accepted message with a unique key that stands in its place, and the id-less ones accepted after it."""
+        """Return the last accepted message with a unique key at its proper position, and the
+        id-less ones accepted after it.
+        """
         after: list[Mark] = []
         for mark in reversed(self._tail):
             if mark.floating:

@@ -100,7 +100,7 @@ def meaning(
         return LossAction.FAIL
     if poisoned:
         return LossAction.RECONNECT
-    # An AUTH code that the server made up speaks of the credentials as well.
+    # An AUTH code that the server defined itself is about the credentials as well.
     by_code = _BY_CODE.get(failure.code, _R if failure.code.startswith("AUTH_") else None)
     if by_code is not None:
         return by_code
