@@ -231,7 +231,10 @@ class Session:
             )
 
     def fail(self, failure: Failure, reason: str, now: Now) -> None:
-        """End with a failure: all waiters get the reason. No effect once the end has started."""
+        """End without the user's request: all waiters get the reason.
+
+        No effect once the end has started.
+        """
         if (self.state, "fatal") not in TRANSITIONS:
             return
         self.failure = failure

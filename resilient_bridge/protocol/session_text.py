@@ -186,7 +186,7 @@ def damaged(field: str, wanted: str, got: object) -> StoreError:
 
 
 def as_damage(error: ConfigError, spell: Spelling) -> StoreError:
-    """Convert the error for a value that a record refuses, under the name that the text has for it."""
+    """Return the StoreError for a value that a record refuses; it names the field as the text does."""
     (violation,) = error.failure.details["violations"]
     owner, _, name = violation["field"].rpartition(".")
     path = f"checkpoint.{spell(name)}" if owner == "SessionCheckpoint" else spell(name)
