@@ -1,8 +1,11 @@
-"""Policies composed and run: around functions of every kind, in blocks, and as data. Each name loads when it is first used.
+"""Retry, breaker and the other policies: composed, put around functions, or read as data.
 
-A folder for each strategy: its value, its state, the layer that enters and exits it. `run/` is the engine, which knows no strategy's insides.
-Rule: what decides is pure (values, states, `decision`, `verdict`, `explanation`); what acts is small, and learns the time, random numbers
-and how to wait from the world.
+Each name loads when it is first used. There is a folder for each strategy, with its value, its
+state, and the layer that is entered and exited. `run/` is the engine; it does not depend on the
+internals of a strategy.
+
+Rule: decisions are pure (values, states, `decision`, `verdict`, `explanation`). The code with side
+effects is small, and gets the time, random numbers and waits from the world.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the function that is called may see of its attempt: `rb.current_attempt()`.
+"""The attempt as the called function may see it: `rb.current_attempt()`.
 
-Rule: a view, and nothing to change. The engine's own record is `frame.CallFrame`.
+Rule: it is a read-only view. The engine's own record is `frame.CallFrame`.
 """
 
 from __future__ import annotations
@@ -19,27 +19,30 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """An attempt, as the function that is called sees it. Read-only.
+    """The current attempt, as the called function sees it. Read-only.
 
-    `number` counts calls from 1. `failure` is how the attempt before it ended, None at first; for a schedule, how this one did.
+    `number` counts calls from 1. `failure` is how the previous attempt failed, None on the first;
+    in a schedule, it is how this attempt failed.
     """
 
     __slots__ = ("__weakref__", "_failure", "_frame")
 
     def __init__(self, frame: CallFrame) -> None:
-        """See an attempt; made by this package alone."""
+        """Create the view; only this package does."""
         self._frame = frame
         self._failure: Failure | None = None
         frame.view = ref(self)
 
     @property
     def number(self) -> int:
-        """Which call it is, from 1."""
+        """The number of this attempt, from 1."""
         return self._frame.number
 
     @property
     def failure(self) -> Failure | None:
-        """How the attempt before it ended, None at first; for a schedule, how this one did."""
+        """How the previous attempt failed, None on the first; in a schedule, how this attempt
+        failed.
+        """
         return self._failure or self._frame.failure
 
     @property
@@ -49,7 +52,7 @@ class Attempt:
 
     @property
     def idempotency_key(self) -> str:
-        """The key of this call: the same on all its attempts, so that the server can tell a repeat."""
+        """The key of this call, the same on all its attempts: the server recognises a repeat by it."""
         return self._frame.idempotency_key
 
     def __repr__(self) -> str:
@@ -71,9 +74,9 @@ def current_attempt() -> Attempt | None:
 
 
 def ask_schedule(schedule: Callable[[Attempt], Any], frame: CallFrame, failure: Failure) -> Any:
-    """Return what a schedule of the user's says about an attempt that has just ended in `failure`.
+    """Return the answer of a user's schedule for an attempt that has just ended in `failure`.
 
-    Who keeps the view does not keep the failure: it holds the error, and that holds every frame.
+    A view that is kept does not keep the failure alive: it would hold the error and all its frames.
     """
     view = Attempt(frame)
     view._failure = failure  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -1,8 +1,11 @@
-"""What is known of a failed attempt, and whether it may be sent again: the permission, or the proof that it did not run. Pure.
+"""What is known of a failed attempt, and whether the call may be repeated. Pure.
 
-Rule: a proof speaks of one request on the wire, the last one. It is the proof of a whole call only where the call is that one request. What
-a function of the user's raises may always come after an effect, so nothing but its own word (`NotExecutedError`, `classify.register`)
-proves anything about it, and that word counts for the innermost protected function alone.
+A repeat needs a permission, or the proof that the call did not run.
+
+Rule: a proof covers one request on the wire, the last one. It proves something about a whole call
+only if the call is that one request. An error that a user's function raises may always follow a
+side effect, so only its own statement (`NotExecutedError`, `classify.register`) proves anything
+about it, and that holds for the innermost protected function alone.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ _MOST_PLAIN: Final = 1_024
 
 
 def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
-    """Return the failure of an attempt's error, worked out once; None for cancellation and its like."""
+    """Return the failure of an attempt's error, computed once; None for cancellation and its like."""
     seen = attempt.seen
     if seen is not None and seen[0] is error:
         return seen[1]
     record = record_of(error)
     if record is None:
         failure = raw_failure(error)
-    else:  # of a call that is over, or of one inside this: what it came to is not what has happened
+    else:  # of a call that is over, or of an inner call: not the outcome of this attempt
         attach(error, None)
         failure = raw_failure(error)
         attach(error, record)
@@ -41,22 +44,26 @@ def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
 
 
 def proven(plan: Planned, attempt: CallFrame, failure: Failure, error: BaseException | None) -> Failure:
-    """Return the failure of an attempt with the proof that holds for the attempt; without one it may have run."""
+    """Return the failure of an attempt, with a proof if one holds; without one it may have run."""
     if failure.executed is not Executed.NO or attempt.is_rejected:
         return failure
-    # What a layer of ours refused was another request than the one that was sent.
+    # A request that our own layer refused is not the request that was sent.
     is_of_the_request = attempt.requests == 0 or (attempt.requests == 1 and failure.proof != OWN_LAYER)
     if plan.proofs == "all" or (plan.proofs == "request" and is_of_the_request):
         return failure
     if failure.proof in OWN_WORDS:
         record = None if error is None else record_inside(attempt, error)
-        if record is None or not record.crossed:  # it has left no protected function inside of this attempt
+        # the error has left no protected function inside this attempt
+        if record is None or not record.crossed:
             return failure
     return unproven(failure)
 
 
 def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
-    """Return the record that a policy inside of this attempt left with the error; None for one of an earlier call, or none."""
+    """Return the record that a policy inside of this attempt left with the error.
+
+    None if there is none, or if it is that of an earlier call.
+    """
     record, inside = record_of(error), attempt.inside
     if record is None or record.mark is None or inside is None or inside.mark is not record.mark:
         return None
@@ -64,7 +71,10 @@ def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
 
 
 def keep(first: CallFrame, last: CallFrame, error: BaseException, record: Record) -> bool:
-    """Keep a record with an error, so that the attempts around know it for one from inside of them; False if it takes none."""
+    """Attach a record to an error; return False if the error takes none.
+
+    The attempts around recognise by it that the error comes from inside of them.
+    """
     mark = object()
     if not attach(error, record._replace(mark=mark)):
         return False
@@ -74,7 +84,7 @@ def keep(first: CallFrame, last: CallFrame, error: BaseException, record: Record
 
 
 def leave_function(plan: Planned, first: CallFrame, last: CallFrame, error: BaseException) -> None:
-    """Keep with an error that it has left a function which is not ours: what it proved of its own step holds no longer."""
+    """Record on an error that it has left a user's function: its proof of one step ends there."""
     if plan.proofs != "none" or first.is_rejected or not isinstance(error, Exception):
         return
     record = record_inside(last, error) or record_inside(first, error) or Record()
@@ -82,9 +92,10 @@ def leave_function(plan: Planned, first: CallFrame, last: CallFrame, error: Base
 
 
 def permission_for(plan: Planned, attempt: CallFrame, failure: Failure) -> str:
-    """Return what allows a repeat: "idempotent", the name of a proof, or "limiter"; empty when nothing does.
+    """Return the permission for a repeat: "idempotent", a proof's name, "limiter"; else empty.
 
-    The last is a convention, not a proof: providers document that a request answered by 429 was not begun.
+    The last is a convention, not a proof: providers document that a request answered by 429 was not
+    executed.
     """
     if plan.idempotent:
         return "idempotent"
@@ -96,16 +107,19 @@ def permission_for(plan: Planned, attempt: CallFrame, failure: Failure) -> str:
 
 
 def may_have_started(plan: Planned, failure: Failure) -> bool:
-    """Return whether the call may have been begun: no proof, and no limiter that turned away a request which we sent ourselves."""
+    """Return whether the call may have started.
+
+    It may unless there is a proof, or a limiter rejected a request that we sent ourselves.
+    """
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away
 
 
-# ---- what a returned value stands for: a success, or a failure such as a 503 -----------------------------------------
+# ---- what a returned value means: a success, or a failure such as a 503 -------------------------
 
 
 def failure_of_answer(result: object) -> Failure | None:
-    """Return what a returned answer stands for, None when it is a success."""
+    """Return the failure that a returned value represents; None for a success."""
     kind = type(result)
     if kind in PLAIN:
         return None
@@ -115,7 +129,7 @@ def failure_of_answer(result: object) -> Failure | None:
     if isinstance(result, BaseException):
         return None  # a function may return an exception without meaning to raise it
     if not may_be_answer(kind):
-        # A sync function may not return an awaitable: that has to be asked each time.
+        # A sync function may not return an awaitable; each result is checked for that.
         if len(PLAIN) < _MOST_PLAIN and not hasattr(cast("Any", kind), "__await__"):
             PLAIN.add(kind)
         return None
@@ -123,7 +137,7 @@ def failure_of_answer(result: object) -> Failure | None:
 
 
 def keep_answer(first: CallFrame, failure: Failure | None) -> None:
-    """Keep what a returned answer stands for: for the Fallback, and for `capture`."""
+    """Keep the failure of a returned value for the Fallback and for `capture`."""
     first.answered = failure
     edge = first.outer
     if edge is not None and edge.plan is None and edge is not ROOT:

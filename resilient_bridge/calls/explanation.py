@@ -1,6 +1,7 @@
-"""What a policy means, in words and two numbers, and which orders of layers do harm. Pure.
+"""A policy explained: its layers, its worst case, and orders of layers that do harm. Pure.
 
-Rule: worst case means worst case: every attempt takes all its time, and the server asks for all the patience there is.
+Rule: in the worst case every attempt takes all its time, and the server asks for the longest
+allowed wait.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Explanation:
-    """What `policy.explain()` returns; `str()` is the text. `inf` means: nothing bounds it."""
+    """What `policy.explain()` returns; `str()` is the text. `inf` means that there is no limit."""
 
     lines: tuple[str, ...]
     max_calls: float
@@ -38,7 +39,7 @@ class Explanation:
 
     @classmethod
     def of(cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = "") -> Self:
-        """Work it out; `repeats` says what may be repeated of the function that the layers stand around."""
+        """Compute it; `repeats` says which repeats are allowed for the protected function."""
         calls, seconds = _calls(layers), _seconds(layers)
         order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
@@ -56,7 +57,7 @@ class Explanation:
         return cls(tuple(lines), calls, seconds, warned)
 
     def __str__(self) -> str:
-        """Return the text: one line a layer, the worst case, the warnings."""
+        """Return the text: one line for each layer, the worst case, the warnings."""
         return "\n".join(self.lines)
 
 
@@ -80,7 +81,7 @@ def _seconds(layers: tuple[Layer, ...]) -> float:
 
 
 def _queue_seconds(layers: tuple[Layer, ...]) -> float:
-    """Return how long an attempt may wait for its turn."""
+    """Return how long an attempt may wait for a permit or a turn."""
     bulkhead, limit = only(layers, Bulkhead), only(layers, RateLimit)
     longest = 0.0 if limit is None else limit.max_wait
     if bulkhead is None or bulkhead.queue == 0:
@@ -96,13 +97,13 @@ def _waits(retry: Retry, repeats: int) -> float:
     longest = [0.0] * repeats
     for schedule in schedules:
         if not isinstance(schedule, Backoff):
-            return math.inf  # a function of the attempt may say anything
+            return math.inf  # a function of the attempt may return any wait
         longest = [max(pair) for pair in zip(longest, schedule.delays(repeats), strict=True)]
     return sum(max(wait, retry.max_retry_after) for wait in longest)
 
 
 def _shared(layers: tuple[Layer, ...], state: SharedState) -> tuple[str, ...]:
-    """Say what is shared between processes, and what is not although one might think so."""
+    """Return what is shared between processes, and what is not although one might expect it."""
     shared = " and ".join(sorted(layer.shared_state for layer in layers if layer.shared_state)) or "nothing"
     alone = [type(layer).__name__ for layer in layers if layer.has_local_state]
     own = f"; of this process alone: {', '.join(alone)}" if alone else ""

@@ -1,6 +1,7 @@
-"""How a call ended, told to whoever listens: one event for every call, whichever door it came in by.
+"""The event that reports how a call ended: one for each call, whatever form the call had.
 
-Rule: nothing of this exists while nobody listens. The runners ask `HUB.listening`, and nothing else, before they come here.
+Rule: this code costs nothing while there is no listener. The runners check only `HUB.listening`
+before they call it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def call_worked(plan: Planned, seconds: float) -> None:
-    """The first attempt was let in and has succeeded."""
-    if not plan.form.endswith("stream"):  # those end with their last item
+    """Report a call whose first attempt was admitted and succeeded."""
+    if not plan.form.endswith("stream"):  # a stream ends with its last item
         tell_finished(plan, "ok", 1, seconds, 0.0, None)
 
 
 def call_returned(plan: Planned, first: CallFrame, *, fell_back: bool = False) -> None:
-    """A call has returned, which is no success if what it returned stands for a failure."""
+    """Report a call that has returned: no success if the value represents a failure."""
     if plan.form.endswith("stream") or not HUB.listening:
         return
     failure: Failure | None = first.answered
@@ -34,13 +35,13 @@ def call_returned(plan: Planned, first: CallFrame, *, fell_back: bool = False) -
 
 
 def call_ended(plan: Planned, first: CallFrame, error: BaseException) -> None:
-    """A call has raised."""
-    if HUB.listening:  # also for a stream: it has not begun
+    """Report a call that has raised."""
+    if HUB.listening:  # also for a stream: it has not started
         tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
 
 
 def block_finished(plan: Planned, first: CallFrame, error: BaseException | None) -> None:
-    """A block has ended; `error` is None if well."""
+    """Report a block that has ended; `error` is None if it succeeded."""
     if not HUB.listening or first.world.is_disabled:
         return
     if error is None:
@@ -52,7 +53,7 @@ def block_finished(plan: Planned, first: CallFrame, error: BaseException | None)
 def stream_finished(
     plan: Planned, held: CallFrame, attempts: int, waited: float, error: BaseException | None
 ) -> None:
-    """A stream has ended after its first item, or without one. A reader that leaves early got what it asked for."""
+    """Report a stream that has ended; a reader that leaves early counts as a success."""
     if not HUB.listening or held.world.is_disabled:
         return
     failure: Failure | None = None
@@ -88,7 +89,7 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
 def rejected(
     name: str, by: Literal["circuit", "bulkhead", "rate_limit", "budget"], key: str, failure: Failure
 ) -> None:
-    """A layer did not admit an attempt."""
+    """Report that a layer rejected an attempt."""
     if HUB.listening:
         tell(events.CallRejected(name=name, by=by, key=key, failure=failure))
 

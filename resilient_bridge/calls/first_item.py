@@ -1,4 +1,4 @@
-"""A stream that has come to its first item: as far as a stream is a call, and can be repeated or replaced."""
+"""A stream up to its first item: until then it can be repeated or replaced like any call."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class StartedStream:
-    """A stream at its first item, or at its end without one."""
+    """A stream at its first item, or at its end if it has none."""
 
     __slots__ = ("attempts", "is_empty", "item", "items", "limits", "returned", "waited")
 
     def __init__(self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None) -> None:
         attempt = CURRENT.get()
-        self.attempts = attempt.number  # for the event that tells of the stream's end
+        self.attempts = attempt.number  # for the event at the end of the stream
         self.waited = (attempt.first or attempt).waited
         self.items = items
         self.item = item
@@ -29,7 +29,9 @@ class StartedStream:
 
 
 def starting(function: Callable[..., Any]) -> Callable[..., StartedStream]:
-    """Return a function that begins the stream of a generator function, or of any that returns something to iterate over."""
+    """Return a function that starts the stream of a function which returns an iterator or
+    generator.
+    """
 
     def start(*args: Any, **kwargs: Any) -> StartedStream:
         items = iter(function(*args, **kwargs))
@@ -42,7 +44,7 @@ def starting(function: Callable[..., Any]) -> Callable[..., StartedStream]:
 
 
 def starting_async(function: Callable[..., Any]) -> Callable[..., Awaitable[StartedStream]]:
-    """Return a function that begins the stream of an async generator function."""
+    """Return a function that starts the stream of an async generator function."""
 
     async def start(*args: Any, **kwargs: Any) -> StartedStream:
         items = aiter(function(*args, **kwargs))

@@ -1,1 +1,1 @@
-"""Circuits: the value that users write, the state that it is the setting of, and the layer that asks it."""
+"""Circuit breaker: the value that users write, the state of a circuit, and the layer that uses it."""

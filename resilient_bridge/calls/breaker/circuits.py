@@ -1,4 +1,4 @@
-"""Where circuits are found in this process: by their key, or as long as their owner lives."""
+"""The registry of circuits in this process: by key, or for as long as their owner lives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def _worth(circuit: CircuitState) -> int:
-    """How much is lost with a circuit: nothing, some counts, a wait that is over, a decision in force."""
+    """Return how much would be lost with a circuit, as a rank.
+
+    From low to high: nothing, some counts, an open time that is over, a state in force.
+    """
     if circuit.state == "closed":
         return 0 if circuit.is_calm else 1
     over = circuit.state in ("open", "half_open") and not circuit.retry_after(clock())
@@ -33,7 +36,7 @@ def _own_circuit(name: str, settings: Breaker) -> CircuitState:
 
 
 def _shared_circuit(store: SharedState, key: str, settings: Breaker, warn: bool) -> CircuitState:
-    from .shared_circuit import SHARED_CIRCUITS  # here: most processes share nothing
+    from .shared_circuit import SHARED_CIRCUITS  # imported here: most processes share nothing
 
     return SHARED_CIRCUITS.get(store, key, settings, warn)
 
@@ -41,20 +44,24 @@ def _shared_circuit(store: SharedState, key: str, settings: Breaker, warn: bool)
 CIRCUITS: Final = Names[CircuitState, Breaker](
     "circuit", _new_circuit, _worth, own=_own_circuit, shared=_shared_circuit
 )
-"""An own circuit is listed under its owner's name for as long as that owner keeps it."""
+"""A circuit without a key is listed under its owner's name as long as the owner keeps it."""
 
 
 def circuit_by_name(key: str) -> CircuitState:
-    """Return the circuit of this name; one that nobody has used yet has the default numbers."""
+    """Return the circuit of this name; a new one has the default numbers."""
     return find_circuit(key) or CIRCUITS.assume(key, Breaker(key=key))
 
 
 def find_circuit(key: str) -> CircuitState | None:
-    """Return the circuit of this name, if somebody uses it: one shared between processes if it is in use here, else that of this process."""
+    """Return the circuit of this name if it is in use.
+
+    A circuit shared between processes comes first, if it is in use here; else it is that of this
+    process.
+    """
     shared = [circuit for circuit in listed_circuits() if circuit.is_shared and circuit.key == key]
     return shared[0] if shared else CIRCUITS.find(key)
 
 
 def known_circuits() -> list[CircuitState]:
-    """Return every circuit there is: those with a name, then those of an owner."""
+    """Return every circuit: first those with a name, then those of an owner."""
     return [*CIRCUITS.all(), *listed_circuits()]

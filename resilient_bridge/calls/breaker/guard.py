@@ -1,4 +1,4 @@
-"""The layer that asks a circuit before a call, and tells it how the call ended."""
+"""The layer that asks a circuit before a call and reports the outcome to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class BreakerGuard(Guard):
-    """Asks the circuit before the call, and tells it how the call ended."""
+    """Asks the circuit before the call and reports the outcome to it."""
 
     __slots__ = ("circuit", "layer", "named", "state")
 
@@ -48,12 +48,12 @@ class BreakerGuard(Guard):
         return None
 
     def admitted(self, attempt: CallFrame, permit: int) -> None:
-        """Keep the permit of a call that begins."""
+        """Keep the permit of a call that starts."""
         attempt.permit = permit
         self.state.began(attempt)
 
     def asked(self, attempt: CallFrame, ask: Callable[..., T], *args: Any) -> T:
-        """Return what the circuit says; note its rejection."""
+        """Return the circuit's answer; record its rejection."""
         try:
             return ask(*args)
         except RejectedError as error:
@@ -87,7 +87,7 @@ class BreakerGuard(Guard):
             self._ended(self.under_way(), attempt, error, failure)
 
     def under_way(self) -> int:
-        """Return the permit of what goes on without having been asked for."""
+        """Return the permit of a call that runs without having asked the circuit."""
         return self.state.era
 
     def _ended(
@@ -99,7 +99,7 @@ class BreakerGuard(Guard):
         try:
             if failure is not None and not issubclass(type(error), RejectedError):
                 verdict = verdict_of(failure, self.layer, self.named)
-        except BaseException:  # a predicate of the user's: its mistake says nothing of the other side
+        except BaseException:  # an error in the user's predicate says nothing about the server
             self.state.released(permit, now, seconds)
             raise
         if verdict == "neutral":

@@ -1,6 +1,6 @@
-"""A circuit in the hand of a user: to look at, to set, and to use without wrapping anything.
+"""The handle of a circuit: to inspect it, to set its state, and to run a block under it.
 
-Rule: a handle holds no state of a circuit. It may be kept, made again or thrown away; all handles of one name are one circuit.
+Rule: a handle holds no state of the circuit. All handles of one name refer to one circuit.
 """
 
 from __future__ import annotations
@@ -39,38 +39,43 @@ class Circuit:
     __slots__ = ("_blocks", "_find", "_name")
 
     def __init__(self, find: Callable[[], CircuitState], name: str = "") -> None:
-        """Made by `circuit` and `circuits`; `name` is what a user has written."""
+        """Made by `circuit` and `circuits`; `name` is what the user wrote."""
         self._find = find
         self._name = name
-        self._blocks: dict[_Block, None] = {}  # a set in order, of which two threads never take the same
+        # an ordered set; two threads never remove the same entry
+        self._blocks: dict[_Block, None] = {}
 
     @property
     def key(self) -> str:
-        """The name it is shared by, or that of what it protects."""
+        """The key by which the circuit is shared, or the name of what it protects."""
         return self._find().key
 
     @property
     def state(self) -> Literal["closed", "open", "half_open", "isolated", "disabled"]:
-        """`open` stays until a call comes after its time: that one is the first probe, and finds it `half_open`."""
+        """The current state.
+
+        `open` remains until a call comes after the open time: that call is the first probe and
+        finds the circuit `half_open`.
+        """
         found = self._asked()
         found.count_overdue(clock())
         return found.state
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until a call may be let through; None if one may now, or if nobody can say (isolated)."""
+        """Seconds until a call may be admitted; None if one may now, or if unknown (isolated)."""
         return self._asked().retry_after(clock())
 
     def reset(self) -> None:
-        """Close it, forget what was counted, and let its open times start over (reason `manual_reset`)."""
+        """Close the circuit, clear its counts, and restart its open times (reason `manual_reset`)."""
         self._asked().reset(clock())
 
     def isolate(self) -> None:
-        """Let nothing through until `reset`."""
+        """Reject every call until `reset`."""
         self._asked().isolate(clock())
 
     def disable(self) -> None:
-        """Let everything through and count nothing until `reset`."""
+        """Admit every call and count nothing until `reset`."""
         self._asked().disable(clock())
 
     def __enter__(self) -> Self:
@@ -85,13 +90,16 @@ class Circuit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Tell how the block ended; its error goes on."""
+        """Report how the block ended; its error propagates."""
         block = self._leaving()
         block.is_over = True
         block.end(error, clock())
 
     def _asked(self) -> CircuitState:
-        """Return the circuit; warn of a name that nobody has used, which may be misspelt: a block that is entered uses it."""
+        """Return the circuit; warn if the name is not in use, because it may be misspelt.
+
+        A block that is entered uses the name.
+        """
         if self._name and registry.find_circuit(self._name) is None:
             near = get_close_matches(self._name, [state.key for state in registry.known_circuits()], 1)
             meant = f": did you mean {near[0]!r}?" if near else ""
@@ -100,14 +108,14 @@ class Circuit:
         return self._find()
 
     def _leaving(self) -> _Block:
-        """Take out the block that ends here: the last of this context, else the last of all."""
+        """Remove the block that ends here: the last one of this context, else the last of all."""
         for block in reversed(_entered.get()):
             if not block.is_over and self._blocks.pop(block, 0) is None:
                 return block
         return self._blocks.popitem()[0]
 
     def __repr__(self) -> str:
-        """Return name and state, and what they rest on."""
+        """Return the name, the state, and the reason for it."""
         found = self._find()
         now = clock()
         parts = [f"<Circuit {found.key} {found.state}"]
@@ -120,7 +128,7 @@ class Circuit:
 
 
 class _Block:
-    """A permit in use."""
+    """A permit in use by a block."""
 
     __slots__ = ("__weakref__", "_state", "is_over", "permit", "started")
 
@@ -161,7 +169,7 @@ _MISTAKES: Final = (
 
 
 def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
-    """Return the class of an error that is the user's own, and says that something failed, not that somebody was mistaken."""
+    """Return the error's class if it is user-defined and means a failure, not a programming error."""
     kind = type(error)
     is_own = kind.__module__ != "builtins" and not issubclass(kind, _MISTAKES) and not rule_for(error).rules
     return (kind,) if is_own else ()
@@ -171,10 +179,11 @@ _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.c
 
 
 def circuit(of: str | Callable[..., Any], /) -> Circuit:
-    """Return the handle of a circuit: by its key, or of a decorated function, method or Policy that has a Breaker.
+    """Return the handle of a circuit by its key, or of a decorated function or Policy.
 
-    A key that nobody has used yet makes a circuit with the default numbers, which a Breaker with that key replaces; asking it for its
-    state, or changing that, warns (UserWarning). Raises ConfigError for what has no circuit.
+    The function, method or Policy has to have a Breaker. A key not yet in use creates a circuit with the default
+    numbers, which a Breaker with that key replaces. Reading or changing the state of such a circuit
+    warns (UserWarning). Raises ConfigError for an object that has no circuit.
     """
     if isinstance(of, str) and of:
         return Circuit(partial(registry.circuit_by_name, of), of)
@@ -193,9 +202,9 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
 
 
 def circuits() -> Mapping[str, Circuit]:
-    """Return every circuit of this process, by key, or by the name of the function that it belongs to.
+    """Return every circuit of this process, by key or by the name of the function it belongs to.
 
-    Where two have one name, the later ones are numbered: `app.search #2`.
+    If two have the same name, the later ones are numbered: `app.search #2`.
     """
     found: dict[str, Circuit] = {}
     for state in registry.known_circuits():

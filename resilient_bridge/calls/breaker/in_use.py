@@ -1,4 +1,4 @@
-"""The circuits in use in this process that have no name of their own here, and what is reported of any when it changes."""
+"""The circuits without a key that are in use in this process, and the event of every transition."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class _Chance:
-    """The random source of whoever makes a circuit open: a test has one of its own."""
+    """The random source of the context that opens the circuit: a test has its own."""
 
     def random(self) -> float:
-        """Return a number from 0 to below 1."""
+        """Return a random number from 0 to below 1."""
         return current_world().rng.random()
 
 
 chance: Final = cast("random.Random", _Chance())
-"""Whatever draws from it draws from the source of the context it is in."""
+"""The random source of the current context."""
 
 
 def clock() -> float:
@@ -51,12 +51,12 @@ _own_lock: Final = Lock()
 
 
 def list_circuit(circuit: CircuitState) -> None:
-    """Let it be found among the known circuits, for as long as somebody uses it."""
+    """List the circuit for as long as it is in use."""
     with _own_lock:
         _own.add(circuit)
 
 
 def listed_circuits() -> list[CircuitState]:
-    """Return those that somebody uses."""
+    """Return the listed circuits that are in use."""
     with _own_lock:
         return list(_own)

@@ -69,7 +69,7 @@ class SharedCircuit(CircuitState):
         super().__init__(key, settings, rng, on_transition)
         self.store = store
         self.view: CircuitView | None = None
-        self._failure: Failure | None = None  # the last one reported
+        self._failure: Failure | None = None  # the last view reported
         self._line = store.circuit(key, rules_of(settings), _learner(self))
 
     # ---- a call -------------------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ class CircuitState:
             with self._lock:
                 try:
                     oldest = next(iter(self.under_way), None)
-                except RuntimeError:  # a call has begun in another thread, in between
+                except RuntimeError:  # another thread has started a call in between
                     continue
                 if oldest is None or now - oldest.started < self.slow_after:
                     return

@@ -1,6 +1,7 @@
-"""When calls are no longer let through to something that is down, and when it is tried again.
+"""When calls to a failing service are rejected, and when it is tried again.
 
-Rule: numbers only. The window and the state live where the circuits live, found by key, so that a changed breaker keeps them.
+Rule: numbers only. The window and the state are kept in the registry of circuits, by key, so that
+they survive a change of the numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ..shared.ports import CircuitRules
 
 
-_FEW: Final = 10  # calls within a span of time that say nothing yet
+_FEW: Final = 10  # calls in a window of time that are too few to judge by
 _OPEN_FOR: Final = Backoff.exponential(1, cap=4, jitter="equal")
 _IN_A_ROW_OPEN_FOR: Final = Backoff.constant(30)
 
@@ -123,9 +124,9 @@ class Breaker(Layer):
         lease: Seconds = 30.0,
         key: str | None = None,
     ) -> Self:
-        """Return a breaker that opens after `failures` in a row, for 30 s unless said otherwise (5; 5 and 60 s).
+        """Return a breaker that opens after `failures` in a row.
 
-        The same as a rate of 1 over a window of that many calls.
+        By default it is open for 30 s (5; 5 and 60 s). The same as a rate of 1 over a window of that many calls.
         """
         if not is_count(failures):
             refuse("Breaker.consecutive.failures", "a whole number of at least 1", failures)
@@ -143,24 +144,24 @@ class Breaker(Layer):
 
     @property
     def in_a_row(self) -> int | None:
-        """How many failures in a row open it, None for every other rate."""
+        """How many consecutive failures open it; None if it opens by another rate."""
         is_row = self.rate == 1 and isinstance(self.window, int) and self.least == self.window
         return self.window if is_row and isinstance(self.window, int) else None
 
     @property
     def least(self) -> int:
-        """How many calls say enough: `minimum`, or what stands for it."""
+        """The fewest calls that the rate is computed from: `minimum`, or its default."""
         if self.minimum is not None:
             return self.minimum
         return self.window if isinstance(self.window, int) else _FEW
 
     @property
     def shared_state(self) -> str:
-        """The circuit."""
+        """What is shared between processes: the circuit."""
         return "the circuit"
 
     def summary(self) -> str:
-        """Return when it opens, and how many failures that takes at the least."""
+        """Return when it opens, and the smallest number of failures for that."""
         opens = f"{self.in_a_row} failures in a row" if self.in_a_row else self._share()
         return f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}"
 
@@ -182,5 +183,5 @@ class Breaker(Layer):
 
 
 def rules_of(breaker: Breaker) -> CircuitRules:
-    """Return its numbers, as a window and a store read them."""
+    """Return the breaker's numbers as a window and a store read them."""
     return cast("CircuitRules", breaker)

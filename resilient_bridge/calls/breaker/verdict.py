@@ -1,7 +1,7 @@
-"""What a failure says to a circuit breaker: that the other side is down, or nothing at all. Pure.
+"""What a failure means to a circuit breaker: the server is down, or nothing. Pure.
 
-Rule: a caller's mistake is no outage. Only what points at the other side, or at the way there, counts; the rest is neutral,
-which is neither a failure nor a success.
+Rule: a caller's mistake is no outage. Only a failure of the server, or of the connection to it,
+counts. Any other failure is neutral: neither a failure nor a success.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 def verdict_of(
     failure: Failure, breaker: Breaker, named: tuple[Any, ...] = ()
 ) -> Literal["failure", "neutral", "critical"]:
-    """Return what `failure` is to `breaker`; critical opens the circuit at once.
+    """Return how `breaker` counts `failure`; critical opens the circuit at once.
 
-    `breaker.on` says what counts, in its place the categories, and `named`: the exception classes that the Retry beside it
-    names. What we rejected ourselves never left this process, and says nothing about the other side; nor does a limiter that says when to come back.
+    `breaker.on` decides which failures count; without it, the categories do and `named`, the
+    exception classes that the Retry beside it names. A rejection by one of our own layers never
+    left this process and says nothing about the server. Neither does a limiter that says when to
+    retry.
     """
     if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
         return "neutral"

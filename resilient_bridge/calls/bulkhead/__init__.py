@@ -1,1 +1,1 @@
-"""Bulkhead: the value, who is inside, and the layer that waits for a free place."""
+"""Bulkhead: the value, the permits, and the layer that waits for a free one."""

@@ -1,7 +1,7 @@
-"""The layer that waits for a free place.
+"""The layer that waits for a permit of a bulkhead.
 
-Rule: a place that is not taken goes to the next in line. Whoever is cancelled, timed out or interrupted while waiting gives back
-what it had, and what it was handed in the same instant.
+Rule: an unused permit goes to the next waiter. A call that is cancelled, timed out or interrupted
+while it waits gives back its permit, also one that it was handed in the same instant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BulkheadGuard(Guard):
-    """Takes a place before the call, and frees it after."""
+    """Takes a permit before the call and releases it after."""
 
     __slots__ = ("layer", "state")
 
@@ -48,7 +48,7 @@ class BulkheadGuard(Guard):
 
 
 class _QueueSlot:
-    """A place in the queue of a bulkhead."""
+    """A waiter in the queue of a bulkhead."""
 
     def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:
         self._state = state

@@ -1,8 +1,9 @@
-"""The places of one bulkhead, and the queue for them: first come, first served, whatever thread or event loop they come from. Pure.
+"""The permits of one bulkhead and the queue for them. Pure.
 
-A place that becomes free is handed over: it never is free in between, so nobody overtakes the queue. Who waits is woken by a
-callback of its own, called outside the lock; who stops waiting says so with `leave`, which passes on a place that it was handed
-in the same instant.
+The queue is first come, first served, across threads and event loops. A released permit is handed
+over to the first waiter directly and is never free in between, so no call overtakes the queue. Each
+waiter is woken by its own callback, called outside the lock. A waiter that stops waiting calls
+`leave`, which passes on a permit that it was handed in the same instant.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Ticket:
-    """A place in the queue."""
+    """A waiter in the queue."""
 
     __slots__ = ("is_served", "wake")
 
@@ -40,15 +41,15 @@ class BulkheadState:
         self.settings = settings
         self.running = 0
         self._lock = Lock()
-        self._queue: dict[Ticket, None] = _EMPTY_QUEUE  # in their order
+        self._queue: dict[Ticket, None] = _EMPTY_QUEUE  # in the order of the queue
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """The number of calls that wait for a permit."""
         return len(self._queue)
 
     def try_acquire(self) -> bool:
-        """Take a place if one is free; every place taken has to be given back with `release`."""
+        """Take a permit if one is free; each permit taken has to be given back with `release`."""
         with self._lock:
             if self.running >= self.settings.calls or self._queue:
                 return False
@@ -56,7 +57,11 @@ class BulkheadState:
             return True
 
     def join(self, wake: Callable[[], object]) -> Ticket:
-        """Queue up; `wake` is called once, from any thread, when a place is handed over, and returns False if nobody takes it. Raises BulkheadFullError."""
+        """Join the queue. Raises BulkheadFullError.
+
+        `wake` is called once, from any thread, when a permit is handed over. It returns False if
+        the waiter no longer takes it.
+        """
         ticket = Ticket(wake)
         with self._lock:
             if self.running >= self.settings.calls and len(self._queue) >= self.settings.queue:
@@ -64,15 +69,15 @@ class BulkheadState:
             if self._queue is _EMPTY_QUEUE:
                 self._queue = {}
             self._queue[ticket] = None
-        self._hand_over()  # a place may have become free since `try_acquire`
+        self._hand_over()  # a permit may have been released since `try_acquire`
         return ticket
 
     def is_served(self, ticket: Ticket) -> bool:
-        """Return whether the place was handed over: then it has to be released."""
+        """Return whether a permit was handed over: then it has to be released."""
         return ticket.is_served
 
     def leave(self, ticket: Ticket) -> None:
-        """Stop waiting, for any reason; a place that was handed over already goes to the next."""
+        """Stop waiting, for any reason; a permit that was handed over already goes to the next."""
         with self._lock:
             if not ticket.is_served:
                 self._queue.pop(ticket, None)
@@ -80,23 +85,25 @@ class BulkheadState:
         self.release()
 
     def release(self) -> None:
-        """Give a place back, to the first in the queue."""
+        """Release a permit to the first in the queue."""
         with self._lock:
             self.running -= 1
         if self._queue:
             self._hand_over()
 
     def configure(self, settings: Bulkhead) -> None:
-        """Go on with other numbers: who runs goes on running, who waits goes on waiting or is let in."""
+        """Apply other numbers: running calls continue; waiting calls keep waiting or are admitted."""
         self.settings = settings
         self._hand_over()
 
     def rejection(self, waited: float | None = None) -> BulkheadFullError:
-        """Return the error for a call that found no place, or waited so many seconds for none."""
+        """Return the error for a call that got no permit, or waited for so many seconds without
+        one.
+        """
         return BulkheadFullError(self.key, self.settings.calls, waited)
 
     def _hand_over(self) -> None:
-        """Hand every free place to the first in the queue."""
+        """Hand every free permit to the first in the queue."""
         while self._queue:
             with self._lock:
                 if not self._queue or self.running >= self.settings.calls:
@@ -105,13 +112,13 @@ class BulkheadState:
                 del self._queue[ticket]
                 ticket.is_served = True
                 self.running += 1
-            if ticket.wake() is False:  # its event loop is closed: nobody is there to take the place
+            if ticket.wake() is False:  # its event loop is closed, so it cannot take the permit
                 with self._lock:
                     ticket.is_served = False
                     self.running -= 1
 
 
-_EMPTY_QUEUE: Final[dict[Ticket, None]] = {}  # shared until somebody waits
+_EMPTY_QUEUE: Final[dict[Ticket, None]] = {}  # shared until a call waits
 
 
 BULKHEADS: Final = Names[BulkheadState, "Bulkhead"](

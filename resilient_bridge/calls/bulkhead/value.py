@@ -1,4 +1,4 @@
-"""How many calls may run at once, and how many more may wait for a place."""
+"""How many calls may run at once, and how many more may wait."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ..layer import Layer
 
 @attrs.frozen(repr=False, eq=False)
 class Bulkhead(Layer):
-    """At most `calls` at once; `queue` more wait their turn, first come, first served; the rest get BulkheadFullError.
+    """At most `calls` run at once, and `queue` more wait; the rest get BulkheadFullError.
 
-    A waiting call waits at most `max_wait` seconds (a timedelta will do; None: as long as its deadline allows). `key` shares the
-    places between policies; without it, they belong to what the bulkhead protects. ConfigError names a bad field.
+    Waiting calls are admitted first come, first served. A call waits at most `max_wait` seconds (a
+    timedelta will do; None: until its deadline). `key` shares the permits between policies; without
+    it, they belong to what the bulkhead protects. ConfigError names a bad field.
     """
 
     usual_position: ClassVar[int | None] = 3

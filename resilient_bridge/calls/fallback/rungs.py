@@ -1,7 +1,9 @@
-"""The rungs of a Fallback, after the call has failed for good: raised, or returned what stands for a failure.
+"""The rungs of a Fallback, called after the final failure of a call.
 
-Rule: never silently. The switch is asked for where `acknowledge` is given, and told in every case: an event a rung. And never twice: after a
-call that may have run, a rung needs the permission that a repeat would need, or `may_have_run=`.
+A returned value that represents a failure counts as well. Rule: a switch is never silent:
+`acknowledge`, if given, is asked first, and each rung is reported as an event. No side effect is
+repeated: after a call that may have run, a rung needs the permission that a repeat would need, or
+`may_have_run=`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _NOTE: Final = "not replaced: it may have run; Fallback(may_have_run=True) allow
 def rungs_for(
     plan: Planned, fallback: Fallback, first: CallFrame, error: Exception, call: CallOnce
 ) -> Generator[Step, Any, Any]:
-    """Return what the first rung that works returns; raise what the last one raised, or `error` where none may be tried."""
+    """Return the result of the first rung that succeeds.
+
+    Raises the error of the last rung, or `error` if no rung may be tried.
+    """
     failure = failure_or_none(error)
     if failure is None:
         raise error
@@ -53,9 +58,10 @@ def rungs_for(
 def rungs_for_answer(
     plan: Planned, fallback: Fallback, first: CallFrame, result: Any, call: CallOnce
 ) -> Generator[Step, Any, tuple[bool, Any]]:
-    """Do the same for a call that has returned what stands for a failure; return whether a rung stands in, and what is returned.
+    """Try the rungs for a returned failure.
 
-    The answer stays where no rung may be tried.
+    Return whether one replaced it, and the value to return. If no rung may be tried, the returned
+    failure stands.
     """
     failure = first.answered
     if failure is None:
@@ -76,7 +82,7 @@ def _climb(  # noqa: PLR0917 -- all that is known of the call
     error: Exception | None,
     call: CallOnce,
 ) -> Generator[Step, Any, tuple[bool, Any]]:
-    """Return whether a rung stands in, and what it returned; raise what the last one raised."""
+    """Return whether a rung succeeded, and its result; raise the error of the last one."""
     if not (yield from _is_for(plan, fallback, failure)):
         return False, None
     rungs = [
@@ -87,7 +93,7 @@ def _climb(  # noqa: PLR0917 -- all that is known of the call
     if not rungs:
         _explain(error)
         return False, None
-    # The repeats are over: a rung that repeats on its own is inside of nothing that would.
+    # The repeats are over: a rung that repeats on its own is not inside the repeats of this call.
     token = CURRENT.set(outside_of(first))
     ending: Exception | None = error
     answer: Any = None
@@ -122,7 +128,7 @@ def _is_for(plan: Planned, fallback: Fallback, failure: Failure) -> Generator[St
 
 
 def _may_try(plan: Planned, fallback: Fallback, failure: Failure, rung: Callable[..., Any]) -> bool:
-    """Return whether a rung may do its work although the call may have done its own."""
+    """Return whether a rung may be called although the call may have run."""
     allowed = fallback.may_have_run
     if failure.executed is Executed.NO or plan.idempotent or allowed is True:
         return True
@@ -132,12 +138,15 @@ def _may_try(plan: Planned, fallback: Fallback, failure: Failure, rung: Callable
 def _is_acknowledged(
     fallback: Fallback, failure: Failure, error: Exception | None
 ) -> Generator[Step, Any, bool]:
-    """Ask whether to switch. Who raises instead of answering has said no: the failure stands, with a note of the mistake."""
+    """Ask `acknowledge` whether to switch.
+
+    An error in it means no: the failure stands, with a note of the mistake.
+    """
     if fallback.acknowledge is None:
         return True
     try:
         return bool((yield CallOnce(fallback.acknowledge, (failure,), {})))
-    except Exception as mistake:  # the caller's failure must not be lost for it
+    except Exception as mistake:  # the caller's failure must not be lost because of it
         if error is None or not add_note(error, "not replaced: acknowledge raised", mistake):
             raise
         return False
@@ -151,7 +160,7 @@ def _explain(error: Exception | None) -> None:
 
 
 def _after(error: Exception, failed: Exception) -> Exception:
-    """Return what the rung raised, with the error that it was to replace at the end of its chain."""
+    """Return the rung's error, with the error it was to replace at the end of its chain."""
     last: BaseException = failed
     for _ in range(_LONGEST_CHAIN):
         if last is error:
@@ -164,7 +173,7 @@ def _after(error: Exception, failed: Exception) -> Exception:
 
 
 def _rung_in_form(plan: Planned, rung: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rung in the form of the function that it stands in for."""
+    """Return the rung with the same calling form as the function that it replaces."""
     if plan.form == "async_stream":
         return starting_async(rung)
     return starting(rung) if plan.form == "stream" else rung
