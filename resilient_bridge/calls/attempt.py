@@ -40,9 +40,7 @@ class Attempt:
 
     @property
     def failure(self) -> Failure | None:
-        """How the previous attempt failed, None on the first; in a schedule, how this attempt
-        failed.
-        """
+        """How the previous attempt failed, None on the first; in a schedule, how this one did."""
         return self._failure or self._frame.failure
 
     @property
@@ -52,7 +50,7 @@ class Attempt:
 
     @property
     def idempotency_key(self) -> str:
-        """The key of this call, the same on all its attempts: the server recognises a repeat by it."""
+        """The call's key, the same on all its attempts: the server recognises a repeat by it."""
         return self._frame.idempotency_key
 
     def __repr__(self) -> str:

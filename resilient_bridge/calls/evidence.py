@@ -28,7 +28,7 @@ _MOST_PLAIN: Final = 1_024
 
 
 def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
-    """Return the failure of an attempt's error, computed once; None for cancellation and its like."""
+    """Return the failure of an attempt's error, computed once; None for one like cancellation."""
     seen = attempt.seen
     if seen is not None and seen[0] is error:
         return seen[1]

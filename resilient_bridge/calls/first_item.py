@@ -29,9 +29,7 @@ class StartedStream:
 
 
 def starting(function: Callable[..., Any]) -> Callable[..., StartedStream]:
-    """Return a function that starts the stream of a function which returns an iterator or
-    generator.
-    """
+    """Return a function that starts the stream of a function returning an iterable."""
 
     def start(*args: Any, **kwargs: Any) -> StartedStream:
         items = iter(function(*args, **kwargs))

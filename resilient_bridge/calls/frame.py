@@ -1,7 +1,8 @@
 """The engine's record of one attempt of a protected call, and the context variable that holds it.
 
-Rule: one context variable says everything about where we are: the attempt in progress, its deadline, its key, the
-attempts around it, and the world. A call reads it once and sets it once; that is what keeps the success path short.
+Rule: one context variable holds the whole call context: the attempt in progress, its deadline, its
+key, the enclosing attempts, and the world. A call reads it once and sets it once, which keeps the
+success path short.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..values.rule import Rule
 
     class CutOff(Protocol):
-        """What repeats a call, as seen by the deadline that ends it."""
+        """The component that repeats a call, as the deadline that ends the call sees it."""
 
         calls: int
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
-"""What is protected: an async function, a sync one, an async generator function, a generator function, or a block of either."""
+"""What is protected: an async or sync function, an async or sync generator function, or a block,
+which is async or sync.
+"""
 
 Proofs: TypeAlias = Literal["none", "request", "all"]
 """Which proofs of the errors that come out of a call hold for the whole call: none, because it is a function of the user's and may have
@@ -37,23 +40,27 @@ done other things before; those of the one request that it is; or all, because t
 
 
 class Planned:
-    """A policy made ready for one function, as all read it that take part in its calls; `run.plan.Plan` is one."""
+    """A policy compiled for one function, as everything that takes part in its calls reads it.
+
+    `run.plan.Plan` is one.
+    """
 
     __slots__ = ()
 
     name: str
-    key: str  # as events say it: of its circuit, or the name of what its state belongs to
+    key: str  # the name in events: of its circuit, or of the owner of its state
     form: Form
-    idempotent: bool | None  # None: not said
+    idempotent: bool | None  # None: not specified
     proofs: Proofs
     attempts: object  # the most calls, or tenacity's stop; None without a Retry
     asks: bool  # has conditions that may have to be awaited
 
 
 class Inside:
-    """What the policies inside of one attempt report: how often each operation failed for good, and the most calls that one took.
+    """What the policies inside of one attempt report to those around it.
 
-    So that retries inside each other do not multiply: what was repeated inside counts as used up outside.
+    They report how often each operation failed finally, and the most calls that one took. The outer
+    policies count inner repeats as used up, so that nested retries do not multiply.
     """
 
     __slots__ = ("failed", "mark", "most")
@@ -61,53 +68,57 @@ class Inside:
     def __init__(self) -> None:
         self.failed: dict[int, int] = {}  # by the id of the operation's plan
         self.most = 0
-        self.mark: object = None  # of the last record that a call inside left with its error
+        self.mark: object = None  # of the last record that an inner call attached to its error
 
 
 class CallFrame:
-    """One attempt as the engine keeps it; what the function that is called may see of it is an `Attempt`."""
+    """One attempt as the engine keeps it; `Attempt` is the called function's view of it."""
 
     # Defaults stand in the class, and what differs is written as needed: an attempt is made on every call, and this way it costs
     # a bare allocation and three names.
     number: int = 1
     world: World = REAL
-    plan: Planned | None = None  # None: no attempt but the edge of a context (the outermost one, or a test's)
-    # Taken away from the first attempt when its call ends: no chain of calls that are over.
+    # None: not an attempt but the boundary of a context (the outermost one, or a test's)
+    plan: Planned | None = None
+    # Removed from the first attempt when its call ends, so that finished calls form no chain.
     outer: CallFrame | None = None
     started: float = 0.0
     deadline_at: float | None = None  # monotonic; inherited, and the earliest counts
     failure: Failure | None = None
-    first: CallFrame | None = None  # the first attempt of the same call; None: this one
+    first: CallFrame | None = None  # the first attempt of the same call; None: this is the first
     is_rejected: bool = False  # a layer did not admit it: nothing was called
-    is_called: bool = False  # its function has been called; only the long way keeps it
-    is_last: bool = False  # the callee cannot be called again: what it was given is used up
+    is_called: bool = False  # its function has been called; only the long path sets it
+    is_last: bool = False  # the callee cannot be called again: its arguments are used up
     may_repeat_until: float | None = (
         None  # monotonic: from then on only what provably did not run is repeated
     )
-    # An edge: what is called from it has a policy, which knows what its errors prove.
+    # A boundary: a call made from it has a policy, which knows what its errors prove.
     is_protected: bool = False
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
-    run: CutOff | None = None  # what repeats this call, on its first attempt, once one has failed
+    # on the first attempt: what repeats this call, once an attempt has failed
+    run: CutOff | None = None
     waited: float = 0.0  # seconds between attempts; on the first one
-    calls: int = 1  # what `capture` reads on the edge it made
+    calls: int = 1  # what `capture` reads on the boundary that it made
     answered: Failure | None = (
-        None  # what a returned answer stands for; on the first one, and on such an edge
+        # the failure that a returned value represents; on the first attempt, and on such a boundary
+        None
     )
-    requests: int = 0  # sent inside of this attempt, as far as they were counted
+    requests: int = 0  # requests sent inside this attempt, as far as they were counted
     inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
     # enough; those around the Retry keep theirs on the first attempt.
     permit: int | None = None
     slot: Any = None
-    token: Any = None  # what a shared budget said to the attempt that has just failed; on the first attempt
+    # the answer of a shared budget about the latest failed attempt; on the first attempt
+    token: Any = None
     seen: tuple[BaseException, Failure | None] | None = None
     key: str | None = None  # see idempotency_key
-    # What was handed out: the same to all who ask, for as long as one of them keeps it.
+    # The key handed out: every reader gets the same one, for as long as one of them keeps it.
     view: Callable[[], Any] | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether the whole call has ended; an edge is as over as what it stands in."""
+        """Whether the whole call has ended; a boundary is over when the attempt around it is."""
         first = self.first or self
         if first.plan is None:
             return first.outer is not None and first.outer.is_over
@@ -121,7 +132,7 @@ class CallFrame:
 
     @property
     def idempotency_key(self) -> str:
-        """The key of this call: the same on all its attempts, so that the other side can tell a repeat."""
+        """The call's key, the same on all its attempts: the server recognises a repeat by it."""
         first = self.first or self
         if first.key is None:
             first.key = self.world.new_id()
@@ -131,7 +142,7 @@ class CallFrame:
 def new_frame(
     plan: Planned | None, outer: CallFrame | None, world: World, started: float, deadline_at: float | None
 ) -> CallFrame:
-    """Return a new attempt, or without a plan the edge of a context."""
+    """Return a new attempt, or without a plan the boundary of a context."""
     attempt = CallFrame()
     attempt.plan, attempt.outer, attempt.world = plan, outer, world
     attempt.started, attempt.deadline_at = started, deadline_at
@@ -139,7 +150,10 @@ def new_frame(
 
 
 def outside_of(attempt: CallFrame) -> CallFrame:
-    """Return an edge for what is no part of the attempt's call, though it runs in it: its repeats are its own, the deadline still holds."""
+    """Return a boundary for work that runs inside the attempt but is not part of its call.
+
+    Its repeats are its own; the deadline still applies.
+    """
     outer = (attempt.first or attempt).outer
     return new_frame(None, outer, attempt.world, attempt.started, attempt.deadline_at)
 
@@ -149,32 +163,35 @@ CURRENT: ContextVar[CallFrame] = ContextVar("resilient_bridge.attempt", default=
 
 
 def leave_context(token: Token[CallFrame]) -> None:
-    """Take a frame out of its context; that of an abandoned coroutine, which the garbage collector closes, is gone already."""
+    """Take a frame out of its context.
+
+    The context of an abandoned coroutine, which the garbage collector closes, is gone already.
+    """
     with suppress(ValueError):
         CURRENT.reset(token)
 
 
 def report(first: CallFrame, calls: int) -> None:
-    """Say how many times a call has called its function: `capture` reads it from the edge that it made."""
+    """Report how many times a call has called its function: `capture` reads it on its boundary."""
     edge = first.outer
     if edge is not None and edge.plan is None and edge is not ROOT:
         edge.calls = calls
 
 
 def inside_of(attempt: CallFrame) -> Inside:
-    """Return what is known of the calls inside of an attempt."""
+    """Return the record of the calls inside of an attempt."""
     if attempt.inside is None:
         attempt.inside = Inside()
     return attempt.inside
 
 
 def enclosing(attempt: CallFrame) -> CallFrame | None:
-    """Return the attempt or edge that the call of this attempt was made in."""
+    """Return the attempt or boundary in which the call of this attempt was made."""
     return attempt.outer if attempt.plan is None else (attempt.first or attempt).outer
 
 
 def mark_around(first: CallFrame, mark: object) -> None:
-    """Tell the attempts around a call that the record with this mark comes from inside of them."""
+    """Mark the enclosing attempts: the record with this mark comes from inside of them."""
     around = first.outer
     while around is not None and around is not ROOT:
         if around.plan is not None:
@@ -183,18 +200,21 @@ def mark_around(first: CallFrame, mark: object) -> None:
 
 
 def count_request() -> None:
-    """Note that a request leaves: in the attempt in progress, and in those around it."""
+    """Count a request that is sent: for the attempt in progress and for those around it."""
     attempt: CallFrame | None = CURRENT.get()
     while attempt is not None and attempt is not ROOT:
         attempt.requests += 1
         attempt = enclosing(attempt)
 
 
-# ---- policies inside of policies: the innermost repeats, and what it used up counts for those around it --------------
+# ---- nested policies: the innermost retries, and its attempts count for those around it --------
 
 
 def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
-    """Return the attempts around a call whose policies have a Retry, the nearest first: their repeats and ours are counted together."""
+    """Return the enclosing attempts whose policies have a Retry, the nearest first.
+
+    Their repeats and those of this call are counted together.
+    """
     found: list[CallFrame] = []
     around = first.outer
     while around is not None and around.before_of is None:
@@ -205,7 +225,10 @@ def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
 
 
 def largest_cap(attempts: object, around: tuple[CallFrame, ...]) -> int | None:
-    """Return the largest `attempts` of nested policies; None where there is one alone, or tenacity's stop decides."""
+    """Return the largest `attempts` of nested policies.
+
+    None if there is only one policy, or if tenacity's stop decides.
+    """
     if not around or not isinstance(attempts, int):
         return None
     caps = [attempt.plan.attempts for attempt in around if attempt.plan]

@@ -1,4 +1,4 @@
-"""The base of the policy values that a Policy is composed of, and what each says of itself."""
+"""The base class of the policy values that a Policy is composed of, and their descriptions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ class Layer(Value):
     conditions_in: ClassVar[tuple[str, ...]] = ()
     """The fields that may hold conditions about a failure."""
     usual_position: ClassVar[int | None] = None
-    """Where it stands in the order that makes sense, outermost first; None for what is taken apart, a Policy."""
+    """Its position in the recommended order, outermost first; None for a Policy, which is
+    flattened.
+    """
     outside_retry: ClassVar[str] = ""
-    """What is wrong with it outside of a Retry; empty for nothing."""
+    """What is wrong with it outside of a Retry; empty if nothing is."""
     inside_retry: ClassVar[str] = ""
-    """What is wrong with it inside of a Retry; empty for nothing."""
+    """What is wrong with it inside of a Retry; empty if nothing is."""
     has_local_state: ClassVar[bool] = False
     """Whether it has state that no store shares between processes."""
 
     @property
     def shared_state(self) -> str:
-        """What of it `Policy.state` shares between processes; empty for nothing."""
+        """The layer's state that `Policy.state` shares between processes; empty if it has none."""
         return ""
 
     def summary(self) -> str:
-        """Return in one line what it does."""
+        """Return a one-line description of what it does."""
         return "a layer"
 
     def with_key(self, key: str) -> Self:
-        """Return it with this key for its state, if it has state and names no key itself."""
+        """Return the layer with this key for its state, if it has state and no key yet."""
         return self.evolve(key=key) if getattr(self, "key", key) is None else self

@@ -1,4 +1,4 @@
-"""Which orders of layers do harm. Pure, and small: a Policy looks at its order whenever one is made."""
+"""Which orders of layers do harm. Pure, and small: it runs whenever a Policy is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ L = TypeVar("L")
 
 
 def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
-    """Return what is wrong with this order, a sentence each; empty when nothing is."""
+    """Return what is wrong with this order, one sentence each; empty if nothing is."""
     retry = next((number for number, layer in enumerate(layers) if isinstance(layer, Retry)), None)
     found = [
         problem
@@ -24,12 +24,12 @@ def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
         if retry is not None and (problem := layer.outside_retry if number < retry else layer.inside_retry)
     ]
     deadline, timeout = only(layers, Deadline), only(layers, Timeout)
-    # In a thread, the deadline ends the call by its timeout.
+    # In a thread, the deadline ends the call through its timeout.
     if deadline and timeout and timeout.of(1) > deadline.seconds and not timeout.thread:
         found.append(f"{timeout!r} never fires: {deadline!r} ends the call before")
     return tuple(found)
 
 
 def only(layers: tuple[Layer, ...], kind: type[L]) -> L | None:
-    """Return the layer of this class, None where there is none."""
+    """Return the layer of this class, None if there is none."""
     return next((layer for layer in layers if isinstance(layer, kind)), None)

@@ -1,8 +1,9 @@
-"""State that is found by its key: one sort of it, in this process, or shared between several.
+"""The registry of one sort of state by key, in this process or shared between several.
 
-Rule: a state with a name is shared by everybody who says that name, and kept here for the next one who does. The number of names is
-bounded, because people make keys from hosts and users: what is forgotten first was not used for long, and has nothing to say. What is
-shared between processes is kept by those who use it, and forgotten with the last of them: what it knew is in the store.
+Rule: all users of a name share its state, which is kept for later users of the name. The number of
+names is bounded, because keys are made from hosts and users. The state that is dropped first has
+been unused for long and holds nothing worth keeping. A state shared between processes is kept by
+its users and dropped with the last of them: its content is in the store.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MOST: Final = 1024
-"""Names of one sort that are kept although nobody uses them."""
+"""The most unused names of one sort that are kept."""
 IN_FORCE: Final = 3
 """The worth of a state that must not be lost unnoticed."""
 
@@ -31,9 +32,10 @@ V = TypeVar("V")
 
 
 class Names(Generic[S, V]):
-    """The states of one sort by name, the least recently asked for first; each has its `settings`, and `configure` takes others.
+    """The states of one sort by name, the least recently used first.
 
-    A state that is forgotten while somebody still uses it is found again: two under one name would not be shared.
+    Each has its `settings`, and `configure` replaces them. A state that is dropped while it is
+    still in use is found again: two states under one name would not be shared.
     """
 
     def __init__(
@@ -45,7 +47,10 @@ class Names(Generic[S, V]):
         own: Callable[[str, V], S] | None = None,
         shared: Callable[[SharedState, str, V, bool], S] | None = None,
     ) -> None:
-        """`own` makes the state of one owner, which keeps it; `shared` finds one that several processes share, and may warn."""
+        """`own` makes the state of one owner, who keeps it; `shared` finds one shared by processes.
+
+        `shared` may warn.
+        """
         self.sort = sort
         self.own = own or make
         self.shared = shared
@@ -54,10 +59,13 @@ class Names(Generic[S, V]):
         self._lock = Lock()
         self._recent: OrderedDict[str, S] = OrderedDict()
         self._used: WeakValueDictionary[str, S] = WeakValueDictionary()
-        self._assumed: set[str] = set()  # names of which nobody has said the numbers yet
+        self._assumed: set[str] = set()  # names whose numbers no user has specified yet
 
     def assume(self, key: str, value: V) -> S:
-        """Return the state of this name; if there is none, one with these numbers, which others replace without a word."""
+        """Return the state of this name; a new one gets these numbers as a default.
+
+        Other numbers replace the default without a warning.
+        """
         with self._lock:
             state = self._used.get(key)
             if state is not None:
@@ -68,7 +76,7 @@ class Names(Generic[S, V]):
         return state
 
     def get(self, key: str, value: V, *, warn: bool) -> S:
-        """Return the state of this name, with these numbers from now on."""
+        """Return the state of this name, and apply these numbers to it."""
         text = ""
         with self._lock:
             state = self._used.get(key)
@@ -84,23 +92,24 @@ class Names(Generic[S, V]):
         return state
 
     def find(self, key: str) -> S | None:
-        """Return the state of this name, if there is one."""
+        """Return the state of this name, if it exists."""
         with self._lock:
             return self._used.get(key)
 
     def all(self) -> list[S]:
-        """Return every state there is."""
+        """Return every state."""
         with self._lock:
             return list(self._used.values())
 
     def _add(self, key: str, value: V) -> tuple[S, str]:
-        """Make the state of a new name; return it, and what there is to say about another that had to go."""
+        """Create the state of a new name; return it and the warning about a dropped one."""
         lost = self._forget() if len(self._recent) >= MOST else ""
         state = self._recent[key] = self._used[key] = self._make(key, value)
         return state, lost
 
     def _forget(self) -> str:
-        # The first of those that say least: a circuit in force goes only when all the others are in force, too.
+        # The first of the least valuable: a circuit in force is dropped only if all others are in
+        # force.
         forgotten, least = "", IN_FORCE + 1
         for key, state in self._recent.items():
             worth = self._worth(state)
@@ -121,20 +130,22 @@ class Names(Generic[S, V]):
 
 
 class SharedNames(Generic[S, V]):
-    """The states of one sort that are in use here, by store and name; each has its `settings`, and `configure` takes others.
+    """The states of one sort that are in use here, by store and name.
 
-    One object a name and store, so that all who use it here share one line to the store.
+    Each has its `settings`, and `configure` replaces them. There is one object for a name and
+    store, so that all its users here share one line to the store.
     """
 
     def __init__(self, sort: str, make: Callable[[SharedState, str, V], S]) -> None:
         self._sort = sort
         self._make = make
         self._lock = Lock()
-        # By the store itself, not its value: what is found holds it, so that its id cannot be another's.
+        # By the store's id, not its value: the state found holds the store, so that no other object
+        # can have its id.
         self._used: WeakValueDictionary[tuple[int, str], S] = WeakValueDictionary()
 
     def get(self, store: SharedState, key: str, value: V, warn: bool) -> S:
-        """Return what has this name in this store, with these numbers from now on."""
+        """Return the state of this name in this store, and apply these numbers to it."""
         with self._lock:
             found = self._used.get((id(store), key))
             if found is None:
@@ -146,7 +157,7 @@ class SharedNames(Generic[S, V]):
 
 
 def _configured(sort: str, key: str, state: Any, value: Any, warn: bool) -> str:
-    """Go on with these numbers; return what there is to say where others have said other ones."""
+    """Apply these numbers; return the warning if other users have specified different ones."""
     before = state.settings
     if before == value:
         return ""
@@ -157,6 +168,7 @@ def _configured(sort: str, key: str, state: Any, value: Any, warn: bool) -> str:
 
 
 def _numbers(value: Any) -> Any:
-    """Return what two users of one name have to agree on."""
-    # What counts is decided by each policy for itself: two that differ in that can share a circuit.
+    """Return the numbers that two users of one name have to agree on."""
+    # Each policy decides for itself which failures count: two that differ in that can share a
+    # circuit.
     return attrs.evolve(value, on=(), ignore=()) if hasattr(value, "ignore") else value

@@ -1,6 +1,7 @@
-"""Errors as data: what a call came to, for code that would rather look than catch.
+"""Errors as data: the result of a call for code that prefers a value to an exception.
 
-Rule: `capture` is for failures. Cancellation and the end of the program pass through it as through everything else.
+Rule: `capture` is for failures. Cancellation and the end of the program propagate through it, as
+through everything else.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Outcome(Generic[T]):
         required: bool = True,
         max_retries: int = 0,
     ) -> None:
-        """Hold what was returned or raised."""
+        """Hold the returned value or the raised error."""
         self._value = value
         self._error = error
         self._trace = None if error is None else error.__traceback__
@@ -66,29 +67,32 @@ class Outcome(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What the call returned, also where that stands for a failure (a 503); raises what the call raised."""
+        """The call's return value, even one such as a 503; raises the call's error."""
         if self._error is not None:
-            raise self._error.with_traceback(self._trace)  # or it would grow with every look
+            raise self._error.with_traceback(self._trace)  # or it would grow with every access
         return cast("T", self._value)  # without an error there is a value, and None may be one
 
     @property
     def error(self) -> BaseException | None:
-        """What the call raised, None if it returned."""
+        """The error that the call raised, None if it returned."""
         return self._error
 
     @property
     def ok(self) -> bool:
-        """Whether it succeeded."""
+        """Whether the call succeeded."""
         return self.failure is None
 
     @property
     def is_skipped(self) -> bool:
-        """Whether an optional tool failed: the work goes on without it."""
+        """Whether an optional tool failed: the work continues without it."""
         return self.failure is not None and not self.required
 
     @property
     def type(self) -> str | None:
-        """One word for a model: timeout, permission, not_found, rate_limit, context_overflow, validation, unknown; None without a failure."""
+        """The type of the failure as one word for a model; None without a failure.
+
+        One of timeout, permission, not_found, rate_limit, context_overflow, validation, unknown.
+        """
         return None if self.failure is None else model_type(self.failure)
 
     @property
@@ -103,7 +107,7 @@ class Outcome(Generic[T]):
 
     @property
     def suggestion(self) -> str:
-        """What to do about it, likeliest first; empty without a failure."""
+        """Suggestions what to do about it, the most promising first; empty without a failure."""
         return "" if self.failure is None else "; ".join(self.failure.suggestions)
 
     @property
@@ -116,19 +120,20 @@ class Outcome(Generic[T]):
 
     @property
     def stdout(self) -> str:
-        """What a command printed; of one that failed with secrets masked. Empty for any other call."""
+        """The output of a command; secrets are masked if it failed. Empty for any other call."""
         return self._printed("stdout")
 
     @property
     def stderr(self) -> str:
-        """What a command printed on its error output; of one that failed with secrets masked."""
+        """A command's error output; secrets are masked if it failed. Empty for any other call."""
         return self._printed("stderr")
 
     def to_llm(self) -> str:
-        """Return one line of JSON for a model: the failure with its suggestion, or `{"ok": true, "result": …}`.
+        """Return one line of JSON for a model: the failure with its suggestion, or the result.
 
-        Never raises, whatever the value is, and is bounded: of what is longer than 100,000 characters the beginning is
-        there, and `cut` says so. A command that failed adds its exit code and output.
+        A result has the form `{"ok": true, "result": …}`. Never raises, whatever the value is. The
+        line is bounded: a value of more than 100,000 characters is cut, and `cut` says so. A
+        command that failed adds its exit code and output.
         """
         from .outcome_text import as_line
 
@@ -169,7 +174,7 @@ class Outcome(Generic[T]):
         return text if isinstance(text, str) else ""
 
     def __repr__(self) -> str:
-        """Return how it ended, without the value: it may be large, or secret."""
+        """Return how it ended, without the value, which may be large or secret."""
         whose = f"{self.tool}: " if self.tool else ""
         end = "ok" if self.failure is None else str(self.failure)
         calls = "1 call" if self.attempts == 1 else f"{self.attempts} calls"
@@ -202,7 +207,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 async def captured(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None
 ) -> Outcome[Any]:
-    """Do what `capture` does for an async function; `key` is left where a tool of a Toolbox finds it."""
+    """Do what `capture` does for an async function; a Toolbox's tool finds `key` in the context."""
     edge = _edge(function)
     edge.key = key
     token = CURRENT.set(edge)
@@ -215,7 +220,7 @@ async def captured(
 
 
 def _edge(function: object) -> CallFrame:
-    """Return an edge inside of where we are: what runs inside leaves its count there."""
+    """Return a boundary inside the current context, where inner calls report their count."""
     around = CURRENT.get()
     edge = new_frame(None, around, around.world, around.world.monotonic(), around.deadline_at)
     edge.first = around.first or around
@@ -229,9 +234,7 @@ def _returned(edge: CallFrame, value: Any) -> Outcome[Any]:
 
 
 def _raised(edge: CallFrame, error: Exception) -> Outcome[Any]:
-    failure = classify(error)  # raises again an Exception that stands for cancellation
-    if (
-        not edge.is_protected and failure.proof not in OWN_WORDS
-    ):  # a function that is not ours: see `evidence`
+    failure = classify(error)  # re-raises an Exception that stands for cancellation
+    if not edge.is_protected and failure.proof not in OWN_WORDS:  # user's: see `evidence`
         failure = unproven(failure)
     return Outcome(None, error, failure, edge.calls, edge.world.monotonic() - edge.started)

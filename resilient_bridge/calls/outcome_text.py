@@ -1,6 +1,6 @@
-"""The JSON text of an Outcome's value, whatever that is: bounded, and made without raising.
+"""The JSON text of an Outcome's value: bounded in size, and made without raising.
 
-Rule: the output of a failed call is redacted; a result is not, because it is what the caller asked for.
+Rule: the output of a failed call is redacted. A result is not, because the caller asked for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 LIMIT: Final = 100_000
-"""Characters of a result that a model is shown."""
+"""The most characters of a result that a model gets."""
 _DEEPEST: Final = 20
 _COMMANDS: Final = "resilient_bridge.agent.tools.shell_commands"
 _LINE: Final = 8_000  # characters of one line of output: all that `redact` reads

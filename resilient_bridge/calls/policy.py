@@ -1,7 +1,7 @@
-"""Policies for calls: layers in order, composed once, put around functions of every kind.
+"""Policies for calls: layers composed once, in order, and put around functions of every kind.
 
-Rule: a Policy is a value. It can be compared, pickled, printed and shared; what happens around it (circuits, tokens) has a
-key of its own and is found elsewhere. There is no global switch.
+Rule: a Policy is a value. It can be compared, pickled, printed and shared. Its state (circuits,
+tokens) has a key of its own and is kept in a registry. There is no global switch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=_TakesSelf | _TakesCls)
 
 
 def _as_layers(layers: tuple[Any, ...]) -> tuple[Layer, ...]:
-    """Flatten policies among the layers."""
+    """Flatten the policies among the layers."""
     flat: list[Any] = []
     for layer in layers:
         flat.extend(layer.layers if isinstance(layer, Policy) else (layer,))
@@ -87,7 +87,7 @@ def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
 
 
 def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
-    """Return the one state of the policies among the layers."""
+    """Return the one `state` of the policies among the layers."""
     found: list[SharedState] = []
     for layer in layers:
         if isinstance(layer, Policy) and layer.state is not None and layer.state not in found:
@@ -98,7 +98,7 @@ def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
 
 
 class Protected(Generic[F_co]):
-    """What a type checker takes a decorated function for: called exactly as the function, with what the policy adds to it.
+    """The type of a decorated function: it is called as the function and has attributes.
 
     For annotations alone: `def patience(f: rb.calls.Protected[Callable[..., Any]]) -> float`. What runs is a function, and no instance of
     this class. A method keeps its own type (a checker binds only functions), and so does a function that takes any arguments:
@@ -106,9 +106,9 @@ class Protected(Generic[F_co]):
     """
 
     policy: Policy
-    """The policy in force; set another at run time, state kept."""
+    """The policy in force; assign another at run time, and the state is kept."""
     explain: Callable[[], Explanation]
-    """What the policy means around this function, and what of it may be repeated."""
+    """What the policy means around this function, and which repeats are allowed."""
     __call__: F_co
     __wrapped__: F_co
     __name__: str
@@ -136,14 +136,15 @@ class Policy(Layer):
         def __attrs_init__(self, layers: object, name: object, state: object) -> None: ...
 
     def __init__(self, *layers: Layer, name: str | None = None, state: SharedState | None = None) -> None:
-        """Compose the layers; policies among them are taken apart, and without a `state` theirs is taken over."""
+        """Compose the layers, and flatten policies; their `state` is used if none is given."""
         self.__attrs_init__(_as_layers(layers), name, _state_of(layers) if state is None else state)
         from .layer_order import harmful
 
         for warning in harmful(self.layers):
             warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=2)
 
-    # A method's type first, and kept: no class of ours would be bound, overridden and narrowed by both checkers as a function is.
+    # A method's own type comes first and is kept: both checkers would not bind, override and narrow
+    # a class of ours as a function.
     @overload
     def __call__(self, function: M, /, *, idempotent: bool | None = ..., name: str | None = ...) -> M: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
@@ -192,7 +193,7 @@ class Policy(Layer):
         return Attempts(self, self.own_states(), idempotent=idempotent)
 
     def replace(self, *layers: Layer) -> Self:
-        """Return this policy with layers in the place of those of the same class, or added where they usually stand.
+        """Return this policy with layers replaced by class, or added where they usually belong.
 
         A layer without a `key` takes over the one it replaces; `call` and `attempts` of both use the same state.
         """
@@ -210,7 +211,10 @@ class Policy(Layer):
         return replaced
 
     def evolve(self, **fields: Any) -> Self:
-        """Return a copy with other `layers`, `name` or `state`, and with circuits and budgets of its own; see also `replace`."""
+        """Return a copy with other `layers`, `name` or `state`; see also `replace`.
+
+        The copy has circuits and budgets of its own.
+        """
         known = {"layers": self.layers, "name": self.name, "state": self.state}
         for name in fields:
             if name not in known:
@@ -219,19 +223,25 @@ class Policy(Layer):
         return type(self)(*layers, **{name: fields.get(name, known[name]) for name in ("name", "state")})
 
     def explain(self) -> Explanation:
-        """Return what the policy means: the order, the worst case in calls and seconds, and warnings; prints as text."""
+        """Return what the policy means; it prints as text.
+
+        It contains the order, the worst case in calls and seconds, and warnings.
+        """
         from .explanation import Explanation
 
         return Explanation.of(self.layers, self.state)
 
     def __circuit__(self) -> object | None:
-        """Return the circuit that `call` and `attempts` use, None where no layer has one; `circuit(policy)` is its handle."""
+        """Return the circuit that `call` and `attempts` use, None if no layer has one.
+
+        `circuit(policy)` is its handle.
+        """
         from .run.layers import circuit_of
 
         return circuit_of(self, self.own_states())
 
     def own_states(self) -> States:
-        """Return the state that `call` and `attempts` use; not for users."""
+        """Return the state that `call` and `attempts` use; an internal method."""
         if not self._states:
             from .states import States
 
@@ -239,7 +249,10 @@ class Policy(Layer):
         return self._states[0]
 
     def take_states(self, other: Policy) -> None:
-        """Use the state of another policy for `call` and `attempts`, as settings do that are read again; not for users."""
+        """Use the state of another policy for `call` and `attempts`; an internal method.
+
+        Settings that are read again use it.
+        """
         if other is not self:
             self._states[:] = [other.own_states()]
 
@@ -253,15 +266,16 @@ class Policy(Layer):
         names: Mapping[str, Any] | None = None,
         env: EnvironmentSource = False,
     ) -> Policy:
-        """Return the policy `[policies.NAME]` of a file, a dict or the environment, as `load(source).policies[name]` does.
+        """Return the policy `[policies.NAME]` of a file, a dict or the environment.
 
-        Raises ConfigError with all that is wrong in the source, or if it has no such policy.
+        The same as `load(source).policies[name]`. Raises ConfigError with all errors of the source,
+        or if it has no such policy.
         """
         made: Policy = public("load")(source, names=names, env=env).policy(name)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # State stays in its process, and with it the object it belongs to.
+        # State stays in its process, and so does the object that owns it.
         return _rebuild, (self.layers, self.name, self.state)
 
     def __repr__(self) -> str:
@@ -323,12 +337,15 @@ class PolicyDecorator:
 
 def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whoever made it has been warned
+        warnings.simplefilter("ignore")  # the user was warned when it was made
         return Policy(*layers, name=name, state=state)
 
 
 def _usual_index(layers: list[Layer], layer: Layer) -> int:
-    """Return where a layer of a class that is not there yet usually stands: before the first one that belongs inside of it."""
+    """Return the usual index for a layer of a class that is missing here.
+
+    It is before the first layer that belongs inside of it.
+    """
     own = layer.usual_position
     if own is None:
         refuse("Policy.replace", "layers", layer)

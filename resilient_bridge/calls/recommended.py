@@ -1,4 +1,4 @@
-"""The policy we recommend when nothing is known about a call."""
+"""The recommended policy for a call about which nothing is known."""
 
 from __future__ import annotations
 

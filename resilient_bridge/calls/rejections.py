@@ -1,7 +1,8 @@
-"""The errors of calls that a layer did not let through, made to be cheap: in an outage most calls end in one.
+"""The errors of rejected calls, cheap to create: in an outage most calls end in one.
 
-Rule: a fresh exception for every call (a shared one grows a traceback for ever), and its Failure is built when somebody reads
-it. To a caller it is the public class: by `isinstance`, by name, and after a pickle.
+Rule: each call gets a new exception (a shared one would collect tracebacks), and its Failure is
+built when it is first read. To a caller it is the public class: by `isinstance`, by name, and after
+a pickle.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Rejection(errors.RejectedError):
-    """What the arguments say stays in `args` until it is read: half the price of a constructor of its own."""
+    """An error whose arguments stay in `args` until read: half the cost of a constructor."""
 
     if TYPE_CHECKING:
 
@@ -38,7 +39,10 @@ class _Rejection(errors.RejectedError):
 
 
 class CircuitOpenError(_Rejection, errors.CircuitOpenError):
-    """The circuit `key` lets nothing through, for `reason`; `because` is the failure that opened it, where known."""
+    """The circuit `key` rejects every call, for `reason`; `because` is the failure that opened it.
+
+    `because` is None if that failure is unknown.
+    """
 
     __module__ = errors.CircuitOpenError.__module__
 
@@ -48,7 +52,7 @@ class CircuitOpenError(_Rejection, errors.CircuitOpenError):
         details: dict[str, Any] = {"circuit": key, "reason": reason}
         if because is not None:
             details["because"] = str(because)
-        isolated = state == "isolated"  # by hand, until a hand resets it: waiting does not help
+        isolated = state == "isolated"  # isolated by hand until `reset`: waiting does not help
         return errors.Failure.of(
             "SYS_CIRCUIT_OPEN",
             f"circuit {key} {state.replace('_', '-')}",
@@ -60,7 +64,7 @@ class CircuitOpenError(_Rejection, errors.CircuitOpenError):
 
 
 class BulkheadFullError(_Rejection, errors.BulkheadFullError):
-    """`calls` run already, and no more may wait, or none ended in the seconds `waited`."""
+    """`calls` run already, and the queue is full, or the call waited `waited` seconds in vain."""
 
     __module__ = errors.BulkheadFullError.__module__
 
@@ -75,7 +79,7 @@ class BulkheadFullError(_Rejection, errors.BulkheadFullError):
 
 
 class ThrottledError(_Rejection, errors.ThrottledError):
-    """The turn of this call is `retry_after` seconds away, longer than it may wait."""
+    """The turn of this call comes in `retry_after` seconds, which is longer than it may wait."""
 
     __module__ = errors.ThrottledError.__module__
 

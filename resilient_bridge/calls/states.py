@@ -1,8 +1,9 @@
-"""The state of one owner's layers: a decorated function, or a Policy for its `call` and `attempts`.
+"""The state of one owner's layers: a decorated function, or a Policy for `call` and `attempts`.
 
-Rule: state has a key, never a value. A layer with a key shares what the registry holds under it; one without has its own
-here, which outlives the policy: put another policy in its place, and the circuit stays as open as it was. What is shared with
-other processes needs a name that they all come to by themselves: the key, or that of the function.
+Rule: state has a key, never a value. A layer with a key uses what the registry holds under it. A
+layer without one has a state here, which outlives the policy: if another policy replaces it, the
+circuit keeps its state. State that is shared with other processes needs a name on which they all
+agree: the key, or the function's name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ V = TypeVar("V")
 
 
 class States:
-    """What belongs to one owner, made when a layer first asks for it; `name` is what people see.
+    """The state of one owner, made when a layer first needs it; `name` is the display name.
 
     `shared_as` is the owner's name in all processes; None: it has none that they would agree on. `shares_pause`: all owners of this name
     wait for one pause.
@@ -40,11 +41,11 @@ class States:
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: CircuitAsked | None = None
         self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
-        # By their sort; what is shared between processes is here as long as it is in use.
+        # By their sort; a state shared between processes is here while it is in use.
         self._own: dict[str, Any] = {}
 
     def state(self, names: Names[S, V], settings: V, store: SharedState | None = None) -> S:
-        """Return the state that these settings are for; they are in force from now on."""
+        """Return the state for these settings, and apply the settings to it."""
         key: str | None = cast("Any", settings).key
         if store is not None and names.shared is not None:
             key = self._shared_key(names.sort, settings, key)
@@ -60,7 +61,7 @@ class States:
         return cast("S", own)
 
     def pause(self, layers: tuple[Layer, ...]) -> Pause:
-        """Return what the calls of this owner wait for: shared by the first key among the layers, else its own."""
+        """Return the pause of this owner's calls: that of the layers' first key, else its own."""
         for layer in layers:
             key: str | None = getattr(layer, "key", None) or getattr(
                 getattr(layer, "budget", None), "key", None
@@ -72,13 +73,16 @@ class States:
         return self._pause
 
     def _is_new(self, key: str) -> bool:
-        """Return whether this owner comes to a shared state for the first time: later it may change the numbers as it likes."""
+        """Return whether this owner uses a shared state for the first time.
+
+        Later it may change the numbers without a warning.
+        """
         is_new = key not in self._keys
         self._keys |= {key}
         return is_new
 
     def _shared_key(self, sort: str, settings: object, key: str | None) -> str:
-        """Return the name by which other processes know it, too."""
+        """Return the name under which other processes share it."""
         found = key or self.shared_as
         if found is None or "<lambda>" in found:
             path = f"{type(settings).__name__}.key"

@@ -1,4 +1,4 @@
-"""What a call has to wait for, each in a form that can be done in a thread or in a task."""
+"""The steps that a call waits for, each able to run in a thread or in a task."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 
 
 class Step(Protocol):
-    """Something to wait for, in the way of the runner."""
+    """A step that the runner carries out by blocking or by suspending."""
 
     def block(self) -> Any:
-        """Do it in this thread, and return what came of it."""
+        """Do it in this thread, and return its result."""
 
     async def suspend(self) -> Any:
-        """Do it in this task, and return what came of it."""
+        """Do it in this task, and return its result."""
 
 
 class CallOnce:
-    """A call of the function, or of a rung of the Fallback, which may be sync where the function is async."""
+    """A call of the function, or of a rung of the Fallback.
+
+    A rung may be sync although the function is async.
+    """
 
     __slots__ = ("args", "function", "kwargs")
 
@@ -36,17 +39,21 @@ class CallOnce:
         self.kwargs = kwargs
 
     def block(self) -> Any:
-        """Call it. ConfigError for a function that returns an awaitable: that would end outside of every layer."""
+        """Call it.
+
+        Raises ConfigError for a function that returns an awaitable, which would end outside of
+        every layer.
+        """
         return settled(self.function, self.function(*self.args, **self.kwargs))
 
     async def suspend(self) -> Any:
-        """Call it, and wait for what it returns."""
+        """Call it, and await its result."""
         result = self.function(*self.args, **self.kwargs)
         return await result if isawaitable(result) else result
 
 
 class Discard:
-    """The end of an answer that nobody will read: another one is asked for."""
+    """Close a returned value that will not be read, because another attempt follows."""
 
     __slots__ = ("answer",)
 
@@ -54,13 +61,13 @@ class Discard:
         self.answer = answer
 
     def block(self) -> None:
-        """Close it, if it can be closed."""
+        """Close it if it can be closed."""
         close = getattr(self.answer, "close", None)
         if callable(close):
             close()
 
     async def suspend(self) -> None:
-        """Close it, if it can be closed: aiohttp's answers are closed by a plain function."""
+        """Close it if it can be closed; aiohttp's responses are closed by a sync function."""
         close = getattr(self.answer, "aclose", None)
         if callable(close):
             await cast("Any", close())
@@ -69,11 +76,11 @@ class Discard:
 
 
 def settled(function: Callable[..., Any], result: Any) -> Any:
-    """Return the result of a sync function, or raise the ConfigError for one that is an awaitable."""
+    """Return the result of a sync function, or raise ConfigError if it is an awaitable."""
     if not hasattr(cast("Any", type(result)), "__await__"):
         return result
     if hasattr(result, "close"):
-        result.close()  # else Python warns that it was never awaited
+        result.close()  # otherwise Python warns that it was never awaited
     wanted = "an async function, or one that returns no awaitable"
     raise config_error(getattr(function, "__qualname__", repr(function)), wanted, type(result).__name__)
 

@@ -1,7 +1,7 @@
-"""What stands around each call while somebody traces: a scope that is current while the attempts of the call run.
+"""The scope around each call while a tracer is set: current while the attempts of the call run.
 
-Rule: without a tracer there is nothing of this on the way of a call, not even a question. A tracer that raises is reported once and left
-out; the call does not notice.
+Rule: without a tracer, calls do not run any of this code, not even a check. A tracer that raises is
+reported once and skipped; the call is not affected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from .frame import Planned
 
     class Scope(Protocol):
-        """What a tracer makes of one call. It is entered for each stretch in which the call runs, and for the event of its end."""
+        """A tracer's scope for one call.
+
+        It is entered for each stretch in which the call runs, and for the event of its end.
+        """
 
         def enter(self) -> Any: ...
         def leave(self, token: Any) -> None: ...
@@ -41,7 +44,7 @@ class _Tracing:
 
 TRACING: Final = _Tracing()
 
-# The runners look at pauses only while there is one. This stands among them while somebody traces, so that they look.
+# The runners check pauses only while there is one. A tracer adds this entry, so that they check.
 _MARK: Final = Pause("traced")
 _MARK.until = math.inf
 
@@ -55,13 +58,13 @@ def start_tracing(tracer: Tracer) -> None:
 
 
 def stop_tracing() -> None:
-    """Forget the tracer."""
+    """Remove the tracer."""
     TRACING.open = None
     PAUSED.discard(_MARK)
 
 
 class CallScope:
-    """The scope of one call, made safe: nothing that it does can fail."""
+    """The scope of one call, made safe: its errors never reach the call."""
 
     __slots__ = ("_is_closed", "_scope", "_tokens")
 
@@ -71,7 +74,7 @@ class CallScope:
         self._tokens: list[Any] = []
 
     def enter(self) -> None:
-        """The call runs from here on."""
+        """Enter the scope: the call runs from here on."""
         if self._scope is not None:
             try:
                 self._tokens.append(self._scope.enter())
@@ -80,7 +83,7 @@ class CallScope:
                 _complain(error)
 
     def leave(self) -> None:
-        """It does not, for now."""
+        """Leave the scope: the call is suspended."""
         if self._scope is not None and self._tokens:
             try:
                 self._scope.leave(self._tokens.pop())
@@ -89,7 +92,7 @@ class CallScope:
                 _complain(error)
 
     def close(self) -> None:
-        """It is over; a stretch that is entered may still be left."""
+        """Close the scope; a stretch that is entered may still be left."""
         if self._scope is not None and not self._is_closed:
             self._is_closed = True
             try:
@@ -112,7 +115,7 @@ def within(scope: CallScope | None) -> Generator[None]:
 
 
 def open_scope(plan: Planned) -> CallScope | None:
-    """Return the scope of a call that begins; None if nobody traces."""
+    """Return the scope of a call that starts; None without a tracer."""
     if TRACING.open is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""Circuit breaker: the value that users write, the state of a circuit, and the layer that uses it."""
+"""Circuit breaker: the value that users write, a circuit's state, and the layer that uses it."""

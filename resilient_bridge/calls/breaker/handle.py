@@ -67,7 +67,7 @@ class Circuit:
         return self._asked().retry_after(clock())
 
     def reset(self) -> None:
-        """Close the circuit, clear its counts, and restart its open times (reason `manual_reset`)."""
+        """Close it, clear its counts, and restart its open times (reason `manual_reset`)."""
         self._asked().reset(clock())
 
     def isolate(self) -> None:
@@ -169,7 +169,7 @@ _MISTAKES: Final = (
 
 
 def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
-    """Return the error's class if it is user-defined and means a failure, not a programming error."""
+    """Return the class of a user-defined error that means a failure, not a programming error."""
     kind = type(error)
     is_own = kind.__module__ != "builtins" and not issubclass(kind, _MISTAKES) and not rule_for(error).rules
     return (kind,) if is_own else ()
@@ -181,7 +181,8 @@ _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.c
 def circuit(of: str | Callable[..., Any], /) -> Circuit:
     """Return the handle of a circuit by its key, or of a decorated function or Policy.
 
-    The function, method or Policy has to have a Breaker. A key not yet in use creates a circuit with the default
+    The function, method or Policy has to have a Breaker. A key not yet in use creates a
+    circuit with the default
     numbers, which a Breaker with that key replaces. Reading or changing the state of such a circuit
     warns (UserWarning). Raises ConfigError for an object that has no circuit.
     """

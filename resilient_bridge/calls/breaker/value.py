@@ -126,7 +126,8 @@ class Breaker(Layer):
     ) -> Self:
         """Return a breaker that opens after `failures` in a row.
 
-        By default it is open for 30 s (5; 5 and 60 s). The same as a rate of 1 over a window of that many calls.
+        By default it is open for 30 s (5; 5 and 60 s). The same as a
+        rate of 1 over a window of that many calls.
         """
         if not is_count(failures):
             refuse("Breaker.consecutive.failures", "a whole number of at least 1", failures)

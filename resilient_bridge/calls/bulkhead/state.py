@@ -92,14 +92,12 @@ class BulkheadState:
             self._hand_over()
 
     def configure(self, settings: Bulkhead) -> None:
-        """Apply other numbers: running calls continue; waiting calls keep waiting or are admitted."""
+        """Apply other numbers. Running calls continue; waiting ones still wait or are admitted."""
         self.settings = settings
         self._hand_over()
 
     def rejection(self, waited: float | None = None) -> BulkheadFullError:
-        """Return the error for a call that got no permit, or waited for so many seconds without
-        one.
-        """
+        """Return the error for a call that got no permit, or waited so many seconds in vain."""
         return BulkheadFullError(self.key, self.settings.calls, waited)
 
     def _hand_over(self) -> None:

@@ -1,1 +1,1 @@
-"""RateLimit: the value, the turns that are given out, and the layer that waits for its turn."""
+"""RateLimit: the value, its state, and the layer that waits for a turn."""

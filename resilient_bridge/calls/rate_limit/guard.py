@@ -1,4 +1,4 @@
-"""The layer that waits for its turn. A turn that is not used goes back."""
+"""The layer that waits for its turn under a rate limit. An unused turn is given back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RateGuard(Guard):
-    """Takes a turn before the call. A turn is used up by the call, however it ends."""
+    """Takes a turn before the call. The call uses up the turn, however it ends."""
 
     __slots__ = ("layer", "state")
 
@@ -41,7 +41,7 @@ class RateGuard(Guard):
 
 
 class _TurnWait:
-    """A turn that comes later."""
+    """The wait for a turn that comes later."""
 
     def __init__(self, state: RateState, wait: float, attempt: CallFrame) -> None:
         self._state = state

@@ -1,7 +1,7 @@
-"""The turns of one rate limit, as one number: when everything that was given out so far will be paid for. Pure.
+"""One rate limit as a single number: the time at which its token bucket is full again. Pure.
 
-A bucket of `calls` tokens that fills up in `per` seconds, kept as the time at which it will be full again: no token is counted,
-so nothing has to be refilled, and no fraction of one gets lost.
+The bucket holds `calls` tokens and fills up in `per` seconds. Because no tokens are counted,
+nothing has to be refilled, and no fraction of a token gets lost.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from .value import RateLimit
 
 
-_ROUNDING: Final = 1e-9  # seconds: a hundred times a hundredth is a second
+# seconds: allows for rounding, as in a hundred times a hundredth of a second
+_ROUNDING: Final = 1e-9
 
 
 class RateState:
-    """The rate limit `key`, with the numbers of its `settings`; times are monotonic seconds, given by the caller."""
+    """The rate limit `key` with its `settings`; the caller passes monotonic seconds."""
 
     __slots__ = ("__weakref__", "_full_at", "_lock", "_per", "key", "settings")
 
@@ -41,7 +42,7 @@ class RateState:
         with self._lock:
             limit = self.settings
             debt = max(0.0, self._full_at - now)
-            if limit.per != self._per:  # the share of the bucket that is used stays the same
+            if limit.per != self._per:  # the used share of the bucket stays the same
                 debt, self._per = debt * limit.per / self._per, limit.per
                 self._full_at = now + debt
             debt += limit.per / limit.calls
@@ -54,12 +55,12 @@ class RateState:
             return wait
 
     def cancel(self) -> None:
-        """Give a turn back: the next that asks comes earlier. Who waits already has been told when."""
+        """Give a turn back: the next caller's comes earlier; waiting callers keep theirs."""
         with self._lock:
             self._full_at -= self._per / self.settings.calls
 
     def configure(self, settings: RateLimit) -> None:
-        """Go on with other numbers; what is used up of the bucket stays used up, in proportion."""
+        """Apply other numbers; the used part of the bucket stays used, in proportion."""
         self.settings = settings
 
 

@@ -12,10 +12,12 @@ from ..layer import Layer
 
 @attrs.frozen(repr=False, eq=False)
 class RateLimit(Layer):
-    """`calls` per `per` seconds, which may come all at once after a pause; durations may be timedeltas.
+    """At most `calls` in any `per` seconds, and what fits evenly into them.
 
-    In any span of time at most `calls`, and what fits evenly into that span. A call whose turn comes within `max_wait` seconds waits for it, every other gets ThrottledError with `retry_after`. `key` shares
-    the limit between policies; without it, it belongs to what is protected. ConfigError names a bad field.
+    After a pause all `calls` may start at once. Durations may be timedeltas. A call whose turn
+    comes within `max_wait` seconds waits for it; any other gets ThrottledError with `retry_after`.
+    `key` shares the limit between policies; without it, it belongs to what is protected.
+    ConfigError names a bad field.
     """
 
     usual_position: ClassVar[int | None] = 4
@@ -28,7 +30,7 @@ class RateLimit(Layer):
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
 
     def summary(self) -> str:
-        """Return how many calls may start, and in which time."""
+        """Return how many calls may start in which time."""
         return f"{self.calls} per {self.per:g} s"
 
     def __repr__(self) -> str:

@@ -1,1 +1,1 @@
-"""Retry: the values `Retry` and `RetryBudget`, the decision about a failed call, its repeats, and what they share."""
+"""Retry: the values `Retry` and `RetryBudget`, the decision, the repeats, and the shared state."""

@@ -1,6 +1,7 @@
-"""How many of the calls may be repeats, whatever every single call is allowed.
+"""The share of calls that may be repeats, whatever is allowed to a single call.
 
-Rule: numbers only. The tokens live where the circuits live, found by key, so that a changed budget keeps them.
+Rule: numbers only. The tokens are kept in a registry by key, so that they survive a change of the
+numbers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,6 @@ class RetryBudget(Value):
     key: str | None = attrs.field(default=None, validator=state_key)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a budget that never allows anything: no retries is `Retry(attempts=1)`."""
+        """Refuse a budget that never allows a repeat: no retries is `Retry(attempts=1)`."""
         if self.ratio == self.floor == 0:
             refuse("RetryBudget.floor", "a number above 0, or a ratio above 0", self.floor)

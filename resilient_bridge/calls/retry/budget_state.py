@@ -1,4 +1,4 @@
-"""How many repeats the calls of the last ten seconds have earned, and how many of them are spent. Pure.
+"""How many repeats the calls of the last ten seconds have earned, and how many are spent. Pure.
 
 A repeat is allowed if with it no more than `ratio` of the calls of the last 10 s, plus `floor`, were repeats in the last 10 s. Time
 is counted in whole seconds, to the strict side: a call stops earning after 9 to 10 s, a repeat stops counting after 10 to 11.
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _EARNS: Final = 10  # seconds that a call earns for
 _PLACES: Final = _EARNS + 1  # seconds that a repeat counts for
-_NONE: Final = [0] * _PLACES  # shared until there is something to write down: most budgets are never asked
+# shared until a second has to be recorded: most budgets are never asked
+_NONE: Final = [0] * _PLACES
 _ROUNDING: Final = 1e-9  # five calls at 0.2 are a whole repeat
 
 
@@ -28,7 +29,7 @@ class BudgetState:
     """
 
     is_shared: ClassVar[bool] = False
-    """Whether several processes share it, so that a repeat has to be asked for."""
+    """Whether several processes share it, so that a repeat needs their answer."""
 
     __slots__ = (
         "__weakref__",
@@ -63,7 +64,8 @@ class BudgetState:
         """Count a call: its first attempt, and not its repeats."""
         if now >= self.next_second_at:
             self.turn(now)
-        # No lock: of two threads at this very place one may be lost, which allows a fifth of a repeat less.
+        # No lock: if two threads meet here, one call may be lost, which allows a fifth of a repeat
+        # less.
         self.calls += 1
 
     def turn(self, now: float) -> None:
@@ -72,7 +74,7 @@ class BudgetState:
             self._begin(now)
 
     def spend(self, now: float) -> bool:
-        """Return whether one more repeat is allowed, and count it if so. Ask before the wait that goes before it."""
+        """Return whether one more repeat is allowed; count it if so. Call it before the wait."""
         with self._lock:
             if now >= self.next_second_at:
                 self._begin(now)
@@ -98,7 +100,7 @@ class BudgetState:
             self._count()
 
     def take_back(self, now: float) -> None:
-        """Forget the last repeat: it was not made."""
+        """Uncount the last repeat: it was not made."""
         with self._lock:
             self._begin(now)
             for before in range(_PLACES):
@@ -109,7 +111,7 @@ class BudgetState:
                     return
 
     def configure(self, settings: RetryBudget) -> None:
-        """Go on with other numbers; what was called and repeated in the last seconds still counts."""
+        """Apply other numbers; the calls and repeats of the last seconds still count."""
         self.settings = settings
         self.is_full = settings.ratio == 0
 
@@ -120,7 +122,7 @@ class BudgetState:
         self._spent[(self._second or 0) % _PLACES] += 1
 
     def _begin(self, now: float) -> None:
-        """Begin the second of `now`; an earlier one than the last stays in the last."""
+        """Start the second of `now`; an earlier `now` than the last counts as the last second."""
         second = int(now // 1)
         last = self._second
         if last is not None:

@@ -1,4 +1,4 @@
-"""Where retry budgets are found in this process: by their key, or as long as their owner lives."""
+"""The registry of retry budgets in this process: by key, or for as long as their owner lives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _shared(store: SharedState, key: str, settings: RetryBudget, warn: bool) -> BudgetState:
-    from .shared_budget import SHARED_BUDGETS  # here: most processes share nothing
+    from .shared_budget import SHARED_BUDGETS  # imported here: most processes share nothing
 
     return SHARED_BUDGETS.get(store, key, settings, warn)
 

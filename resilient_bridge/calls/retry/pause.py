@@ -1,8 +1,9 @@
-"""The pause that a limiter asks for: after a 429 with Retry-After every call of that function, client or origin waits until it is over.
+"""The pause after a 429 with Retry-After: all calls of that function, client or origin wait.
 
-Rule: what one call was told, the others need not ask for. Nobody waits for longer than its own `max_retry_after` and deadline: whoever
-would have to is rejected at once, and nothing was called. A pause belongs to the clock that it was set by, so that one of a test in virtual
-time is none in real time.
+Rule: one call's Retry-After applies to the others. No call waits longer than its own
+`max_retry_after` and deadline allow: a call that would have to is rejected at once, before anything
+is called. A pause belongs to the clock by which it was set, so that a pause of a test in virtual
+time has no effect in real time.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from .value import Retry
 
 
-# Those who waited for the same end come back over a tenth of the pause, as those do who were told.
+# The calls that waited for the same end are spread over a tenth of the pause, as are those that got
+# the Retry-After.
 _SPREAD: Final = 0.1
 
 
 class Pause:
-    """Until when the calls of one owner wait; `until` is what the runners look at, without a lock."""
+    """The time until which the calls of one owner wait; the runners read `until` without a lock."""
 
     __slots__ = ("__weakref__", "_clock", "_seconds", "key", "until")
 
@@ -42,7 +44,7 @@ class Pause:
         self._seconds = 0.0
 
     def heard(self, world: World, failure: Failure, retry: Retry) -> None:
-        """A call has failed: if a limiter has asked for patience, and for no more than there is, all calls wait."""
+        """Handle a failure: if a limiter asks for a wait within the limit, all calls wait."""
         seconds = failure.retry_after
         if seconds is None or seconds > retry.max_retry_after or not is_limited(failure):
             return
@@ -55,26 +57,29 @@ class Pause:
             PAUSED.add(self)
 
     def to_go(self, world: World) -> float:
-        """Return the seconds until it is over, 0 or less when it is."""
+        """Return the seconds until the pause is over, 0 or less if it is."""
         return self.until - world.monotonic() if self._clock is world.monotonic else 0.0
 
     def spread(self, world: World) -> float:
-        """Return by how much one of many comes later than the end."""
+        """Return the delay after the end for one of the waiting calls."""
         return self._seconds * _SPREAD * world.rng.random()
 
 
 PAUSED: Final[set[Pause]] = set()
-"""Those in real time that may not be over: while there is none, which is nearly always, the runners look no further."""
+"""The pauses in real time that may not be over.
+
+While there is none, which is nearly always, the runners check nothing else.
+"""
 
 NO_PAUSE: Final = Pause("")
-"""That of a policy without a Retry: nothing says how long its calls would wait."""
+"""The pause of a policy without a Retry, which does not specify how long its calls would wait."""
 
 _shared: Final[WeakValueDictionary[str, Pause]] = WeakValueDictionary()
 _lock: Final = Lock()
 
 
 def shared_pause(key: str) -> Pause:
-    """Return the pause of all who say this key, for as long as one of them keeps it."""
+    """Return the pause shared under this key; it lives as long as one user keeps it."""
     with _lock:
         found = _shared.get(key)
         if found is None:
@@ -95,7 +100,10 @@ class PauseGuard:
         return None if self.pause.to_go(attempt.world) <= 0 else _PauseWait(self, attempt)
 
     def waits(self, attempt: CallFrame) -> Generator[float, None, None]:
-        """Yield the seconds to wait until no pause is left: others may be told of another one meanwhile. Raises ThrottledError."""
+        """Yield the seconds to wait until no pause is left. Raises ThrottledError.
+
+        Another call may start or extend a pause in the meantime.
+        """
         world, most, retry = attempt.world, self._retry.max_retry_after, self._retry
         while (wanted := self.pause.to_go(world)) > 0:
             remaining = attempt.remaining

@@ -1,4 +1,4 @@
-"""What the repeats of a call need of the policy that was made ready for it."""
+"""The part of a compiled policy that the repeats of a call need."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ if TYPE_CHECKING:
 
 
 class RefreshLock:
-    """Where calls wait while one of them refreshes for a rule, whatever functions and origins its policy protects.
+    """The lock under which one call refreshes for a rule, while the other calls wait.
 
-    A lock for threads, one for the tasks of each loop, and a count of what has been done.
+    It is shared by all functions and origins that the policy protects. It consists of a lock for
+    threads, one for the tasks of each loop, and a count of the refreshes made.
     """
 
     __slots__ = ("__weakref__", "_of_loop", "done", "of_threads", "refreshed_at", "rule")
 
     def __init__(self, rule: Rule | None) -> None:
-        self.rule = rule  # kept, so that its id() stands for it as long as this is in use
+        self.rule = rule  # kept, so that its id() stays unique as long as this is in use
         self.done = 0
         self.refreshed_at = -inf
         self.of_threads = Lock()
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def is_fresh(self, attempt: CallFrame, done_before: int) -> bool:
-        """Return whether somebody has refreshed since this attempt began, or while it waited here."""
+        """Return whether another call refreshed since this attempt started, or while it waited."""
         return self.done != done_before or self.refreshed_at > attempt.started
 
     def refreshed(self, attempt: CallFrame) -> None:
-        """Note that a refresh has succeeded."""
+        """Count a refresh that has succeeded."""
         self.done += 1
         self.refreshed_at = attempt.world.monotonic()
 
@@ -50,7 +51,7 @@ class RefreshLock:
         return self._of_loop.setdefault(running_loop("Rule.before"), asyncio.Lock())
 
 
-# By the id() of the rule: two that are equal are two all the same.
+# By the id() of the rule: equal rules count separately.
 _refresh_locks: WeakValueDictionary[int, RefreshLock] = WeakValueDictionary()
 _lock = Lock()
 
@@ -64,15 +65,18 @@ class RepeatPlan(Planned):
     matcher: Matcher
     budget: BudgetState | None
     pause: Pause
-    circuits: tuple[CircuitAsked, ...]  # those inside the Retry whose rejection ends the call
-    allowed_by: str  # how a user would permit repeats
+    circuits: tuple[CircuitAsked, ...]  # the layers inside the Retry whose rejection ends the call
+    allowed_by: str  # how a user can permit repeats
     refresh_locks: dict[int, RefreshLock]
 
     def refresh_lock(self, rule: Rule | None) -> RefreshLock:
-        """Return where the calls that repeat by this rule wait for its `before`, those of the policy's other functions among them."""
+        """Return the lock under which the calls that repeat by this rule wait for its `before`.
+
+        Calls of the policy's other functions use the same lock.
+        """
         found = self.refresh_locks.get(id(rule))
         if found is None:
-            with _lock:  # whoever uses it keeps it
+            with _lock:  # its users keep it alive
                 found = _refresh_locks.setdefault(id(rule), RefreshLock(rule))
             self.refresh_locks[id(rule)] = found
         return found

@@ -1,7 +1,7 @@
-"""A retry budget that several processes share: this process's own, which is fed all along, and the line to the others.
+"""A retry budget shared by several processes: the local budget and the line to the store.
 
-Rule: while the line is up, a repeat is allowed by all processes together or not at all. The own budget only counts what was allowed, so
-that it knows what to do when the line goes down and it has to decide alone.
+Rule: while the line is up, all processes together allow a repeat. The local budget then only counts
+what was allowed, so that it can decide alone when the line goes down.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class Token(NamedTuple):
-    """What the budget said to one failed call, and whether all processes said it."""
+    """The budget's answer to one failed call, and whether it is that of all processes."""
 
     is_granted: bool
     is_shared: bool
 
 
 class SharedBudget(BudgetState):
-    """The budget `key`, shared by all who say that name to the same `store`."""
+    """The budget `key`, shared by all users of that name with the same `store`."""
 
     __slots__ = ("_line", "store")
 
@@ -53,18 +53,18 @@ class SharedBudget(BudgetState):
             self._line.deposit()
 
     def configure(self, settings: RetryBudget) -> None:
-        """Go on with other numbers; what was called and repeated in the last seconds still counts."""
+        """Apply other numbers; the calls and repeats of the last seconds still count."""
         super().configure(settings)
         self._line.configure(settings)
 
     def request(self, now: float) -> Token | Question[bool]:
-        """Ask for a repeat: what has to be waited for, for `settle`, or at once what this process says alone."""
+        """Ask for a repeat: return a question for `settle`, or at once this process's answer."""
         if self._line.is_up and is_real_time():
             return self._line.ask()
         return Token(self.spend(now), is_shared=False)
 
     def settle(self, answer: bool | None, now: float) -> Token:
-        """Return what the budget said; without an answer this process decides alone."""
+        """Return the budget's answer; without one this process decides alone."""
         if answer is None:
             return Token(self.spend(now), is_shared=False)
         if answer:
@@ -79,10 +79,11 @@ class SharedBudget(BudgetState):
         retrying: Retrying | None,
         is_asked_for: bool,
     ) -> Step | None:
-        """Return the step that asks for a repeat after a failed attempt; None where none will be made.
+        """Return the step that asks for a repeat after a failed attempt; None if none will be made.
 
-        A repeat is asked for before it is decided on, because only a step can wait, and only where one may follow: what is never
-        repeated costs no question. One that the decision then does without goes back, by `settle_up`.
+        The step runs before the decision, because only a step can wait. It runs only if a repeat
+        may follow: a failure that is never repeated costs no question. If the decision then makes
+        no repeat, `settle_up` gives it back.
         """
         retry = plan.retry
         if retry is None or failure is None or attempt.is_last or is_limited(failure):
@@ -101,7 +102,7 @@ class SharedBudget(BudgetState):
         return _AskForRepeat(self, first, attempt)
 
     def settle_up(self, first: CallFrame) -> None:
-        """Return the repeat that the decision did without, if there is one."""
+        """Give back the repeat that the decision did not use, if there is one."""
         token: Token | None = first.token
         first.token = None
         if token is not None and token.is_granted:
@@ -119,7 +120,7 @@ SHARED_BUDGETS: Final = SharedNames[SharedBudget, "RetryBudget"](
 
 
 class _AskForRepeat:
-    """The step that asks: the token stands at the first attempt of the call afterwards."""
+    """The step that asks: afterwards the first attempt of the call holds the token."""
 
     __slots__ = ("_attempt", "_budget", "_first")
 

@@ -1,6 +1,6 @@
 """Which failures of a call are repeated, how often, and after which wait.
 
-Rule: numbers and names only. What is decided with them, in which order, is decided by `decision`.
+Rule: numbers and names only. `decision` decides by them, in its order.
 """
 
 from __future__ import annotations
@@ -91,13 +91,13 @@ class Retry(Layer):
         )
 
     def with_key(self, key: str) -> Self:
-        """Return it with this key for its budget, if that names none itself."""
+        """Return it with this key for its budget, if the budget has no key yet."""
         if self.budget is None or self.budget.key is not None:
             return self
         return attrs.evolve(self, budget=attrs.evolve(self.budget, key=key))
 
     def __repr__(self) -> str:
-        """Return the constructor's call; how many calls that makes is always told."""
+        """Return the constructor's call; the number of calls is always included."""
         one = self.on[0] if len(self.on) == 1 else self.on
         on = "" if one is Kind.TRANSIENT else shown(one)
         return called(self, attempts=shown(self.attempts), on=on)

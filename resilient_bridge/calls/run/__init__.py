@@ -1,4 +1,5 @@
-"""The engine: a policy compiled for one function, the runners around it, and the loop that repeats it.
+"""The engine: a policy compiled for one function, the runners around it, and the retry loop.
 
-Rule: nothing here knows what a layer does; it enters and exits layers, makes attempts, and asks the Retry what follows.
+Rule: no module here depends on what a layer does. The engine enters and exits layers, makes
+attempts, and asks the Retry what follows.
 """

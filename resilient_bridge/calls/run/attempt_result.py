@@ -1,7 +1,8 @@
-"""How an attempt ends, and what follows from it: its layers are exited, and the next step is decided, in one pass.
+"""The end of an attempt: its layers are exited and the next step is decided, in one pass.
 
-Rule: one generator for every call. It waits only where somebody has to be asked first: an async condition of the user's before a layer or
-the Retry decides by it, and a budget shared between processes before a repeat. A repeat that the decision then does without goes back.
+Rule: one generator serves every call. It waits only if an answer is needed first: that of a user's
+async condition, before a layer or the Retry decides by it, or that of a shared budget, before a
+repeat. A repeat that the decision does not use is given back.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
     Return the run that repeats it; or None, with the error that the call ends in (None: the result stays).
     """
     answers: dict[int, bool | Exception] | None = {} if plan.asks else None
-    # Where no condition waits, no module more is entered.
+    # If no condition waits, no other module is entered.
     asking: Callable[..., Any] = _directly if answers is None else partial(knowing, answers)
     is_asked_for = False
     try:
@@ -113,7 +114,8 @@ def _decided(  # noqa: PLR0917 -- all that is known of the attempt
         return None, error
     if retrying is None:
         if frame.is_rejected and not plan.matcher.match(failure).is_repeatable:
-            return None, error  # nothing was called, and nothing will be: there is no run to tell of
+            # the function was not called and will not be, so there is no run to report
+            return None, error
         retrying = Retrying(plan, retry, first)
     if error is not None:
         again = retrying.failed(frame, cast("Exception", error), failure)
@@ -125,13 +127,16 @@ def _decided(  # noqa: PLR0917 -- all that is known of the attempt
 
 
 def _exit_answered(plan: Plan, frame: CallFrame, result: object) -> tuple[Failure | None, bool]:
-    """Exit the layers of an attempt that has returned; return what the answer stands for, and whether the policy asks for another."""
+    """Exit the layers of an attempt that has returned.
+
+    Return the failure that the result represents, and whether the policy asks for another attempt.
+    """
     try:
         failure, is_asked_for = None if type(result) in PLAIN else failure_of_answer(result), False
         if plan.asks_result and wants_another(plan.matcher, frame, result):
             failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
-        # A mistake in `on_result` says nothing of the server.
+        # An error in `on_result` says nothing about the server.
         exit_layers(plan.exits, frame, None)
         raise
     for guard in plan.exits:
@@ -147,7 +152,7 @@ def _ask(
     error: BaseException | None,
     answers: dict[int, bool | Exception],
 ) -> Generator[Step, Any, None]:
-    """Ask the conditions of a layer about the error that comes to it."""
+    """Evaluate the conditions of a layer about the error that reaches it."""
     failure = failure_in(frame, error) if isinstance(error, Exception) else None
     if failure is not None:
         yield Ask(theirs, failure, answers)
@@ -156,7 +161,7 @@ def _ask(
 def _ask_of_answer(
     plan: Plan, frame: CallFrame, result: object, answers: dict[int, bool | Exception]
 ) -> Generator[Step, Any, None]:
-    """Ask the conditions about results, and those of the layers about what this one stands for."""
+    """Evaluate the conditions about results, and those of layers about this one's failure."""
     retry = plan.retry
     if retry is not None and retry.on_result is not None:
         yield Ask((retry.on_result,), result, answers)
@@ -172,7 +177,7 @@ def _ask_of_answer(
 def exit_layers(
     guards: Iterable[Guard], frame: CallFrame, error: BaseException | None
 ) -> BaseException | None:
-    """Exit every layer, whatever a callback of one of them raises; return the error beyond them."""
+    """Exit every layer, even if a callback of one raises; return the error outside of them."""
     for guard in guards:
         try:
             error = guard.leave(frame, error)

@@ -1,6 +1,7 @@
-"""A function and the policy around it: what kind of function it is, whose state it uses, and the plan in force.
+"""A function and its policy: the kind of function, the state in use, and the plan in force.
 
-Rule: the plan is made at decoration; a policy put in its place later is compiled at the next call and keeps the state.
+Rule: the plan is made at decoration. A policy that replaces another is compiled at the next call
+and keeps the state.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """What is said of a protected function besides its policy.
+    """The settings of a protected function besides its policy.
 
-    `idempotent`: whether a repeat is harmless; None if nobody said. `must_say`: then a policy with a Retry is refused. `proofs`: which proofs
-    of the errors that come out of it hold for the whole call. `allowed_by`: how its user would permit repeats, for the note.
+    `idempotent`: whether a repeat is harmless; None if not specified. `must_say`: then a policy
+    with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
+    whole call. `allowed_by`: how its user would permit repeats, for the note.
     """
 
     idempotent: Required[bool | None]
@@ -33,7 +35,7 @@ class Options(TypedDict, total=False):
 
 
 def undecided(name: str) -> ConfigError:
-    """Return the error for a Retry around a function of which nobody said whether it may run twice."""
+    """Return the error for a Retry around a function whose `idempotent` is not specified."""
     text = (
         f"{name}: say whether a repeat is safe: @policy(idempotent=True) if running it twice is harmless, "
         "@policy(idempotent=False) if not, or wrap the client instead of the function"
@@ -63,7 +65,7 @@ def _repeats(plan: Plan) -> str:
 
 
 class Binding:
-    """What a protected function needs to know at a call."""
+    """The data that a protected function needs at a call."""
 
     __slots__ = ("__weakref__", "form", "name", "options", "plan", "states")
 
@@ -95,7 +97,10 @@ class Binding:
         )
 
     def explain(self) -> Explanation:
-        """Return what the policy means around this function, and what of it may be repeated; prints as text."""
+        """Return what the policy means around this function, and which repeats are allowed.
+
+        The result prints as text.
+        """
         from ..explanation import Explanation
 
         plan = self.plan
@@ -104,11 +109,14 @@ class Binding:
         )
 
     def __circuit__(self) -> object | None:
-        """Return the circuit in use, None where no layer has one."""
+        """Return the circuit in use, None if no layer has one."""
         return self.states.current
 
     def adopt(self, policy: Any) -> Plan:
-        """Put another policy in force; circuits and budgets keep their state. ConfigError for what is no policy."""
+        """Apply another policy; circuits and budgets keep their state.
+
+        Raises ConfigError for an object that is no policy.
+        """
         if not isinstance(policy, type(self.plan.policy)):
             raise config_error(f"{self.name}.policy", "a Policy", policy)
         self.plan = self._planned(policy)

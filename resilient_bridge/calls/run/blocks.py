@@ -1,7 +1,7 @@
-"""The block form: `for attempt in policy.attempts(): with attempt: …`, and the same with `async for`.
+"""The block form: `for attempt in policy.attempts(): with attempt: …`, sync or async.
 
-Rule: the same decisions as a decorated function makes, taken where the block ends. Every layer is taken when a block is
-entered and given back when it is left, so that a loop that is broken out of leaves nothing behind.
+Rule: the decisions are those of a decorated function, made where the block ends. Every layer is
+entered with a block and exited with it, so that a loop that ends early leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class _BlockFrame(CallFrame):
-    """The engine's record of one turn of the loop."""
+    """The engine's record of one iteration of the loop."""
 
     def __init__(self, loop: _Loop | None, around: CallFrame) -> None:
         self.plan, self.outer, self.world = None if loop is None else loop.plan, around, around.world
@@ -55,17 +55,17 @@ class _BlockFrame(CallFrame):
 
 
 class BlockAttempt(Attempt):
-    """One turn of the loop: `with attempt:` protects the block. Each is entered once."""
+    """One iteration of the loop: `with attempt:` protects the block. Each is entered once."""
 
     __slots__ = ("_block",)
 
     def __init__(self, block: _BlockFrame) -> None:
-        """See a turn; made by `policy.attempts()` alone."""
+        """Make an iteration; only `policy.attempts()` does."""
         super().__init__(block)
         self._block = block
 
     def __enter__(self) -> Self:
-        """Begin the block."""
+        """Start the block."""
         block = self._block
         if block.was_entered:
             raise config_error("attempt", "one `with` for each turn of the loop", "a second one")
@@ -79,11 +79,12 @@ class BlockAttempt(Attempt):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Give the layers back. A failure that is repeated ends here; any other is raised, and ends the loop."""
+        """Exit the layers. A repeated failure ends here; any other is raised and ends the loop."""
         block = self._block
-        if block.loop is None:  # policies are switched off: the block runs as if it stood alone
+        if block.loop is None:  # policies are disabled: the block runs as if unprotected
             return False
-        # A block may be left in another task than it was entered in: that one's context is its own.
+        # A block may be exited in another task than it was entered in, and that task has its own
+        # context.
         with suppress(ValueError):
             if block.entered is not None:
                 CURRENT.reset(block.entered)
@@ -98,7 +99,7 @@ class Attempts:
     """What `policy.attempts()` returns: iterate over it once, sync or async."""
 
     def __init__(self, policy: HasLayers, states: States, *, idempotent: bool | None) -> None:
-        """Prepare; nothing is taken yet."""
+        """Prepare the loop; no layer is entered yet."""
         self._policy = policy
         self._states = states
         self._idempotent = idempotent
@@ -164,7 +165,7 @@ class Attempts:
 
 
 class _Loop:
-    """One loop: the attempts made so far and what follows."""
+    """One loop: the attempts made so far, and the next step."""
 
     def __init__(self, plan: Plan, *, is_async: bool) -> None:
         self.plan = plan
@@ -180,7 +181,7 @@ class _Loop:
         self._around = CURRENT.get()
 
     def next(self) -> _BlockFrame | None:
-        """Return the next attempt, None when the loop is over."""
+        """Return the next attempt, None if the loop is over."""
         last = self._last
         if self.is_done:
             return None
@@ -199,7 +200,7 @@ class _Loop:
         return block
 
     def waits(self, block: _BlockFrame) -> Iterator[Step]:
-        """Take every layer; yield what has to be waited for."""
+        """Enter every layer; yield the waits."""
         for enter in (*self.plan.outer_enters, self.plan.pause_guard.enter, *self.plan.inner_enters):
             if (wait := enter(block)) is not None:
                 yield wait
@@ -214,7 +215,7 @@ class _Loop:
             bound(block, deadline.seconds)
 
     def ended(self, block: _BlockFrame, error: BaseException | None) -> bool:
-        """A block has ended; return whether its error ends here."""
+        """Handle the end of a block; return whether its error ends here."""
         if error is None:
             error = exit_layers(self.plan.exits, block, None)
             if error is None and self.retrying is not None:
@@ -236,7 +237,7 @@ class _Loop:
             del error, steps  # an error must not be held by a frame that it holds
 
     async def asked(self, steps: Steps, step: Step, block: _BlockFrame, error: BaseException) -> None:
-        """Wait for what has to be asked, and decide about a block that has ended; raise the error that the loop ends in."""
+        """Wait for the answers, and decide about the ended block; raise the loop's final error."""
         self.asking = None
         try:
             if not self._settled(block, error, *await run_async(steps, step)):
@@ -251,7 +252,7 @@ class _Loop:
         retrying: Retrying | None,
         ending: BaseException | None,
     ) -> bool:
-        """Return whether the failed block is repeated; False: `error` goes on, or another one is raised."""
+        """Return whether the failed block repeats; if not, `error` or another is raised."""
         if retrying is not None:
             self.retrying = retrying
             return True
@@ -266,18 +267,18 @@ class _Loop:
             del ending, error
 
     def not_admitted_block(self, block: _BlockFrame, error: BaseException) -> None:
-        """A layer did not admit the attempt: it is repeated like any other failure, or raised."""
+        """Handle a rejected attempt: repeat it like any other failure, or raise the rejection."""
         block.was_entered = True
         if not self.ended(block, error):
             raise error
 
     def give_back(self, block: _BlockFrame) -> None:
-        """The loop was left before the block: the layers were taken for nothing."""
+        """Exit the layers: the loop was left before the block ran."""
         if not block.was_entered:
             exit_layers(self.plan.exits, block, None)
 
     def between(self, block: _BlockFrame) -> Iterator[Step]:
-        """Yield what comes before the next attempt, if one follows."""
+        """Yield the waits before the next attempt, if one follows."""
         if self.is_done or not block.was_entered or (again := self.retrying) is None:
             return
         if again.before is not None:
@@ -302,7 +303,7 @@ class _Loop:
 
 
 def _warn_of_loop(wait: float) -> None:
-    """Warn of a wait that would block the event loop of this thread; in virtual time there is none."""
+    """Warn of a wait that would block this thread's event loop; in virtual time there is none."""
     if wait > 0 and CURRENT.get().world is REAL and _runs_loop():
         text = f"`for attempt in policy.attempts()` blocks the event loop for {wait:.3g} s: write `async for`"
         warnings.warn(text, RuntimeWarning, stacklevel=4)

@@ -1,7 +1,8 @@
-"""A sync call bounded by `Timeout(…, thread=True)`: it runs in a thread, and is left behind there when its time is up.
+"""A sync call under `Timeout(…, thread=True)`: it runs in a thread, which a timeout abandons.
 
-Rule: honest about what it cannot do. A thread cannot be stopped; the caller goes on, the thread ends when its function does,
-and an event says that it is still there. Context variables are those of the caller.
+Rule: the limits are stated. A thread cannot be stopped: the caller continues, the thread ends when
+its function does, and an event reports that it still runs. Context variables are those of the
+caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a layer of a policy to what is entered and exited for it: the one place that knows every strategy by name."""
+"""The guard for each layer of a policy; the only module that knows every strategy by name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named:
     if isinstance(layer, Breaker):
         circuit = states.state(CIRCUITS, layer, policy.state)
         if circuit.is_shared:
-            from ..breaker.shared_circuit import SharedBreakerGuard  # here: most processes share nothing
+            # imported here: most processes share nothing
+            from ..breaker.shared_circuit import SharedBreakerGuard
 
             return SharedBreakerGuard(cast("SharedCircuit", circuit), layer, named)
         return BreakerGuard(circuit, layer, named)
@@ -63,13 +64,13 @@ def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named:
 
 
 def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:
-    """Return the circuit that the policy's own calls use, None where no layer has one."""
+    """Return the circuit that the policy's own calls use, None if no layer has one."""
     layer = next((layer for layer in policy.layers if isinstance(layer, Breaker)), None)
     return None if layer is None else states.state(CIRCUITS, layer, policy.state)
 
 
 def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:
-    """Return a Timeout that bounds a sync function in a thread; ConfigError where there can be none."""
+    """Return a Timeout bounding a sync function in a thread; ConfigError if that is impossible."""
     if form == "stream" or not layer.thread:
         refuse(
             f"Timeout on {name}",

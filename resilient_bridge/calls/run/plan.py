@@ -1,6 +1,7 @@
-"""A policy made ready for one function: its layers in order, each with its state, cut where the Retry and the Fallback stand.
+"""A policy compiled for one function: its layers in order, split at the Retry and the Fallback.
 
-Rule: everything that can be decided before the first call is decided here, once; a call only walks two short tuples.
+Rule: all that can be decided before the first call is decided here, once. A call only walks two
+short tuples.
 """
 
 from __future__ import annotations
@@ -117,13 +118,13 @@ class Plan(RepeatPlan):
         self.guards: tuple[Guard, ...] = tuple(inner)
         self.inner_enters = [guard.enter for guard in self.guards]
         exits = reversed(self.guards)
-        if form.endswith("block"):  # every layer is taken for each block
+        if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
         self.exits = tuple(guard for guard in exits if guard.gives_back)
         self.outer_enters = [guard.enter for guard in (*before, *around)]
         self.matcher = NO_RETRY if self.retry is None else Matcher(self.retry)
         self.asks_result = self.retry is not None and asks_result(self.retry)
-        # The results that need no look: those of these types, or none where the policy asks about each.
+        # The types of results that need no check; none if the policy checks every result.
         self.plain: AbstractSet[type] = frozenset() if self.asks_result else PLAIN
         check_conditions(policy.layers, form, name)
         self.asks = form in ("async", "async_stream") and (
@@ -136,10 +137,10 @@ class Plan(RepeatPlan):
         self._shorten([*before, *around], inner, sits_out=sits_out)
 
     def _shorten(self, outer: list[Guard], inner: list[Guard], *, sits_out: bool) -> None:
-        """Lay the short way: what a first attempt that succeeds has to do, and whether there is such a way at all.
+        """Prepare the short path, if there is one: the steps of a first attempt that succeeds.
 
-        It knows no waiting, and an open circuit ends it. The circuit that comes next after the Retry is where it should be, and
-        nearly always there: the runners ask it themselves.
+        It cannot wait, and an open circuit ends it. The next circuit inside the Retry is nearly
+        always present and is called by the runners directly.
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
@@ -173,7 +174,8 @@ class Plan(RepeatPlan):
             else:
                 guard = guard_of(layer, policy, states, form, self.named)
                 if isinstance(layer, Bulkhead) and form.endswith("stream"):
-                    self.held = (guard,)  # a stream keeps its place until it ends, not until its first item
+                    # a stream keeps its permit until it ends, not until its first item
+                    self.held = (guard,)
                 else:
                     inner.append(guard)
         return before, around, inner
@@ -192,16 +194,19 @@ def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
 
 
 def _shortest(guard: Guard) -> Guard | Timers:
-    """Return what is taken and given back by a first attempt that succeeds: of a constant Timeout its timers themselves."""
+    """Return what a first attempt that succeeds enters and exits.
+
+    For a constant Timeout these are its timers themselves.
+    """
     return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
-    """Return the exception classes that the Retry names: they are failures of the server for the circuit, too."""
+    """Return the exception classes that the Retry names: for the circuit they are failures, too."""
     named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
     return tuple(what for what in named if _is_error_class(what))
 
 
 def _is_error_class(what: object) -> bool:
-    # Our own rejections never reached the other side. `Exception` means what it says: every one.
+    # Our own rejections never reached the server. `Exception` is taken literally: every one.
     return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))

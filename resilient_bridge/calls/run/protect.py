@@ -51,7 +51,10 @@ def bind(
 
 
 def form_of(function: Any) -> Form:
-    """Return what `function` is, looking through partials and callable objects. ConfigError for what cannot be protected."""
+    """Return what kind `function` is, also of partials and callable objects.
+
+    Raises ConfigError for what cannot be protected.
+    """
     wanted = ""
     if isinstance(function, type) or not callable(function):
         wanted = "a function, a method or a callable object"
@@ -76,13 +79,14 @@ def _innermost(function: Any) -> Any:
 
 
 def _is_marked(function: Any) -> bool:
-    # What asyncio takes for a coroutine function although inspect does not: mocks and decorated functions say so themselves.
+    # What asyncio takes for a coroutine function although inspect does not: mocks and decorated
+    # functions have a marker.
     marker = getattr(coroutines, "_is_coroutine", None)
     return marker is not None and getattr(function, "_is_coroutine", None) is marker
 
 
 def label_of(function: Any) -> str:
-    """Return the name people see: module and qualified name."""
+    """Return the display name: module and qualified name."""
     inner = _innermost(function)
     qualified = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     module = getattr(inner, "__module__", None) or type(inner).__module__

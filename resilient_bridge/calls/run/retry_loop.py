@@ -1,8 +1,9 @@
-"""Every way of a call but a first attempt that succeeds: one generator, for sync and async functions alike.
+"""Every course of a call but a first attempt that succeeds: one generator for sync and async.
 
-It yields what has to be waited for (a call, a sleep, a place in line), each as a step that knows how to block and how to suspend. `run` and
-`run_async` carry the steps out and send back the result, or throw the error in. So there is one text for the order in which layers are
-entered, attempts made and layers exited, and nothing in it knows which kind of function it serves.
+It yields each wait (a call, a sleep, the wait for a permit) as a step that can block and can
+suspend. `run` and `run_async` carry the steps out and send back the result, or throw the error in.
+So the order in which layers are entered, attempts made and layers exited is written once and does
+not depend on the kind of function.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one would be entered again at every step
     plan: Plan, first: CallFrame, call: CallOnce, outcome: tuple[BaseException | None, Any] | None = None
 ) -> Steps:
-    """Yield the steps of a call, layers around the Retry first; return its result, or raise the error that it ends in.
+    """Yield the steps of a call; return its result, or raise its final error.
 
-    `outcome` is how the first attempt has ended already: the error it raised, or None and what it returned.
+    The layers around the Retry come first. `outcome` is how the first attempt has already ended:
+    the error it raised, or None and what it returned.
     """
     frame, retrying, fell_back = first, None, False
     error: BaseException | None = None
@@ -79,12 +81,12 @@ def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one
             return result
         return (yield from _failed(plan, first, call, ending, fell_back=fell_back))
     finally:
-        # An error must not be held by a frame that it holds; so everywhere here.
+        # A frame must not hold an error that holds the frame; the same applies everywhere here.
         error = ending = outcome = None
 
 
 def _wait(frame: CallFrame, retrying: Retrying) -> Generator[Step, Any, CallFrame]:
-    """Refresh if the rule says so, wait, and return the next attempt."""
+    """Refresh if the rule requires it, wait, and return the next attempt."""
     if retrying.before is not None:
         yield Refresh(retrying.before, retrying, frame)
     seconds = retrying.decision.wait
@@ -97,7 +99,7 @@ def _wait(frame: CallFrame, retrying: Retrying) -> Generator[Step, Any, CallFram
 
 
 def _succeeded(plan: Plan, first: CallFrame, *, fell_back: bool) -> None:
-    """The call is over, and well: exit the layers around the Retry."""
+    """Exit the layers around the Retry of a call that succeeded."""
     if HUB.listening:
         call_returned(plan, first, fell_back=fell_back)
     if first.run is not None:
@@ -111,7 +113,7 @@ def _succeeded(plan: Plan, first: CallFrame, *, fell_back: bool) -> None:
 def _failed(
     plan: Plan, first: CallFrame, call: CallOnce, error: BaseException, *, fell_back: bool = False
 ) -> Steps:
-    """The call has failed for good: exit the layers, and try the rungs of the Fallback in between."""
+    """Exit the layers of a call that failed finally; try the Fallback's rungs in between."""
     try:
         ending = _beyond(first, error, exit_layers(plan.around, first, error))
         if plan.fallback is not None and isinstance(ending, Exception) and not fell_back:
@@ -139,7 +141,7 @@ def _last(first: CallFrame) -> CallFrame:
 
 
 def _beyond(first: CallFrame, before: BaseException, after: BaseException | None) -> BaseException:
-    """Return the error beyond some layers; where a deadline has put its own there, the repeats end with it."""
+    """Return the error outside of some layers; if a deadline replaced it, the repeats end."""
     if after is None or after is before:
         return before
     if first.run is not None:
@@ -148,7 +150,7 @@ def _beyond(first: CallFrame, before: BaseException, after: BaseException | None
 
 
 def run(steps: Steps) -> Any:
-    """Carry the steps out in this thread; return the result, or raise the error that they end in."""
+    """Carry the steps out in this thread; return the result, or raise their final error."""
     go: Callable[[Any], Step] = steps.send
     value: Any = None
     try:
@@ -160,7 +162,8 @@ def run(steps: Steps) -> Any:
             try:
                 go, value = steps.send, step.block()
             except StopIteration:
-                # The end of somebody's iterator is no failure, and cannot be thrown into a generator.
+                # StopIteration of a user's iterator is no failure, and cannot be thrown into a
+                # generator.
                 steps.close()
                 raise
             except BaseException as error:  # noqa: BLE001 -- the generator decides what becomes of it
@@ -170,7 +173,7 @@ def run(steps: Steps) -> Any:
 
 
 async def run_async(steps: Steps, step: Step | None = None) -> Any:
-    """Carry the steps out in this task, `step` first; return the result, or raise the error that they end in."""
+    """Carry the steps out in this task, `step` first; return the result or raise the error."""
     go: Callable[[Any], Step] = steps.send
     value: Any = None
     try:

@@ -1,8 +1,9 @@
 """The two runners: around an async function, and around a sync one.
 
-The short way stands here, in one piece: a first attempt that is let in and succeeds, which is what nearly every call is. It knows no
-waiting and no repeating; whatever else may happen takes the long way (`retry_loop`). Rule: the layers are taken in order,
-outermost first, and given back in the reverse order on every way out, cancellation included.
+The short path is written here in one piece: a first attempt that is admitted and succeeds, as
+nearly every call is. It has no waits and no repeats; every other course takes the long path
+(`retry_loop`). Rule: the layers are entered in order, outermost first, and exited in the reverse
+order in every case, cancellation included.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                     circuit.count_overdue(now)
                 if circuit.is_closed:
                     permit = circuit.era
-                elif outer is root and not hub.listening:  # a rejection that nobody hears of
+                elif outer is root and not hub.listening:  # a rejection without a listener
                     permit = circuit.admit(now)
                 else:
                     permit = _admitted(circuit, now, outer, plan)
@@ -93,7 +94,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                     if circuit is not None and not circuit.is_silent:
                         ended = monotonic()
                         under_way = circuit.under_way
-                        # 0: it is not there any more, because it has been counted as overdue.
+                        # 0: no longer listed, because it was counted as overdue
                         if (
                             under_way is None
                             or under_way.pop(attempt, 0) is None
@@ -110,7 +111,8 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
             attempt.outer = None
             try:  # noqa: SIM105 -- `suppress` costs as much as all of this
                 current.reset(token)
-            except ValueError:  # an abandoned coroutine, closed by the garbage collector: its context is gone
+            # an abandoned coroutine, closed by the garbage collector: its context no longer exists
+            except ValueError:
                 pass
             del error, attempt  # an error must not be held by a frame that it holds
 
@@ -151,7 +153,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                     circuit.count_overdue(now)
                 if circuit.is_closed:
                     permit = circuit.era
-                elif outer is root and not hub.listening:  # a rejection that nobody hears of
+                elif outer is root and not hub.listening:  # a rejection without a listener
                     permit = circuit.admit(now)
                 else:
                     permit = _admitted(circuit, now, outer, plan)
@@ -185,7 +187,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
                     if circuit is not None and not circuit.is_silent:
                         ended = monotonic()
                         under_way = circuit.under_way
-                        # 0: it is not there any more, because it has been counted as overdue.
+                        # 0: no longer listed, because it was counted as overdue
                         if (
                             under_way is None
                             or under_way.pop(attempt, 0) is None
@@ -209,7 +211,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
 
 
 def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> Steps:
-    """Go the long way from the start: in a test's world, or with layers that wait or fall back."""
+    """Take the long path from the start: in a test's world, or if layers wait or fall back."""
     world = outer.world
     now = world.monotonic()
     inherits = outer.deadline_at is not None and not outer.is_over
@@ -219,7 +221,7 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> St
     call.function = world.injected(call.function, binding)
     if plan.thread_timeout is not None:
         call.function = run_in_thread(call.function, plan)
-    # A stream is over with its last item: its scope is that of the generator around this.
+    # A stream ends with its last item: its scope is that of the generator around this.
     scope = None if TRACING.open is None or plan.form.endswith("stream") else open_scope(plan)
     if scope is not None:
         scope.enter()
@@ -236,12 +238,12 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> St
 
 
 def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -> int:
-    """Ask a circuit that is not closed; its rejection ends the call before anything is called."""
+    """Ask a circuit that is not closed; its rejection ends the call before the function runs."""
     try:
         return circuit.admit(now)
     except RejectedError as error:
         if outer.plan is None and outer is not ROOT:
-            outer.calls = 0  # nothing was called: `capture` says so
+            outer.calls = 0  # the function was not called: `capture` reports that
         if HUB.listening:
             rejected(plan.name, "circuit", circuit.key, error.failure)
             tell_finished(plan, "rejected", 0, 0.0, 0.0, error.failure)
@@ -249,7 +251,7 @@ def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -
 
 
 def _let_go(plan: Plan, attempt: CallFrame) -> None:
-    """Leave the layers of a call that ended an iterator: neither a success nor a failure."""
+    """Exit the layers of a call that ended an iterator: neither a success nor a failure."""
     exit_layers(reversed(plan.guards), attempt, GeneratorExit())
     exit_layers(plan.around, attempt, None)
     block_finished(plan, attempt, None)

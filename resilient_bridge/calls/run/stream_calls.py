@@ -1,8 +1,9 @@
-"""Generator functions, sync and async: protected up to their first item, committed from then on.
+"""Generator functions, sync and async: repeatable up to their first item, and not after it.
 
-Rule: an item that was handed out is never handed out again. Until the first one a stream is a call like any other, with every
-layer; after it a failure is raised as it comes, the circuit hears of it, and nothing is repeated. A Bulkhead holds its place
-until the stream ends, and a Deadline goes on (`stream_limits`).
+Rule: no item is handed out twice. Until the first one, a stream is a call like any other, with
+every layer. After it, a failure is raised as it is and reported to the circuit, and nothing is
+repeated. A Bulkhead keeps its permit until the stream ends, and a Deadline continues
+(`stream_limits`).
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _NOTE = "not repeated: items had been handed out"
 
 
 class _Stream:
-    """A stream from its beginning to its end: what its layers hold meanwhile, and what is told when it is over."""
+    """A stream from start to end: what its layers hold, and what is reported at the end."""
 
     __slots__ = ("held", "opened", "plan", "scope")
 
     def __init__(self, binding: Binding, begin: Any, policy: object) -> None:
-        # The policy that stands on the function now, for the whole of this stream.
+        # The policy in force on the function now, for the whole of this stream.
         begin.policy = policy
         self.plan = binding.plan if binding.plan.policy is policy else binding.adopt(policy)
         self.held = begin_held(self.plan)
@@ -50,7 +51,7 @@ class _Stream:
         self.opened: StartedStream | None = None
 
     def waits(self) -> Generator[Step, None, None]:
-        """Take the layers that last as long as the stream; yield what has to be waited for."""
+        """Enter the layers that last as long as the stream; yield the waits."""
         for guard in () if self.held.world.is_disabled else self.plan.held:
             if (wait := guard.enter(self.held)) is not None:
                 yield wait
@@ -91,7 +92,7 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
 
 
 def _rest(started: StartedStream) -> Generator[Any, Any, Any]:
-    """Hand on the first item, then everything else, in both directions."""
+    """Pass on the first item, then all others, in both directions."""
     items, item, limits = started.items, started.item, started.limits
     try:
         while True:
@@ -108,7 +109,7 @@ def _rest(started: StartedStream) -> Generator[Any, Any, Any]:
     except StopIteration as end:
         return end.value
     except DeadlineExceededError:
-        close = getattr(items, "close", None)  # an iterator that is no generator may have none
+        close = getattr(items, "close", None)  # an iterator that is no generator may not have one
         if close is not None:
             close()
         raise
@@ -156,18 +157,19 @@ def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist 
 
 
 def begin_held(plan: Plan) -> CallFrame:
-    """Return where the layers that last as long as the stream keep what they took."""
+    """Return the frame that holds what the layers lasting as long as the stream acquired."""
     around = CURRENT.get()
     return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
 
 
 def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
-    """A stream failed after its first item: the circuit has to hear of it, and the reader why it was not repeated."""
+    """Report a failure after the first item to the circuit; note why nothing is repeated."""
     failure = failure_in(held, error)
     held.seen = None
     if failure is None or held.world.is_disabled:
         return
-    says_nothing = issubclass(type(error), DeadlineExceededError)  # the caller's time is up
+    # the caller's own deadline has passed
+    says_nothing = issubclass(type(error), DeadlineExceededError)
     for guard in plan.guards:
         if not says_nothing:
             guard.broke_off(held, error, failure)
@@ -175,5 +177,5 @@ def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
     if plan.retry is not None:
         record = record._replace(stopped="not_idempotent", note=_NOTE)
     if attach(error, record) and record.note:
-        with suppress(Exception):  # a frozen exception takes no note
+        with suppress(Exception):  # a frozen exception cannot take a note
             error.add_note(_NOTE)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def waited_for(question: Question[T], patience: float | None = None) -> T | None:
-    """Block until there is an answer, and return it; None if there is none in time."""
+    """Block until there is an answer, and return it; None if it does not come in time."""
     signal = Signal()
     question.when_answered(signal.set)
     try:
@@ -37,7 +37,7 @@ def waited_for(question: Question[T], patience: float | None = None) -> T | None
 
 
 def is_real_time() -> bool:
-    """Return whether policies use the real clock here, and not that of a test."""
+    """Return whether policies use the real clock here, not that of a test."""
     world = CURRENT.get().world
     return world is REAL or world.monotonic is REAL.monotonic
 

@@ -1,4 +1,4 @@
-"""How long a call may take in all, repeats and waits included."""
+"""How long a call may take in total, repeats and waits included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers that end an attempt, or a whole call, in time; and the errors they end it in."""
+"""The layers that end an attempt or a whole call in time, and the errors that they raise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TimeoutGuard(Guard):
-    """Bounds one attempt of an async function; the last duration of an escalating one repeats."""
+    """Bounds one attempt of an async function; an escalating timeout repeats its last duration."""
 
     __slots__ = ("timers",)
 
@@ -53,7 +53,7 @@ class DeadlineGuard(Guard):
 
 
 class BlockDeadlineGuard(Guard):
-    """Bounds one attempt of an async loop by what its deadline, set when the loop began, has left."""
+    """Bounds one attempt of an async loop by the rest of the deadline set at the loop's start."""
 
     __slots__ = ("running", "seconds")
 
@@ -74,7 +74,7 @@ class BlockDeadlineGuard(Guard):
 
 
 class SyncDeadlineGuard(Guard):
-    """Bounds a whole call of a sync function: nothing is begun, and nothing is waited for, beyond it."""
+    """Bounds a whole call of a sync function: no attempt or wait starts after the deadline."""
 
     __slots__ = ("is_bound", "seconds")
 
@@ -82,7 +82,7 @@ class SyncDeadlineGuard(Guard):
 
     def __init__(self, seconds: float, *, is_bound: bool) -> None:
         self.seconds = seconds
-        self.is_bound = is_bound  # the deadline was set when the loop began
+        self.is_bound = is_bound  # the deadline was set when the loop started
 
     def enter(self, attempt: CallFrame) -> None:
         if self.is_bound:
@@ -92,18 +92,18 @@ class SyncDeadlineGuard(Guard):
 
 
 def bound(attempt: CallFrame, seconds: float) -> None:
-    """Give the call its deadline, no later than one it inherits; a call that comes too late is not begun."""
+    """Set the call's deadline, at most an inherited one; a call that is late does not start."""
     now = attempt.world.monotonic()
     inherited, own = attempt.deadline_at, now + seconds
     attempt.deadline_at = own if inherited is None else min(own, inherited)
-    if attempt.deadline_at <= now:  # only one that was inherited can have passed already
+    if attempt.deadline_at <= now:  # only an inherited one can have passed already
         attempt.is_rejected = True
         text = "the deadline of the call around this one has passed"
         raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
 
 
 def remaining_or_raise(attempt: CallFrame, seconds: float) -> float:
-    """Return the seconds left of a deadline that has been set; an attempt that comes too late is not begun."""
+    """Return the seconds left of a deadline; an attempt that is too late does not start."""
     remaining = attempt.remaining
     if remaining is None:
         return seconds

@@ -1,8 +1,10 @@
-"""How long a stream may take after its first item: what its Deadline has left, and at most `Timeout.idle` between two items.
+"""How long a stream may take after its first item: the rest of its Deadline, and `Timeout.idle`.
 
-Rule: a Deadline is over all the waiting for items, the last one included; the time that the reader takes between them is not counted. A
-Timeout is over an attempt, and the attempt of a stream ends with its first item. An async stream is cancelled while it is waited for.
-A sync one cannot be: it is asked for nothing more once its time is over, and an item that comes late is handed out.
+`Timeout.idle` is the most seconds between two items. Rule: a Deadline covers all waits for items,
+the last one included; the reader's time between items is not counted. A Timeout covers an attempt,
+and the attempt of a stream ends with its first item. An async stream is cancelled while it is
+waited for. A sync one cannot be: no further item is requested once its time is over, and an item
+that comes late is handed out.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class StreamLimits:
-    """The limits of one stream: `remaining_time` seconds of a Deadline of `seconds`, and `idle` seconds for each item; inf is no limit."""
+    """The limits of one stream: the rest of its Deadline, and `idle` seconds for each item.
+
+    `remaining_time` is the rest of a Deadline of `seconds`; inf is no limit.
+    """
 
     __slots__ = ("_idle", "_remaining_time", "_seconds", "_world")
 
@@ -38,7 +43,10 @@ class StreamLimits:
         self._idle = idle
 
     def next(self, pull: Callable[[], Any]) -> Any:
-        """Return the next item of a sync stream, or what reads all of them. Raises DeadlineExceededError if its time is over."""
+        """Return the next item of a sync stream, or the result of reading all of it.
+
+        Raises DeadlineExceededError if its time is over.
+        """
         self._check()
         started = self._world.monotonic()
         try:
@@ -76,7 +84,7 @@ class StreamLimits:
             return await pull()
         except asyncio.CancelledError as error:
             if not is_late or task.uncancel() > cancelled_before:
-                raise  # somebody else's
+                raise  # not caused by this limit
             is_late = False
             if remaining <= idle:
                 raise too_late(self._seconds, Executed.MAYBE, error) from error
@@ -84,16 +92,17 @@ class StreamLimits:
         finally:
             timer.cancel()
             self._remaining_time -= self._world.monotonic() - started
-            if is_late and task.cancelling() > cancelled_before:  # it ended otherwise, in the same moment
+            # it ended in another way at the same moment
+            if is_late and task.cancelling() > cancelled_before:
                 task.uncancel()
 
 
 NO_LIMITS: Final = StreamLimits(REAL, inf, 0.0, inf)
-"""Those of a stream whose policy has none."""
+"""The limits of a stream whose policy has none."""
 
 
 def limits_of_call() -> StreamLimits:
-    """Return the limits of the stream that the call in progress has begun."""
+    """Return the limits of the stream that the current call has started."""
     attempt = CURRENT.get()
     plan: Any = attempt.plan
     if plan is None or attempt.world.is_disabled:

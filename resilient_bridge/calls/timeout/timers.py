@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 
 
 class _Queue:
-    """The running calls of one loop, first to expire first, and at most one timer for them."""
+    """The running calls of one loop, in order of expiry, and at most one timer for them."""
 
     __slots__ = ("entries", "expired", "has_our_clock", "is_armed", "loop", "seconds", "timer", "world")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, world: World, seconds: float) -> None:
-        # Weak: a decorated function lives as long as its module, and must not keep every loop that ever ran it.
+        # Weak: a decorated function lives as long as its module, and must not keep alive every loop
+        # that ran it.
         self.loop = ref(loop)
         self.world = world
         self.seconds = seconds
-        # A loop may be simulated, or cache its clock. Most have the clock that the attempt has been begun by.
+        # A loop may be simulated, or cache its clock. Most have the clock that timed the attempt's
+        # start.
         self.has_our_clock = world is REAL and type(loop).time is asyncio.BaseEventLoop.time
-        # What a call needs to be ended: when, which task, and how often that had been cancelled before.
+        # What is needed to end a call: when, which task, and how often that task had been cancelled
+        # before.
         self.entries: dict[CallFrame, tuple[float, asyncio.Task[object], int]] = {}
         self.expired: dict[CallFrame, tuple[asyncio.Task[object], int]] = {}
         self.is_armed = False
@@ -54,7 +57,7 @@ class _Queue:
         if loop is None:
             return
         entries, now = self.entries, self.world.time_of(loop)
-        # One walk: looking for the first entry again and again would pass all those deleted before it.
+        # One pass: searching for the first entry repeatedly would pass all deleted ones before it.
         for attempt, (when, task, cancelled_before) in list(entries.items()):
             if when > now:
                 break
@@ -66,7 +69,7 @@ class _Queue:
 
 
 class Timers:
-    """The calls that run within one duration, whatever loops and environments they run in."""
+    """The calls that run within one duration, of all loops and environments."""
 
     __slots__ = ("_lock", "_queue", "_queues", "seconds")
 
@@ -77,7 +80,7 @@ class Timers:
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
 
     def enter(self, attempt: CallFrame, world: World = REAL) -> None:
-        """Begin: the running task is cancelled after `seconds` of that world, unless the attempt is left before."""
+        """Start: after `seconds` of that world the running task is cancelled, unless it has left."""
         try:
             loop = get_running_loop()
         except RuntimeError:
@@ -95,7 +98,7 @@ class Timers:
             queue.arm(loop, now)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> bool:
-        """End, in time or not. Return whether `error` is the cancellation that the expiry asked for, and nobody else."""
+        """End the attempt; return whether `error` is the timer's own cancellation."""
         queue = self._queue
         if queue is not None and queue.entries.pop(attempt, None) is not None:
             return False
@@ -108,7 +111,7 @@ class Timers:
         return False  # never entered
 
     def close(self) -> None:
-        """Call the timer off: nothing will be entered again."""
+        """Cancel the timer: no further call will enter."""
         for queue in self._all():
             timer = None if queue.timer is None else queue.timer()
             if timer is not None:
@@ -133,5 +136,8 @@ class Timers:
 
 @lru_cache(maxsize=256)
 def timers_of(layer: str, seconds: float) -> Timers:  # noqa: ARG001 -- half of the key: an attempt may be in the queue of each
-    """Return the queues for layers of one sort and duration, which share them: what began first runs out of time first."""
+    """Return the queues shared by layers of one sort and duration.
+
+    The calls that start first expire first.
+    """
     return Timers(seconds)
