@@ -39,7 +39,7 @@ class MCPWire:
         self._is_watched = isinstance(getattr(client, "server", None), _ReportedTransport)
         self.posts = self.redirects = self.answers = 0
         self.is_traced = self.is_written = False
-        self.says_unknown = False  # an answer said that the session is unknown
+        self.says_unknown = False  # an answer reported that the session is unknown
 
     @property
     def is_answered(self) -> bool:

@@ -1,6 +1,7 @@
 """Blocking work in a thread, beside the event loop.
 
-Rule: a cancelled caller waits for the end of the work, so that nobody repeats it, or takes its file, while it goes on.
+Rule: a cancelled caller waits for the end of the work, so that no other caller repeats it or takes
+its file while it still runs.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ _FIELDS: Final = ("event", "timestamp", "session_id", "payload")
 _MOST: Final = 1_048_576
 _DEEPEST: Final = 100
 _SHOWN: Final = 80
-# What `z.string().datetime()` takes unless told otherwise: UTC, written with Z; seconds and their fraction may be left out.
+# What `z.string().datetime()` accepts by default: UTC with Z; seconds and their fraction may be
+# left out.
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(:[0-5]\d(?:\.\d+)?)?Z", re.ASCII)
 
 # The constraint of a violation, and its message in the answer.

@@ -1,8 +1,8 @@
-"""Exceptions and answers become failures.
+"""Classifies exceptions and answers as failures.
 
-Rule: decides by class name, errno, status and code, in that order of trust, and by text only where there is nothing else;
-knows no network, and imports no library in order to recognise its errors. Only `classify` itself looks at a clock: a Retry-After
-may name a moment.
+Rule: it decides by class name, errno, status and code, in that order of trust, and by text only if
+there is nothing else. It uses no network, and imports no library in order to recognise its errors.
+Only `classify` itself reads a clock, because a Retry-After may be a date.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ class Classifier:
         when it means success. CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no failures: they are
         raised again. Nothing else is ever raised.
         """
-        if issubclass(type(error), BaseException):  # not isinstance: it would ask the error for its __class__
-            # Here, and so below: most programs import `classify` long before they need it.
+        # not isinstance: it would read the error's __class__
+        if issubclass(type(error), BaseException):
+            # Imported here and in the functions below: most programs import `classify` long before
+            # they need it.
             from .lookup import read_failure
 
             return _counted(read_failure(cast("BaseException", error)))
@@ -88,12 +90,12 @@ class Classifier:
         return register(what, kind, category, code, executed, suggestions, answer)
 
     def __repr__(self) -> str:
-        """Return the name it is known by."""
+        """Return the name under which users know it."""
         return "classify"
 
 
 def _counted(failure: Failure) -> Failure:
-    """Count the seconds to a moment that a Retry-After names, from now: its answer said nothing of its own clock."""
+    """Convert a Retry-After date to seconds from now; the answer did not give its own clock."""
     from ..errors import changed, number_in
 
     if failure.retry_after is not None or not failure.retryable:
@@ -108,7 +110,10 @@ classify: Final = Classifier()
 
 
 def failure_or_none(error: BaseException) -> Failure | None:
-    """Return the failure of an exception, None for one that is no failure: a cancelled task, the end of the program."""
+    """Return the failure of an exception.
+
+    None for one that is no failure: a cancelled task, the end of the program.
+    """
     try:
         return classify(error)
     except BaseException:  # noqa: BLE001 -- classify raises again what is none
@@ -116,7 +121,7 @@ def failure_or_none(error: BaseException) -> Failure | None:
 
 
 def classify_close(code: int | None, text: str, by: By | None) -> Failure:
-    """Return the failure a WebSocket close stands for.
+    """Return the failure that a WebSocket close stands for.
 
     `by` says whose close frame counts: "peer", "us", or None when the connection ended without one (then `code` is
     None too). The three are kept in the details as close_code, close_text and close_by.

@@ -1,6 +1,7 @@
-"""Answers that are failures although nothing was raised: HTTP responses, MCP results, JSON-RPC errors.
+"""Answers that are failures although no exception was raised.
 
-Rule: what is not known to be a failure is none.
+They are HTTP responses, MCP results and JSON-RPC errors. Rule: an answer not known to be a failure
+is none.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ _READERS: Final[Mapping[Key, _Reader]] = {
     ("requests", "Response"): answer_status,
     ("urllib3", "BaseHTTPResponse"): answer_status,
     ("aiohttp", "ClientResponse"): answer_status,
-    ("resilient_bridge", "AnswerView"): answer_status,  # ours, of a ClientResponse
+    ("resilient_bridge", "AnswerView"): answer_status,  # our attribute on a ClientResponse
     **{(package, "CallToolResult"): result_answer for package in ("mcp", "mcp_types")},
     **{(package, "JSONRPCError"): error_answer for package in ("mcp", "mcp_types")},
 }
 
 
 def answer_failure(answer: object) -> Failure | None:
-    """Return the failure an answer stands for, None when it is a success or nothing we know; never raises."""
+    """Return the failure that an answer stands for; never raises.
+
+    None for a success, or for an unknown answer.
+    """
     try:
         found = _find(answer)
     except Exception:  # noqa: BLE001 (an answer without the attributes of its class is nothing we know)
@@ -46,7 +50,7 @@ def answer_failure(answer: object) -> Failure | None:
 
 
 def _find(answer: object) -> Finding | None:
-    known = dispatch(type(answer))  # not isinstance: it would ask the answer for its __class__
+    known = dispatch(type(answer))  # not isinstance: it would read the answer's __class__
     if issubclass(type(answer), Mapping):
         return answer_finding(cast("Mapping[object, Any]", answer))
     read = next((read for key, read in _READERS.items() if key in known.keys), None)
@@ -54,5 +58,5 @@ def _find(answer: object) -> Finding | None:
 
 
 def may_be_answer(cls: type[Any]) -> bool:
-    """Return whether an instance of this class can stand for a failure: False lets a caller skip the question for good."""
+    """Return whether an instance of this class can be a failure; False is final for the class."""
     return any(key in dispatch(cls).keys for key in _READERS) or issubclass(cls, Mapping) or is_taught(cls)

@@ -1,7 +1,7 @@
-"""From a class to what is known about it, worked out once per class.
+"""The rules for a class of exceptions, computed once per class.
 
-Rule: a class is recognised by (top package, class name) along its MRO: nothing is imported, and a subclass from anywhere is read
-like its base. A new rule is a new row in a table.
+Rule: a class is recognised by (top package, class name) along its MRO. Nothing is imported, and a
+subclass from any package is treated like its base. A new rule is a new row in a table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _STOPS: Final = frozenset(  # never failures: they end the task, the program or 
         ("trio", "Cancelled"),
     }
 )
-# Errors that are nothing but their text. Any other built-in class (TypeError, KeyError, …) is a defect, whatever it says.
+# Errors that have only their text. Any other built-in class (TypeError, KeyError, …) is a defect,
+# whatever its text.
 _TEXTUAL: Final = frozenset({"Exception", "RuntimeError", "OSError", "ConnectionError"})
 _HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
 _MOST_CLASSES: Final = 1_024
@@ -57,7 +58,7 @@ _MOST_CLASSES: Final = 1_024
 
 @attrs.frozen
 class Dispatch:
-    """What is known about a class: its rules, the nearest first, and what it is."""
+    """What is known about a class: its rules, the nearest first, and its kind."""
 
     rules: tuple[Finding | Reader, ...]
     wraps: bool
@@ -72,7 +73,7 @@ class Dispatch:
 
 
 KNOWN: Final[dict[type, Dispatch]] = {}
-"""What has been worked out; a look at it saves the call on the way of every failure."""
+"""The results so far; callers look here first to save the function call for each failure."""
 
 
 def dispatch(cls: type) -> Dispatch:
@@ -81,7 +82,7 @@ def dispatch(cls: type) -> Dispatch:
 
 
 def rule_for(error: BaseException) -> Dispatch:
-    """Return what is known about the class of an error: one look-up, whatever the number of rules."""
+    """Return the rule for the class of an error: one look-up, whatever the number of rules."""
     return KNOWN.get(type(error)) or _work_out(type(error))
 
 
@@ -108,6 +109,6 @@ def _work_out(cls: type) -> Dispatch:
 
 
 def package_of(cls: type) -> str:
-    """Return the top package a class says it comes from; empty if it says nothing of the kind."""
-    module = cast("object", cls.__module__)  # whatever a class was given for one
+    """Return the top package in a class's `__module__`; empty if that is no text."""
+    module = cast("object", cls.__module__)  # it may be any object
     return module.partition(".")[0] if isinstance(module, str) else ""

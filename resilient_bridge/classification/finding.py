@@ -52,7 +52,10 @@ class Finding:
         cause: BaseException | None = None,
         seen: BaseException | None = None,
     ) -> Failure:
-        """Return the failure; `cause` is the classified error, `seen` the error below it with the more useful text."""
+        """Return the failure.
+
+        `cause` is the classified error, `seen` the error below it with the more useful text.
+        """
         details = dict(self.details)
         source = cause if seen is None else seen
         if source is not None:
@@ -75,10 +78,10 @@ class Finding:
 
 
 Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
-"""A rule for one class that has to look at the exception; None passes it on to the rule of a base class."""
+"""A rule for one class that has to read the exception; None passes it on to a base class's rule."""
 
 Rules: TypeAlias = Mapping[tuple[str, str], Finding | Reader]
-"""Rules of one subject, keyed by (top package, class name): nothing is imported in order to be recognised."""
+"""Rules of one subject by (top package, class name): nothing is imported to recognise an error."""
 
 
 def wrong_setting(message: str, executed: Executed | None = None) -> Finding:
@@ -87,7 +90,7 @@ def wrong_setting(message: str, executed: Executed | None = None) -> Finding:
 
 
 def chain_of(error: BaseException, most: int) -> Iterator[BaseException]:
-    """Yield an error and those below it, suppressed or not."""
+    """Yield an error and the errors below it, suppressed or not."""
     below: BaseException | None = error
     for _ in range(most):
         if below is None:

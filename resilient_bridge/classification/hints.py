@@ -1,6 +1,7 @@
-"""What to do about an errno or a failed execution: the advice that a person can act on.
+"""What to do about an errno or a failed execution: advice that a person can follow.
 
-Rule: ranked, the likeliest first, and general: no port, path or program of one installation.
+Rule: the most likely advice comes first. It is general: no port, path or program of one
+installation.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ ERRNO_HINTS: Mapping[str, tuple[str, ...]] = {
 
 
 def hints(name: str) -> tuple[str, ...]:
-    """Return the advice for an errno's name, none for one without."""
+    """Return the advice for an errno's name; none if there is none."""
     return ERRNO_HINTS.get(name, ())
 
 
 class Execution(NamedTuple):
-    """What an execution error of a peer means: our code, what to do, and what else is known."""
+    """The meaning of a peer's execution error: our code, what to do, and other known facts."""
 
     code: str
     suggestions: tuple[str, ...]

@@ -1,8 +1,9 @@
 """HTTP clients beside httpx: requests, urllib3 and aiohttp.
 
-Rule: what they raise says little by itself; below it stands the system's own error, as below httpx's wrappers. All three follow
-redirects (and urllib3 and aiohttp repeat) by themselves, so their errors prove nothing about the whole call: only where one
-entry is one request, in our own adapters, is a refused connection a proof. A body is looked at only if it has been read.
+Rule: their exceptions alone say little; the system's own error is below them, as below httpx's
+wrappers. All three follow redirects (and urllib3 and aiohttp retry) by themselves, so their errors
+prove nothing about the whole call. A refused connection is a proof only in our own adapters, where
+one entry is one request. A body is read only if it is already in memory.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _MISUSE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the 
 
 
 def answer_status(answer: Any) -> Finding | None:
-    """Return the verdict on a response that somebody holds, None for a success; its body counts if it has been read."""
-    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp call it `status`
+    """Return the verdict on a response, None for a success; its body counts if it has been read."""
+    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
     status = answer.status if status is None else status
     if not isinstance(status, int) or isinstance(status, bool) or status < 400:
         return None
@@ -77,13 +78,13 @@ def _raised_status(error: Any) -> Finding | None:
 
 
 def _connection(error: BaseException) -> Finding:
-    """Nothing known stands below it: somebody raised it by hand, or it came through a pickle. Its text may say more."""
+    """The rule without a known error below (raised by hand, or unpickled): the text may help."""
     found = text_finding(text_of(error))
     return _UNREACHED if found is None else attrs.evolve(found, category=None, executed=_MAYBE, proof="")
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
-    """urllib3 repeated until it gave up on a status: `too many 503 error responses`."""
+    """The rule for urllib3's retries that ended with a status: `too many 503 error responses`."""
     words = text_of(error).split()
     return (
         text_finding(f"status code {words[2]}") if words[:2] == ["too", "many"] and len(words) > 2 else None
@@ -94,7 +95,7 @@ def _status_in_words(error: BaseException) -> Finding | None:
 
 
 def _answer_error(error: Any) -> Finding:
-    """ClientResponseError: a status that was raised, or an answer that is none of HTTP, which it calls 400."""
+    """The rule for ClientResponseError: a raised status, or an answer that is no HTTP (its 400)."""
     status = error.status
     if str(type(error.__cause__).__module__).startswith("aiohttp.") or not isinstance(status, int):
         return _BAD_ANSWER
@@ -179,7 +180,7 @@ RULES: Rules = {
     ("aiohttp", "ClientConnectionResetError"): _LOST,
     ("aiohttp", "ClientConnectionError"): _connection,
 }
-"""What each says by itself, or when nothing below it is known."""
+"""The verdict on each class alone, or if nothing below it is known."""
 
 WRAPPERS: Mapping[tuple[str, str], str | None] = {
     ("requests", "ConnectionError"): "",
@@ -192,7 +193,7 @@ WRAPPERS: Mapping[tuple[str, str], str | None] = {
     ("urllib3", "ProxyError"): "",
     ("aiohttp", "ClientConnectorError"): "",
 }
-"""Classes below which the root cause is searched: what they know of the call is nothing."""
+"""Classes below which the root cause is searched: they themselves prove nothing about the call."""
 
 LEAVES: Final = frozenset(
     {
@@ -202,13 +203,13 @@ LEAVES: Final = frozenset(
         ("aiohttp", "ServerFingerprintMismatch"),
     }
 )
-"""Subclasses of wrappers that hide nothing."""
+"""Subclasses of wrappers that hide no other error."""
 
 
 # ---- one request ---------------------------------------------------------------------------------------------------
 
 ONE_REQUEST: Final = "__rb_one_request__"
-"""The attribute of an error by which an adapter of ours says that it came of one request."""
+"""The attribute by which our adapters mark an error as that of one request."""
 _DEEP: Final = 8  # errors below each other
 _CONNECTING: Final = frozenset({("urllib3", "NewConnectionError"), ("aiohttp", "ClientConnectorError")})
 _TOO_LATE: Final = frozenset({("requests", "ConnectTimeout"), ("aiohttp", "ConnectionTimeoutError")})
@@ -220,13 +221,16 @@ _NOT_CONNECTED: Final = frozenset(
 
 
 def allow_proof(error: BaseException) -> None:
-    """Say that an error came of one request, sent by an adapter of ours: then it can prove that this did not run."""
+    """Mark an error as that of one request of our adapter: it can prove that this did not run."""
     with suppress(Exception):  # a class may refuse attributes
         object.__setattr__(error, ONE_REQUEST, True)
 
 
 def proof_of(error: BaseException, root: BaseException) -> str:
-    """Return the row of the table of proofs that an error of one request is, empty for none; `root` is what stands below it."""
+    """Return the row of the table of proofs for an error of one request, empty for none.
+
+    `root` is the error below it.
+    """
     try:
         chain = _classes_below(error, root)
         number = errno_of(root)

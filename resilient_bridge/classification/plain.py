@@ -1,4 +1,7 @@
-"""Which classes are never an answer that stands for a failure. In a module of its own, because every call reads it and few programs need more."""
+"""The classes that never represent a failure.
+
+This is a separate module because every call reads it and few programs need more.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +9,4 @@ from typing import Final
 
 
 PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple}
-"""Grows as results are seen; who teaches `classify` a class takes it out."""
+"""It grows as results are seen; registering a class with `classify` removes the class."""

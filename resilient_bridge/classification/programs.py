@@ -1,7 +1,8 @@
-"""What well-known programs mean by their exit codes, and curl by the number in its messages.
+"""The meaning of well-known programs' exit codes, and of the numbers in curl's messages.
 
-Rule: a number is read only together with the name of its program: 7 is curl's "could not connect" and means nothing elsewhere.
-The tables are the programs' own: curl's EXIT CODES, GNU wget's EXIT STATUS, ssh(1), timeout(1).
+Rule: a number is read only together with the name of its program: 7 is curl's "could not connect"
+and means nothing elsewhere. The tables are the programs' own: curl's EXIT CODES, GNU wget's EXIT
+STATUS, ssh(1), timeout(1).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def reported(
     kind: Kind | None = None,
     category: Category = Category.UPSTREAM,
 ) -> Finding:
-    """Return the verdict on what a program reports: it ran, so it may have had an effect before it failed."""
+    """Return the verdict on a program's own report: it ran, so it may have had an effect."""
     return Finding(
         code=code,
         message=message,
@@ -68,10 +69,10 @@ _PROGRAMS: Final[Mapping[str, Mapping[int, Finding]]] = {
 
 
 def program_finding(program: str, code: int) -> Finding | None:
-    """Return what an exit code of a program means; None for a program or a code that the tables do not have."""
+    """Return the meaning of an exit code; None for a program or code that is not in the tables."""
     return _PROGRAMS.get(program.removesuffix(".exe"), {}).get(code)
 
 
 def curl_finding(number: int) -> Finding | None:
-    """Return what `curl: (number)` means; None where only the text behind it says more (22: the status)."""
+    """Return the meaning of `curl: (number)`; None if only its text says more (22)."""
     return _CURL.get(number)

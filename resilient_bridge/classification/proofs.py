@@ -115,7 +115,7 @@ PROOFS: Final[Mapping[str, Proof]] = MappingProxyType(
         ),
     }
 )
-"""Every proof by its name, which stands in `Failure.proof`."""
+"""Every proof by its name, as in `Failure.proof`."""
 
 STATED_ON_THE_WIRE: Final = frozenset({"refused_stream"})
-"""What the peer said of the request itself: it holds although the error around it could have come at any time."""
+"""The peer's statements about the request itself: they hold whenever the error around them came."""

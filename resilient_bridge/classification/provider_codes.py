@@ -1,6 +1,7 @@
-"""What AI providers mean by the codes in their errors: `insufficient_quota`, `overloaded_error` and their like.
+"""The codes in AI providers' errors: `insufficient_quota`, `overloaded_error` and others.
 
-Rule: a structured code that says why beats the status it came with, because 429 is the status of an empty account too.
+Rule: a structured code that names the reason beats the status it came with, because 429 is also the
+status of an empty account.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ _KEY_NAMES: Final = frozenset(
 )
 _UNAUTHORIZED: Final = 401
 _SPENT: Final = ("spend_limit_reached", "spend_limit_exceeded")
-_TEXTS: Mapping[str, Finding] = {  # what Anthropic says in prose alone, under 400 invalid_request_error
+# Anthropic's reasons that are only in prose, under 400 invalid_request_error
+_TEXTS: Mapping[str, Finding] = {
     "credit balance is too low": _QUOTA,
     "prompt is too long": _CONTEXT,
 }
@@ -73,7 +75,7 @@ _REJECTED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
 _LOGIN: Final = Finding(code="AUTH_INVALID_TOKEN")
 _IN_STREAM: Mapping[str, Finding] = {
     **dict.fromkeys(("overloaded_error", "server_error", "api_error", "internal_server_error"), _PASSING),
-    # the answer had begun: a limit reached inside it does not say that nothing ran
+    # the answer had started: a limit reached inside it does not prove that nothing ran
     **dict.fromkeys(("rate_limit_error", "rate_limit_exceeded"), Finding(code="SYS_RATE_LIMITED")),
     "timeout_error": Finding(code="SYS_TIMEOUT"),
     **dict.fromkeys(("authentication_error", "invalid_api_key"), _LOGIN),
@@ -82,7 +84,10 @@ _IN_STREAM: Mapping[str, Finding] = {
 
 
 def names_of(body: object) -> tuple[tuple[str, ...], str]:
-    """Return the codes and the message in an error body: {"error": {"type", "code", "message", "details": {"error_code"}}}."""
+    """Return the codes and the message in an error body.
+
+    Its form is {"error": {"type", "code", "message", "details": {"error_code"}}}.
+    """
     outer = mapping_of(body)
     inner = mapping_of(outer.get("error")) or outer
     details = mapping_of(inner.get("details"))
@@ -103,7 +108,10 @@ def final_finding(names: Iterable[str], message: str) -> Finding | None:
 
 
 def stream_finding(names: Iterable[str], message: str) -> Finding:
-    """Return the verdict on an error inside a stream, whose status says nothing; a code nobody knows is not repeated."""
+    """Return the verdict on an error inside a stream, whose status says nothing.
+
+    An unknown code is not repeated.
+    """
     names = tuple(names)
     found = final_finding(names, message)
     if found is None:
@@ -112,7 +120,7 @@ def stream_finding(names: Iterable[str], message: str) -> Finding:
 
 
 def combined(status: Finding, names: Iterable[str], message: str) -> Finding | None:
-    """Return the verdict of the codes with what the status told, None when the codes say nothing more."""
+    """Return the verdict of the codes and the status, None if the codes add nothing."""
     names = tuple(names)
     found = final_finding(names, message)
     if found is None and status.details.get("http_status") == _UNAUTHORIZED:
@@ -125,14 +133,14 @@ def combined(status: Finding, names: Iterable[str], message: str) -> Finding | N
 
 
 def key_finding(names: Iterable[str], message: str) -> Finding | None:
-    """Tell a key that is wrong from a token that has expired, which a refresh mends."""
+    """Distinguish a wrong key from an expired token, which a refresh replaces."""
     if "expired" in message[:500].lower():
         return None
     return _BAD_KEY if any(name.lower() in _KEY_NAMES for name in names) else None
 
 
 def with_message(finding: Finding, message: str) -> Finding:
-    """Return the finding with the provider's words behind our own."""
+    """Return the finding with the provider's text after our own."""
     if not message:
         return finding
     return attrs.evolve(finding, message=finding.summary + short_of(message))

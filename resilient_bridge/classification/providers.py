@@ -1,7 +1,7 @@
-"""Rules for what the SDKs of AI providers raise: openai, anthropic, litellm.
+"""Rules for the exceptions of AI providers' SDKs: openai, anthropic, litellm.
 
-Rule: the class says who speaks, a structured code why, the status the rest. An error inside a stream has a status of 200 or none,
-and is judged by its code alone.
+Rule: the class shows the provider, a structured code the reason, and the status the rest. An error
+inside a stream has a status of 200 or none, and is judged by its code alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .statuses import should_retry, status_finding
 _READ: Final = 4_096  # characters
 _DEEP: Final = 4  # errors below litellm's
 _WORDS: Final = re.compile(r"\w+")
-_CONFLICTS: Final = ("_taken", "_conflict", "_undecryptable")  # 409s that no lock explains
+# statuses 409 that are not explained by a lock
+_CONFLICTS: Final = ("_taken", "_conflict", "_undecryptable")
 _VALIDATION: Final = Finding(
     code="PROTO_INVALID_MESSAGE",
     message="answer not as its schema says",
@@ -51,7 +52,7 @@ _UNFINISHED: Final = Finding(
 
 
 def _status_error(error: Any) -> Finding:
-    """An answer that is no success; with a status below 400 it came inside a stream."""
+    """The rule for an unsuccessful response; with a status below 400 it came inside a stream."""
     status, body = error.status_code, error.body
     names, message = names_of(body)
     if not isinstance(status, int) or status < 400:
@@ -69,14 +70,18 @@ def _status_error(error: Any) -> Finding:
 
 
 def _stream_error(error: Any) -> Finding:
-    """openai's bare APIError: an error event in the middle of a stream."""
+    """The rule for openai's bare APIError: an error event in the middle of a stream."""
     names, message = names_of(error.body)
     own = tuple(name for name in (error.code, error.type) if isinstance(name, str))
     return stream_finding((*own, *names), message or str(error))
 
 
 def _openai_error(error: BaseException) -> Finding:
-    """The base class itself is raised for missing credentials, and for what has no class; a subclass nobody listed is the provider's."""
+    """The rule for the base class, which is also raised for missing credentials.
+
+    It applies to errors without a class of their own; an unlisted subclass is an error of the
+    provider.
+    """
     text = text_of(error)
     lowered = text.lower()
     if type(error).__name__ == "OpenAIError" and any(word in lowered for word in _MISSING):
@@ -85,7 +90,7 @@ def _openai_error(error: BaseException) -> Finding:
 
 
 def _no_key(error: BaseException) -> Finding | None:
-    """Without a key google-genai raises a ValueError, and anthropic a TypeError: they are known by their texts."""
+    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text."""
     text = text_of(error)
     provider = next((name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None)
     if provider is None:
@@ -107,7 +112,7 @@ def _litellm_status(error: Any) -> Finding:
 
 
 def _litellm_login(error: Any) -> Finding:
-    """A 401: its body is with the SDK's own error below, or in litellm's text."""
+    """The rule for a 401: its body is in the SDK's own error below, or in litellm's text."""
     found, text = _status_error(error), str(error)
     words, below = _WORDS.findall(text[:_READ]), error.__cause__ or error.__context__
     for _ in range(_DEEP):
@@ -179,4 +184,4 @@ RULES: Rules = {
 }
 
 PROVIDERS: Final = {("openai", "OpenAIError"): "openai", ("anthropic", "AnthropicError"): "anthropic"}
-"""The base class by which a provider's errors are known, and the provider's id in the details."""
+"""The base class by which a provider's errors are recognised, and its id in the details."""

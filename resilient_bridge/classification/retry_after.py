@@ -1,7 +1,9 @@
-"""How long the other side asks to wait: `Retry-After` in seconds or as a date, and `retry-after-ms`.
+"""How long the server asks to wait: `Retry-After` in seconds or as a date, and `retry-after-ms`.
 
-Rule: what servers send is read, by its letters: seconds, fractions of them (SDKs and servers use both), HTTP dates, and those of
-`email.utils`. `float()` would take "nan", "1e309" and other scripts' digits. A date counts from the server's own `Date`, so that a wrong clock here does no harm. The cap belongs to the policy.
+Rule: the forms that servers send are read strictly: seconds, fractions of them (SDKs and servers
+use both), HTTP dates, and those of `email.utils`. `float()` would accept "nan", "1e309" and other
+scripts' digits. A date counts from the server's own `Date`, so that a wrong clock here does no
+harm. The policy sets the cap.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 
-_LONGEST = 1e10  # seconds; beyond it the number says no more than "never"
+_LONGEST = 1e10  # seconds; beyond it the number means no more than "never"
 _DIGITS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,9})?")
 _MANY_DIGITS = re.compile(r"[0-9]{11,4096}")
 _MILLISECONDS = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,9})?")
@@ -34,7 +36,7 @@ _DATES = tuple(
 
 
 def parse_retry_after(value: str, now_wall: float) -> float | None:
-    """Return the seconds to wait for a `Retry-After` value, None when it is not valid.
+    """Return the seconds to wait for a `Retry-After` value, None if it is not valid.
 
     Seconds, with a fraction or without, or one of the three HTTP date forms, which are all UTC. A date in the past is 0. `now_wall` is Unix
     time. The result is finite and never negative; it is not capped to anything sensible.
@@ -47,7 +49,10 @@ def parse_retry_after(value: str, now_wall: float) -> float | None:
 
 
 def parse_http_date(value: str, now_wall: float) -> float | None:
-    """Return the Unix time of an HTTP date, None when it is none; `now_wall` settles the century of two-digit years."""
+    """Return the Unix time of an HTTP date, None if it is none.
+
+    `now_wall` decides the century of two-digit years.
+    """
     text = value.strip(" \t")
     match = next((found for form in _DATES if (found := form.fullmatch(text))), None)
     if match is None or (month := _MONTHS.get(match["month"].lower())) is None:
@@ -64,7 +69,7 @@ def parse_http_date(value: str, now_wall: float) -> float | None:
 
 
 def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | None, float | None]:
-    """Return (seconds to wait, Unix time to wait for) of an answer's headers, each None if not said.
+    """Return (seconds to wait, Unix time to wait for) of an answer's headers, each None if missing.
 
     `retry-after-ms` wins over `Retry-After`; of several the longest counts. The second value is only set when a date
     was given and neither the answer's `Date` nor `now_wall` tells what time it is.
@@ -107,11 +112,12 @@ def _century(year: int, now_wall: float) -> int:
 
 
 def _values(headers: object, name: str) -> Iterable[str]:
-    """Return all values of a header; the header objects of httpx, requests and websockets differ on duplicates."""
+    """Return all values of a header; httpx, requests and websockets differ on duplicates."""
     for method in ("get_all", "get_list"):
         read = getattr(headers, method, None)
         if callable(read):
-            found = cast("Iterable[Any] | None", read(name))  # email's headers give None for none
+            # email's headers return None if there is none
+            found = cast("Iterable[Any] | None", read(name))
             return [value.strip() for value in found or () if isinstance(value, str)]
     get = cast("Callable[[str], Any] | None", getattr(headers, "get", None))
     value = get(name) if callable(get) else None

@@ -113,7 +113,7 @@ def read_json(body: object) -> object:
 
 
 def should_retry(headers: object) -> bool | None:
-    """Return what `x-should-retry` says, None when it says nothing."""
+    """Return the value of `x-should-retry`, None if it has none."""
     get = getattr(headers, "get", None)
     try:
         value = get("x-should-retry") if callable(get) else None

@@ -1,6 +1,7 @@
-"""Rules for what the operating system says: errnos, getaddrinfo, timeouts, ends of streams.
+"""Rules for errors of the operating system: errnos, getaddrinfo, timeouts, ends of streams.
 
-Rule: the errno decides, the class only where there is none. Numbers come from the running system's `errno`.
+Rule: the errno decides, and the class only if there is none. Numbers come from the running system's
+`errno`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ ERRNOS: dict[int, Finding] = dict(
         (errno.ENOMEM, _NO_MEMORY),
     ]
 )
-"""What each errno means; one that is missing here is not known to pass by itself."""
+"""The meaning of each errno; one that is missing here is not known to be temporary."""
 
 # getaddrinfo's own numbers: Linux counts down, BSD and macOS up, Windows from 10,000. They do not collide.
 _GAI_SETTINGS = frozenset({-1, -6, -7, -8, 3, 5, 9, 10, 10022, 10044, 10047, 10109})
@@ -86,7 +87,7 @@ _SEVERAL = re.compile(r"\[(Errno|WinError) (\d{1,6})\]")
 
 
 def by_errno(fallback: Finding | None = None) -> Reader:
-    """Return the rule of an OSError class: its errno decides, without one the fallback of the class."""
+    """Return the rule of an OSError class: its errno decides, else the fallback of the class."""
 
     def read(error: OSError) -> Finding | None:
         number = errno_of(error)
@@ -101,7 +102,7 @@ def by_errno(fallback: Finding | None = None) -> Reader:
 
 
 def _in_its_words(error: OSError, finding: Finding) -> Finding:
-    """The finding with what the error says, where our word for it says less: which file, which time."""
+    """Return the finding with the error's own text where that says more: which file, which time."""
     message: object = error.args[0] if len(error.args) == 1 else None
     text = message if isinstance(message, str) else ""
     if finding is _TIMEOUT and text:
@@ -117,13 +118,13 @@ def _in_its_words(error: OSError, finding: Finding) -> Finding:
 
 
 def _several_addresses(error: OSError) -> Finding | None:
-    # anyio tries every address of a host, and raises its own from what they said.
+    # anyio tries every address of a host, and raises its own error made from theirs.
     cause: Any = error.__cause__
     causes: Iterable[object] = getattr(cause, "exceptions", (cause,))  # several, if it is a group
     numbers = [number for one in causes if isinstance(one, OSError) and (number := errno_of(one))]
     if numbers:
         return _least_hopeful(numbers)
-    # asyncio joins what they said: "Multiple exceptions: [Errno 111] …, [Errno 101] …"
+    # asyncio joins their texts: "Multiple exceptions: [Errno 111] …, [Errno 101] …"
     text = error.args[0] if error.args else None
     if not isinstance(text, str) or not text.startswith("Multiple exceptions: "):
         return None

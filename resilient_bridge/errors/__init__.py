@@ -1,6 +1,7 @@
-"""Failures and the exceptions that carry them: the taxonomy, the table of codes, redaction. Each name loads when it is first used.
+"""Failures and their exceptions: the taxonomy, the table of codes, redaction.
 
-Rule: imports no other room, does no I/O, and everything it shows has been redacted.
+Each name loads when it is first used. Rule: it imports no other room, does no I/O, and everything
+it shows has been redacted.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ _NAMES = {
     "taxonomy": "Category Executed Kind Severity",
 }
 
-# What other rooms use, and users do not.
+# For other rooms, not for users.
 _INSIDE = {
     "codes": "code_info CODES PREFIXES",
     "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",

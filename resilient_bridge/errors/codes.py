@@ -1,6 +1,7 @@
-"""Every code there is, in one table, with all that follows from the code alone.
+"""Every code in one table, with all that follows from the code alone.
 
-Rule: a code's meaning is written here and nowhere else; a rule that knows more about one case overrides one field.
+Rule: a code's meaning is written here and nowhere else. A rule that knows more about one case
+overrides one field.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "AUTH_INSECURE_TRANSPORT": lasting(
             _AUTH, _NO, "credentials not accepted over an unencrypted link", "use wss://"
         ),
-        # Not critical: that opens circuits, and one refused call says nothing about the others.
+        # Not critical: that opens circuits, and one refused call proves nothing about the others.
         "AUTH_FORBIDDEN": lasting(_AUTH, _NO, "access forbidden", "ask for the missing permission"),
         "AUTH_REFRESH_FAILED": lasting(
             _AUTH,
@@ -95,7 +96,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "check the token source, then log in again",
             severity=_CRITICAL,
         ),
-        # PROTO_, what was said
+        # PROTO_, the protocol
         "PROTO_INVALID_MESSAGE": lasting(
             _PROTOCOL, _NO, "invalid message", "correct the listed fields", kind=Kind.CORRUPTION
         ),
@@ -146,7 +147,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             severity=_FATAL,
             session_valid=False,
         ),
-        # TOOL_, HOOK_: what the agent runs, and what it reports
+        # TOOL_, HOOK_: what the agent runs and reports
         "TOOL_EXECUTION_FAILED": lasting(_UPSTREAM, _YES, "tool failed", "read the tool's error output"),
         "TOOL_TIMEOUT": passing(
             _TIMEOUT, _MAYBE, "tool timed out", "ask for less at once, or allow more time"
@@ -160,7 +161,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         "HOOK_VALIDATION_FAILED": lasting(
             _PROTOCOL, _NO, "hook event invalid", "correct the listed fields", severity=_WARNING
         ),
-        # SYS_: all the rest, ours or theirs
+        # SYS_: all others, ours or the server's
         "SYS_INTERNAL_ERROR": lasting(
             _INTERNAL, _MAYBE, "internal error", "report it with its cause; repeating is unlikely to help"
         ),
@@ -268,11 +269,11 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "SYS_": "SYS_UPSTREAM_REJECTED",
     }
 )
-"""The seven prefixes, each with the code an unlisted code of that prefix is treated like."""
+"""The seven prefixes, each with the code by which an unlisted code of that prefix is treated."""
 
 
 def code_info(code: str) -> CodeInfo:
-    """Return the row of a code, or of its prefix's nearest code when a peer invented it; unknown prefixes raise."""
+    """Return the row of a code; for an unlisted code that of its prefix. Unknown prefixes raise."""
     row = CODES.get(code)
     if row is None:
         for prefix, nearest in PREFIXES.items():

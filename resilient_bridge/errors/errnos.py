@@ -1,8 +1,8 @@
-"""The number of an error of the operating system, and its name: the same on every system.
+"""The errno and its name of an operating system error: the same on every system.
 
-Windows has numbers of its own beside the errnos. Its default event loop raises them, and Python calls every one that it does
-not know EINVAL: a refused connection then looks like a wrong setting. Rule: no other module reads `OSError.errno` of an error that may
-come from a socket.
+Windows has its own numbers beside the errnos. Its default event loop raises them, and Python
+reports every one that it does not know as EINVAL: a refused connection then looks like a wrong
+setting. Rule: no other module reads `OSError.errno` of an error that may come from a socket.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WINDOWS: Final[Mapping[int, int]] = {
 
 
 def errno_of(error: BaseException) -> int | None:
-    """Return the errno of an error, also where Windows has said it in its own numbers; None if it has none."""
+    """Return the errno of an error, converted from a Windows number if needed, or None."""
     winerror: object = getattr(error, "winerror", None)
     number: object = _WINDOWS.get(winerror) if isinstance(winerror, int) else None
     if number is None:
@@ -40,10 +40,13 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def errno_of_windows(number: int) -> int:
-    """Return the errno for a number that Windows has said; the sockets' (10061) and those that mean no network are unchanged."""
+    """Return the errno for a Windows number.
+
+    The sockets' numbers (10061) and those that mean no network are unchanged.
+    """
     return _WINDOWS.get(number, number)
 
 
 def errno_name(number: int) -> str:
-    """Return the name of an errno (ECONNREFUSED), which Windows begins with WSA; empty for a number without one."""
+    """Return the name of an errno (ECONNREFUSED), without Windows's WSA; empty if it has none."""
     return errno.errorcode.get(number, "").removeprefix("WSA")

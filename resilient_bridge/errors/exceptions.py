@@ -1,4 +1,4 @@
-"""The exceptions raised for what *we* decided or lost; each carries its `Failure`.
+"""The exceptions of this package: its own decisions and losses; each carries its `Failure`.
 
 Rule: `except` by class, decide by `.failure`. Every class takes exactly one argument, so all of them pickle.
 """
@@ -83,11 +83,13 @@ class ProtocolError(BridgeError):
 
 
 class SessionError(BridgeError):
-    """The session is unknown, closed, not resumable, or somebody else's."""
+    """The session is unknown, closed, not resumable, or belongs to another client."""
 
 
 class PositionGoneError(SessionError):
-    """What came after a position is not held any more: raised by the function that you give as `backfill=`, it makes a gap of the verdict."""
+    """The events after a position are no longer stored.
+
+    Raised by the function that you give as `backfill=`, it makes a gap of the verdict."""
 
     def __init__(self, failure: Failure | str = "", /) -> None:
         """Carry a failure, or make one of a text."""
@@ -97,15 +99,15 @@ class PositionGoneError(SessionError):
 
 
 class AttemptTimeoutError(BridgeError, TimeoutError):
-    """One attempt took longer than it was given; it may have run."""
+    """One attempt exceeded its time limit; it may have run."""
 
 
 class DeadlineExceededError(BridgeError, TimeoutError):
-    """All attempts together took longer than they were given."""
+    """All attempts together exceeded the deadline."""
 
 
 class OutcomeUnknownError(BridgeError):
-    """What was sent may have been acted on: nobody can say. It was not repeated."""
+    """It is unknown whether the server acted on what was sent. It was not repeated."""
 
 
 class InboxFullError(OutcomeUnknownError):
@@ -168,7 +170,7 @@ class NotConnectedError(RejectedError, ConnectionError):
 
 
 class StoreError(RejectedError):
-    """What was to be kept could not be: the store is full, away, in use or damaged. Nothing was accepted."""
+    """Nothing was stored or accepted: the store is full, unreachable, in use or damaged."""
 
 
 _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(

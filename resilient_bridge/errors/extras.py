@@ -1,6 +1,7 @@
-"""Packages that are not there unless asked for: imported when they are needed, and named with the command that installs them.
+"""Optional packages: imported when they are needed; if missing, the error names the command.
 
-Rule: one table and one text. Nobody gets an ImportError of ours, and nothing is imported before it is used.
+Rule: one table and one text. Users never get an ImportError of ours, and nothing is imported before
+it is used.
 """
 
 from __future__ import annotations
@@ -22,21 +23,24 @@ EXTRAS: Final = {
     "redis": ("redis", "redis"),
     "yaml": ("pyyaml", "yaml"),
 }
-"""By the module: the package that has it, and the extra of ours that installs it."""
+"""By module: its package, and our extra that installs it."""
 
 
 def how_to_install(module: str) -> str:
-    """Return the package that is wanted, and the command: by our extra, or by its own name where we have none."""
+    """Return the package and the command that installs it: by our extra, else by its own name."""
     package, extra = EXTRAS.get(module.partition(".")[0], (module.partition(".")[0], ""))
     wanted = f"resilient-bridge[{extra}]" if extra else package
     return f"the package {package}: pip install {wanted!r}"
 
 
 def needed(module: str, field: str) -> ModuleType:
-    """Import a module of an optional package for what `field` names. Raises ConfigError with the command that installs it."""
+    """Import a module of an optional package for `field`.
+
+    Raises ConfigError with the command that installs it.
+    """
     try:
         return import_module(module)
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # it is there, and something below it is not: its own words say what
+            raise  # it exists, but something it needs is missing: its own error names that
         raise config_error(field, how_to_install(module), "no such package") from error

@@ -1,7 +1,7 @@
-"""What secrets are called: as a field, a header, an option, an element, a parameter of a query.
+"""The names of secrets: as a field, a header, an option, an element, a parameter of a query.
 
-Rule: a fragment begins with a plain letter (what must stand before it is asked for behind that letter), so that the engine looks
-at few of them at each place.
+Rule: a pattern begins with a plain letter (what must precede it is checked by a lookbehind after
+that letter), so that the engine tries few patterns at each position.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text, which are shorter to read than a tuple of them."""
+    """Return the words of a text, which is shorter to read than a tuple of them."""
     return tuple(text.split())
 
 
@@ -24,7 +24,7 @@ _KEYS: Final = words(
     " mailgun twilio datadog groq mistral cohere hf huggingface xai deepseek openrouter replicate nvidia linear notion supabase"
     " firebase algolia rapidapi goog shared shared[_-]?access"
 )
-_NO_SECRETS: Final = words(  # names that end in -key, as those of headers with a secret do
+_NO_SECRETS: Final = words(  # names that end in -key, as headers with a secret do
     "idempotency primary foreign sort partition cache surrogate public host websocket routing object message lookup group order"
     " range index map dict row column unique composite natural arrow hot answer shift ctrl control alt enter escape any registry"
     " translation dedup deduplication dedupe event item entity such unknown missing duplicate bad invalid wrong new old the a"
@@ -42,18 +42,18 @@ _END: Final = r"(?:[_-]?\d{1,2}|[_-](?:value|base|hash|old|new))?(?!\w|-(?!>))"
 _ALONE: Final = frozenset({"auth", "jwt", "pass", "sid"})  # as the name of a field, but not in prose
 
 HEADERS: Final = ("authorization", "cookie", "cookies")
-"""Their values may hold blanks and quotes: up to the end of the line."""
+"""Names whose values may hold blanks and quotes: the value extends to the end of the line."""
 PHRASES: Final = words("passw passphrase passcode pwd secret credential mnemonic seed recovery")
-"""How the names of secrets begin that may be several words."""
+"""How names of secrets begin that may have several words."""
 CLUES: Final = words(
     "auth key secret pass pwd token credential cookie signature jwt bearer psk otp mnemonic phrase code connstr conn-str conn_str"
     " tion_str tionstr tion-str saml assertion webhook csrf xsrf sessid sessionid .sid x-s x_s x-t x_t _pat"
 )
-"""Every name has one of these in it, in lower case."""
+"""Every name contains one of these, in lower case."""
 ATTRIBUTE: Final = re.compile(
     r"(?:name|key|field|header|id)\\{0,3}['\"]?\s{0,2}[:=]\s{0,2}b?\\{0,3}['\"]$", re.IGNORECASE
 )
-"""What stands before a name that is itself a value: `<input name="…`, `{"key": "…`."""
+"""What precedes a name that is itself a value: `<input name="…`, `{"key": "…`."""
 QUERY: Final = (
     r"authorization|api[_-]?key|access[_-]?key|private[_-]?key|[a-z]-key|secret|passw(?:or)?d|passphrase|passcode|pwd|token|credentials?"
     r"|cookie|signature|jwt|otp|[_-](?:auth|pass)"
@@ -81,11 +81,14 @@ def _pattern(flags: int) -> re.Pattern[str]:
 
 
 def names_in(text: str, lowered: str) -> Iterator[re.Match[str]]:
-    """Return where names of secrets stand; `lowered` is the text in lower case, or the text itself if it has letters beyond ASCII."""
+    """Return the positions of names of secrets.
+
+    `lowered` is the text in lower case, or the text itself if it has letters beyond ASCII.
+    """
     return _pattern(0 if lowered is not text else re.IGNORECASE).finditer(lowered)
 
 
 def is_sensitive(name: str) -> bool:
-    """Return True when a field of this name holds a secret (token, api_key, Authorization, …)."""
+    """Return whether a field of this name holds a secret (token, api_key, Authorization, …)."""
     last = name.rpartition(".")[2][-100:].lower()
     return last in _ALONE or any(found.end() == len(last) for found in _pattern(0).finditer(last))

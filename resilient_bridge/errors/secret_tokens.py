@@ -1,6 +1,6 @@
-"""Tokens that can be told by how they begin: the prefixes that secret scanners know.
+"""Tokens that are recognised by their beginning: the prefixes that secret scanners know.
 
-Rule: a prefix that ordinary words share asks for a capital or a digit behind it.
+Rule: a prefix that ordinary words share needs a capital or a digit after it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 
-_PLAIN: Final = (  # prefix and letters that may follow: distinctive enough by itself
+_PLAIN: Final = (  # the prefix and the letters that may follow: distinctive enough alone
     r"sk-[\w-]{3,}", r"eyJ[\w-]{6,}\.[\w-]+(?:\.[\w-]*)?", r"eyJ[\w-]{20,}", r"gh[pousr]_\w{6,}", r"github_pat_\w{6,}", r"gsk_\w{6,}",
     r"xai-[\w-]{6,}", r"xox[a-z](?:\.xox[a-z])?-[\w-]{6,}", r"xapp-\d-[\w-]{6,}", r"(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[0-9A-Z]{12,}",
     r"ABSK[\w+/=]{20,}", r"AIza[\w-]{6,}", r"GOCSPX-[\w-]{6,}", r"ya29\.[\w-]{4,}(?:\.[\w-]+)*", r"1//0[\w-]{10,}", r"[srp]k_(?:live|test|prod)_\w{4,}",
@@ -34,7 +34,7 @@ _WEAK: Final = (  # ordinary words begin like these
 
 @cache
 def tokens() -> re.Pattern[str]:
-    """Return the pattern of all of them, for text in its own case."""
+    """Return one pattern for all tokens; it is case-sensitive."""
     heads: dict[str, list[str]] = {}
     odd: list[str] = []
     for fragment in (*_PLAIN, *(_asking(weak) for weak in _WEAK)):

@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Severity(StrEnum):
-    """Who is told: log; + metric; + notify; + alert and open the circuit; end of the session."""
+    """Who is notified: log; + metric; + notify; + alert, open the circuit; end of the session."""
 
     INFO = "info"
     WARNING = "warning"
@@ -44,7 +44,7 @@ class Severity(StrEnum):
 
 
 class Executed(StrEnum):
-    """Whether the other side can have acted on what was sent."""
+    """Whether the server can have acted on what was sent."""
 
     NO = "no"
     MAYBE = "maybe"
@@ -67,7 +67,7 @@ MCP_CODES: Mapping[Category, int] = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class CodeInfo:
-    """What a code says when nothing more is known: the defaults of a `Failure` that carries it."""
+    """What a code means by itself: the defaults of a `Failure` that carries it."""
 
     category: Category
     kind: Kind
@@ -89,7 +89,7 @@ def lasting(
     kind: Kind = Kind.PERMANENT,
     session_valid: bool = True,
 ) -> CodeInfo:
-    """Repeating the same call cannot help."""
+    """Return a row for a code where repeating the same call cannot help."""
     return CodeInfo(
         category=category,
         kind=kind,
@@ -105,5 +105,5 @@ def lasting(
 def passing(
     category: Category, executed: Executed, summary: str, hint: str, *, severity: Severity = Severity.ERROR
 ) -> CodeInfo:
-    """Repeating the same call can help."""
+    """Return a row for a code where repeating the same call can help."""
     return lasting(category, executed, summary, hint, severity=severity, kind=Kind.TRANSIENT)

@@ -105,7 +105,7 @@ class Incident:
         return self.sources[-1]
 
     def take(self, line: bytes) -> None:
-        """Take the next line of the file that was begun last."""
+        """Take the next line of the file that was started last."""
         source = self.sources[-1]
         source.lines += 1
         found = read_line(line)

@@ -138,7 +138,7 @@ class Links:
         previous, state = text_in(fields, "previous"), text_in(fields, "state")
         link = self._link(fields, previous)
         if link.key not in self.links:
-            return  # counted, and forgotten: without its last state nothing can be said of it
+            return  # counted, but not stored: its state cannot be known without the earlier events
         group = _GROUP_OF.get(state, CONNECTING)
         if (
             not link.lane.state

@@ -118,7 +118,7 @@ def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) 
 
 @attrs.frozen
 class Headers:
-    """Headers of each connection attempt; secrets among them are read anew each time."""
+    """Headers of each connection attempt; secrets among them are read again each time."""
 
     entries: tuple[tuple[str, Any], ...]
 

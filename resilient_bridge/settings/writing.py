@@ -108,7 +108,7 @@ class Writer:
         return written
 
     def _schedule(self, schedule: Backoff, path: str) -> Any:
-        """Return it as in code, or as a table where no constructor makes it."""
+        """Return it as in code, or as a table if no constructor makes it."""
         text = repr(schedule).replace("Backoff.", "")
         try:
             if parse_schedule(text) == schedule:

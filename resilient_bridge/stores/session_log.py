@@ -197,7 +197,7 @@ class SessionLog:
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def _open(self) -> int:
-        """Open the file to append to; a line that a dead process had begun is ended."""
+        """Open the file for appending; an incomplete line of a dead process is ended."""
         if self._handle is None:
             handle = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FIELD)
             try:

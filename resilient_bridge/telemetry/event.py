@@ -61,11 +61,11 @@ class Record:
                 values[name] = make()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: an event is what was."""
+        """Refuse: an event cannot be changed."""
         raise attrs.exceptions.FrozenInstanceError
 
     def __delattr__(self, name: str) -> NoReturn:
-        """Refuse: an event is what was."""
+        """Refuse: an event cannot be changed."""
         raise attrs.exceptions.FrozenInstanceError
 
 

@@ -94,7 +94,7 @@ class WorkflowStarted(Event):
 
 
 class PhaseStarted(Event):
-    """A phase begins; `number` counts the phases from 1, `run` how often this one has begun, across restarts."""
+    """A phase starts; `number` counts phases from 1, `run` this one's starts, across restarts."""
 
     workflow: str
     phase: str

@@ -1,6 +1,7 @@
-"""What tests of bridge clients use: the real client in virtual time, an embedded bridge, a line that can be broken.
+"""Tools to test bridge clients: virtual time, an embedded bridge, a breakable connection.
 
-Rule: each name loads when it is first asked for, so that a test pays for what it uses.
+The client under test is the real one. Rule: each name loads when it is first used, so that a test
+pays only for what it uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`assert_sent_at_most_once`: a tool or client of yours, run against an HTTP server on loopback that fails in every way it can.
+"""`assert_sent_at_most_once`: run a user's tool or client against a faulty HTTP server.
 
-Rule: the server's ledger is the judge. What a request did is counted there before a byte of the answer leaves, whatever the caller
-was told.
+The server listens on loopback and fails in every way it can. Rule: the server's ledger decides. The
+effect of a request is counted there before a byte of the answer is sent, whatever answer the caller
+gets.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def assert_sent_at_most_once(
 
 @attrs.frozen
 class _Seen:
-    """What one run came to: the effects by method and path, how many requests arrived, and how the call ended."""
+    """The result of one run: effects by method and path, requests, and the call's end."""
 
     effects: Counter[str]
     requests: int
@@ -81,14 +82,14 @@ class _Seen:
         return wrong
 
     def _tells_not_run(self) -> bool:
-        # A bare error of an HTTP library tells nothing: it speaks of the last request only.
+        # A bare error of an HTTP library is not checked: it is about the last request only.
         report = self.error if isinstance(self.error, BridgeError) else self.result
         failure = report.failure if isinstance(report, (BridgeError, Outcome)) else None
         return failure is not None and failure.executed is Executed.NO
 
 
 def _run(call: Callable[[str], Any], fault: HTTPFault | None, index: int, body: bytes) -> _Seen:
-    """Run it once, in a thread of its own: it must not share its caller's event loop, but may have its context."""
+    """Run it once, in a new thread with the caller's context and without its event loop."""
     with FaultyServer(fault, index, body) as server, ThreadPoolExecutor(1) as thread:
         result, error = thread.submit(contextvars.copy_context().run, _ended, call, server.url).result()
         return _Seen(server.effects.copy(), server.requests, result, error)

@@ -1,7 +1,7 @@
-"""The sockets of the simulated network: asyncio transports with flow control, and the listener that accepts them.
+"""The sockets of the simulated network: asyncio transports with flow control, and the listener.
 
-Its rule: a program sees here what it would see of asyncio on real TCP: the same order of callbacks, the same errors,
-each in the context in which the socket was opened.
+Rule: a program sees what it would see of asyncio on real TCP: the same order of callbacks and the
+same errors, each in the context in which the socket was opened.
 """
 
 # asyncio's own flow control is used, so that buffers and pauses are counted as in its socket transports.
@@ -27,7 +27,7 @@ _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with which a close is a res
 
 
 class SimulatedSocket:
-    """What `get_extra_info("socket")` and `server.sockets` give: names and options, no bytes."""
+    """The socket in `get_extra_info("socket")` and `server.sockets`: names and options only."""
 
     def __init__(self, family: socket.AddressFamily, name: Address, peer: Address | None = None) -> None:
         self.family = family
@@ -50,23 +50,26 @@ class SimulatedSocket:
         return self._peer
 
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
-        """Keep an option; only SO_LINGER with zero seconds has an effect: the next close is a reset."""
+        """Store an option.
+
+        Only SO_LINGER with zero seconds has an effect: the next close is a reset.
+        """
         self._options[level, option] = value
 
     def getsockopt(self, level: int, option: int, _size: int = 0) -> int | bytes:
         return self._options.get((level, option), 0)
 
     def fileno(self) -> int:
-        """Return -1: there is no file behind it."""
+        """Return -1: no file descriptor exists."""
         return -1
 
     def is_reset_on_close(self) -> bool:
-        """Tell whether a close is to lose what is in flight."""
+        """Return whether a close loses the bytes in flight."""
         return self._options.get((socket.SOL_SOCKET, socket.SO_LINGER)) == _RESET
 
 
 class SimulatedTransport(_FlowControlMixin):
-    """One end of a link, as asyncio's socket transport: a write buffer, reading that can pause, FIN, reset."""
+    """One end of a link as an asyncio socket transport: write buffer, pausing, FIN, reset."""
 
     _maybe_pause_protocol: Callable[[], None]
     _maybe_resume_protocol: Callable[[], None]
@@ -93,7 +96,7 @@ class SimulatedTransport(_FlowControlMixin):
         return f"<SimulatedTransport {self._socket!r} {'closing' if self._is_closing else 'open'}>"
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give the connection to its protocol; bytes that are already there follow."""
+        """Give the connection to its protocol; bytes that have already arrived follow."""
         self._protocol = cast("asyncio.Protocol", protocol)
         self._protocol.connection_made(self)
         self._incoming.arm()
@@ -110,15 +113,15 @@ class SimulatedTransport(_FlowControlMixin):
         return self._is_closing
 
     def is_reading(self) -> bool:
-        """Tell whether bytes that arrive are handed over."""
+        """Return whether arriving bytes are passed to the protocol."""
         return self._protocol is not None and not (self._is_paused or self._is_closing)
 
     def pause_reading(self) -> None:
-        """Leave what arrives in the network, which then holds the sender back."""
+        """Leave arriving bytes in the network, which then holds the sender back."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
-        """Take what has arrived, and what will."""
+        """Read what has arrived, and what will arrive."""
         self._is_paused = False
         self._incoming.arm()
 
@@ -128,7 +131,7 @@ class SimulatedTransport(_FlowControlMixin):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes; on a closed transport they are dropped, as asyncio does."""
         if self._is_eof_written:
-            msg = "Cannot call write() after write_eof()"  # asyncio's own words
+            msg = "Cannot call write() after write_eof()"  # asyncio's own text
             raise RuntimeError(msg)
         if self.is_gone or not data:
             return
@@ -140,40 +143,41 @@ class SimulatedTransport(_FlowControlMixin):
         self._maybe_pause_protocol()
 
     def write_foreign(self, data: bytes) -> None:
-        """Send bytes that the program never wrote."""
+        """Send bytes that the program did not write."""
         if not (self.is_gone or self._is_eof_written):
             self._buffer += data
             self._drain()
 
     def can_write_eof(self) -> bool:
-        """Return True: each direction can end on its own."""
+        """Return True: each direction can be closed alone."""
         return True
 
     def write_eof(self) -> None:
-        """End the writing direction once the buffer is sent."""
+        """Close the writing direction once the buffer is sent."""
         if not (self._is_eof_written or self._is_closing):
             self._is_eof_written = True
             if not self._buffer:
                 self._outgoing.sign(Sign.FIN)
 
     def close(self) -> None:
-        """Stop reading, send what is buffered, then close."""
+        """Stop reading, send the buffered bytes, then close."""
         if not self._is_closing:
             self._is_closing = True
             if self._buffer:
-                self._incoming.arm()  # nobody reads any more, but a reset ends the wait
+                self._incoming.arm()  # no reader is left, but a reset ends the wait
             else:
                 self._finish(None)
 
     def abort(self) -> None:
-        """Close now; what is buffered is lost, what the network has taken still arrives."""
+        """Close now; buffered bytes are lost, and bytes that the network has taken still arrive."""
         self._buffer.clear()
         self._finish(None)
 
-    # -- what the network tells ---------------------------------------------------------------------------------
+    # -- callbacks of the network
+    # -------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
-        """Hand bytes to the protocol; one that raises loses its connection."""
+        """Pass bytes to the protocol; if it raises, its connection is lost."""
         try:
             cast("asyncio.Protocol", self._protocol).data_received(data)
         except Exception as error:  # noqa: BLE001 - as asyncio: reported, and the connection ends
@@ -200,7 +204,7 @@ class SimulatedTransport(_FlowControlMixin):
         self.fail(error)
 
     def pump(self) -> None:
-        """Use the room that a reader has made."""
+        """Send more, now that the reader has made room."""
         if self._buffer:
             self._drain()
             self._maybe_resume_protocol()
@@ -221,7 +225,8 @@ class SimulatedTransport(_FlowControlMixin):
         if self.is_gone:
             return
         self._is_closing = self.is_gone = True
-        # Closing over bytes that nobody read is a reset on every real system: the peer loses what is in flight.
+        # Closing with unread bytes is a reset on every real system: the peer loses what is in
+        # flight.
         if self._incoming.holds_data() or self._socket.is_reset_on_close():
             self._outgoing.end(Sign.RESET, lose=True)
         elif not self._is_eof_written:
@@ -239,7 +244,7 @@ class SimulatedTransport(_FlowControlMixin):
 
 
 class Listener(asyncio.AbstractServer):
-    """What `create_server` returns: accepts links in the context in which it was made."""
+    """The result of `create_server`: accepts links in the context in which it was made."""
 
     def __init__(
         self, loop: Timeline, factory: Callable[[], asyncio.BaseProtocol], sock: SimulatedSocket
@@ -256,11 +261,11 @@ class Listener(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[SimulatedSocket, ...]:
-        """The listening socket; nothing once closed."""
+        """The listening socket; none once closed."""
         return () if self._is_closed else (self._socket,)
 
     def accept(self, transport: SimulatedTransport) -> None:
-        """Take a connection: its protocol is made and told in the next turn."""
+        """Accept a connection; its protocol is made and called in the loop's next iteration."""
         self._clients[transport] = None
         transport.on_gone = lambda: self._detach(transport)
         self._loop.call_soon(self._welcome, transport, context=transport.context)
@@ -297,7 +302,7 @@ class Listener(asyncio.AbstractServer):
             self.close()
 
     def close(self) -> None:
-        """Accept no more; open connections go on."""
+        """Stop accepting; open connections continue."""
         if not self._is_closed:
             self._is_closed, self._is_serving = True, False
             if self.on_close is not None:

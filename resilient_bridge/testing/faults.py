@@ -1,7 +1,8 @@
-"""Faults: a seeded plan of what goes wrong with the network and the bridge, and when.
+"""Faults: a seeded plan of what fails in the network and the bridge, and when.
 
-Its rule: a plan is a value, so its one-line repr brings the same faults back; half of the faults on links wait for
-progress and not for an instant, because that is where bugs are; and after `heals_at` the network is clean.
+Rule: a plan is a value, and its one-line repr recreates the same faults. Half of the faults on
+links wait for progress instead of an instant, because bugs are found there. After `heals_at` the
+network works without faults.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ServerFault = Literal["restart", "lose_sessions", "expire_sessions", "truncate_r
 Kind = LinkFault | NetworkFault | ServerFault
 
 GARBAGE: Final = b"\xff\xfe\x00 garbage \xff"
-"""What is injected: no WebSocket frame begins with 0xff, and no text contains it."""
+"""The injected bytes: no WebSocket frame begins with 0xff, and no text contains it."""
 
 _LINK: Final = get_args(LinkFault)
 _SERVER: Final = get_args(ServerFault)
@@ -37,13 +38,14 @@ _WEIGHTS: Final[dict[Kind, int]] = {
     "delay": 2, "throttle": 1, "refuse": 2, "syn_blackhole": 1, "accept_close": 1,
     "restart": 2, "lose_sessions": 1, "expire_sessions": 1, "truncate_replay": 1, "step_clock": 1,
 }  # fmt: skip
-# seconds: the bridge's clock stays that close to the truth, so no step is longer than twice this
+# seconds: the bridge's clock stays this close to the real time, so that no step is longer than
+# twice this
 _CLOCK_ERROR: Final = 120.0
 
 
 @attrs.frozen(repr=False)
 class ScriptedFault:
-    """One fault: at an instant, or right after `after` chunks or bytes were delivered on one side of a link.
+    """One fault: at an instant, or after `after` chunks or bytes on one side of a link.
 
     `link` counts connections from 1. `way` is where a black hole or garbage goes. `seconds` is how long it lasts;
     `amount` is seconds of delay, bytes/s of throttle, messages kept of the replay, or seconds of the clock step.
@@ -60,14 +62,14 @@ class ScriptedFault:
     amount: float = attrs.field(default=0.0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a fault that could never happen."""
+        """Refuse a fault that can never happen."""
         if self.kind not in _WEIGHTS:
             raise config_error("kind", f"one of {', '.join(_WEIGHTS)}", self.kind)
         if (self.at is None) == (self.link < 1):
             raise config_error("at", "an instant or a link, and not both", self.at)
 
     def __repr__(self) -> str:
-        """Print what differs from the defaults: `ScriptedFault('abort', link=2, after=5)`."""
+        """Return what differs from the defaults: `ScriptedFault('abort', link=2, after=5)`."""
         fields = attrs.fields(type(self))[1:]
         parts = [
             (field.name, getattr(self, field.name))
@@ -81,11 +83,13 @@ class ScriptedFault:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Faults:
-    """A plan of faults, the same for the same arguments: `rate` per virtual second, from 0 until `until` seconds.
+    """A plan of faults, the same for the same arguments.
 
-    Network faults (reset, end of stream, black hole, half-open, garbage, delay, throttle, refused, unanswered and
-    dropped connects) and faults of the bridge (restart, sessions lost or expired, replay cut short, clock stepped).
-    With `script` it is exactly those faults. Used with `simulate(main, faults=Faults(seed=7))`.
+    `rate` is the number per virtual second, from 0 until `until` seconds. Network faults are reset,
+    end of stream, black hole, half-open, garbage, delay, throttle, and refused, unanswered and
+    dropped connects. Faults of the bridge are restart, sessions lost or expired, replay cut short,
+    and clock stepped. With `script` it is exactly those faults. Used with `simulate(main,
+    faults=Faults(seed=7))`.
     """
 
     seed: int = 0
@@ -94,7 +98,7 @@ class Faults:
     script: tuple[ScriptedFault, ...] | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse numbers that make no plan."""
+        """Refuse numbers that do not make a plan."""
         for index, fault in enumerate(self.script or ()):
             if not isinstance(fault, ScriptedFault):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise config_error(f"script[{index}]", "a fault of resilient_bridge.testing.faults", fault)
@@ -103,7 +107,7 @@ class Faults:
                 raise config_error(name, "a finite number of at least 0", getattr(self, name))
 
     def __repr__(self) -> str:
-        """Print the one line that brings the plan back."""
+        """Return the one line that recreates the plan."""
         parts = [f"seed={self.seed}", f"rate={self.rate}"]
         if self.until != attrs.fields(Faults).until.default:
             parts.append(f"until={self.until}")
@@ -113,19 +117,19 @@ class Faults:
 
     @property
     def heals_at(self) -> float:
-        """The virtual instant after which no fault begins and none goes on; links that vanished stay so."""
+        """The instant after which no fault starts or continues; vanished links stay vanished."""
         return self.until
 
     @property
     def plan(self) -> tuple[ScriptedFault, ...]:
-        """The faults, in the order drawn."""
+        """The faults, in the order in which they were drawn."""
         if self.script is not None:
             return self.script
         rng = stream(self.seed, "faults")
         clock = 0.0
         plan: list[ScriptedFault] = []
         for _ in range(int(self.rate * self.until + rng.random())):
-            # nine each: more kinds will not reshuffle
+            # nine each: a new kind will not change the earlier draws
             fault = _draw([rng.random() for _ in range(9)], self.until)
             if fault.kind == "step_clock":
                 fault = attrs.evolve(fault, amount=round(fault.amount - clock, 3))
@@ -183,12 +187,12 @@ def _pick(draw: float) -> Kind:
 
 
 def _spread(draw: float, low: float, high: float) -> float:
-    """Spread over magnitudes: the first chunks, bytes and seconds are where handshakes are."""
+    """Spread over magnitudes: handshakes are in the first chunks, bytes and seconds."""
     return round(low * math.pow(high / low, draw), 3)
 
 
 class FaultRun:
-    """A plan at work in one run; `fired` counts what really happened, by kind."""
+    """A plan in use in one run; `fired` counts the faults that happened, by kind."""
 
     def __init__(self, faults: Faults, loop: SimulatedLoop, server: object) -> None:
         self.fired: Counter[str] = Counter()
@@ -199,7 +203,8 @@ class FaultRun:
         self._timers = [
             loop.call_at(fault.at, self._fire, fault) for fault in faults.plan if fault.at is not None
         ]
-        if faults.plan:  # without a plan the faults are the program's own, and it may have made some already
+        # without a plan the faults come from the program itself, which may have made some already
+        if faults.plan:
             self._timers.append(loop.call_at(faults.heals_at, self._heal))
         self._orders: list[Callable[[], object]] = []
         self._clerk: asyncio.Task[None] | None = None
@@ -218,7 +223,7 @@ class FaultRun:
         self._loop.network.heal()
 
     async def finish(self) -> None:
-        """End every fault now, and wait for what the bridge is still doing because of one."""
+        """End every fault now, and wait for what the bridge still does because of one."""
         self._heal()
         if self._clerk is not None:
             await self._clerk
@@ -266,7 +271,7 @@ class FaultRun:
                 raise AssertionError(fault)
 
     def _order(self, fault: ScriptedFault) -> bool:
-        """Have the bridge misbehave, if it can; one order after the other, for a restart takes its time."""
+        """Make the bridge fail, if it can; one fault at a time, because a restart takes time."""
         name = "restart" if fault.kind == "lose_sessions" else fault.kind
         method = getattr(self._server, name, None)
         if method is None:

@@ -1,6 +1,7 @@
-"""An HTTP/1.1 server on loopback that fails once, in a chosen way at a chosen request, and keeps a ledger of what was done.
+"""An HTTP/1.1 server on loopback that fails once, in a chosen way at a chosen request.
 
-Rule: it works in threads of its own, so that clients of every kind can be tried against it, also those that block an event loop.
+It keeps a ledger of its effects. Rule: it runs in its own threads, so that clients of every kind
+can be tested with it, also those that block an event loop.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
 
 SOUND: Final = None
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-_REFUSED_SECONDS: Final = 0.1  # nothing listens for so long
+_REFUSED_SECONDS: Final = 0.1  # seconds without a listener
 
 
 class HTTPFault(Enum):
-    """What may happen to one request of a call. "After" means that the server did what was asked."""
+    """What may happen to one request of a call. "After" means after the effect of the request."""
 
     REFUSED = "connection refused"
     RESET_BEFORE = "reset before the effect"
@@ -34,7 +35,7 @@ class HTTPFault(Enum):
 
     @property
     def has_effect(self) -> bool:
-        """Whether the server does what was asked before it fails."""
+        """Whether the request has its effect before the failure."""
         return self not in {HTTPFault.REFUSED, HTTPFault.RESET_BEFORE, HTTPFault.LIMITED}
 
 
@@ -47,10 +48,13 @@ _STATUSES: Final = {
 
 
 class FaultyServer:
-    """The server, listening while the block lasts. `effects` counts by method and path, `requests` what arrived; `url` is its address."""
+    """The server, which listens while the block lasts; `url` is its address.
+
+    `effects` counts effects by method and path, `requests` the requests that arrived.
+    """
 
     def __init__(self, fault: HTTPFault | None, index: int, body: bytes) -> None:
-        """Fail so at this request, counted from 1; answer the others with `body`."""
+        """Fail in this way at this request, counted from 1; answer the others with `body`."""
         self.fault, self.index, self.body = fault, index, body
         self.effects: Counter[str] = Counter()
         self.requests = 0
@@ -83,19 +87,22 @@ class FaultyServer:
         self._dead.close()
 
     def strikes(self, method: str, path: str) -> HTTPFault | None:
-        """Count a request that was read to its end; return what happens to it."""
+        """Count a request that was read completely; return its fault."""
         with self._lock:
             self.requests += 1
             fault = self.fault if self.requests == self.index else None
             if fault is HTTPFault.REFUSED:
-                fault = None  # its connection was refused, and this is a later one
+                fault = None  # its connection was refused, and this is a later request
             if method not in _SAFE and (fault is None or fault.has_effect):
                 self.effects[f"{method} {path}"] += 1
             return fault
 
     @property
     def refuses_next(self) -> bool:
-        """Whether the connection of the next request is to be refused: this one's ends, too."""
+        """Whether the connection of the next request is refused.
+
+        If so, this request's connection ends, too.
+        """
         return self.fault is HTTPFault.REFUSED and self.requests == self.index - 1
 
     def refuse(self) -> None:
@@ -125,7 +132,7 @@ class _Handler(QuietHandler):
     server: LoopbackHTTPServer[FaultyServer]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def parse_request(self) -> bool:
-        """Read the body too, and answer: one way for every method."""
+        """Read the body too, and answer: the same for every method."""
         if not super().parse_request():
             return False
         self._read_body()
@@ -147,7 +154,8 @@ class _Handler(QuietHandler):
             self.reset()
             return
         if owner.refuses_next:
-            owner.refuse()  # before the answer: after it the client may be back at once
+            # before the answer: after it the client may send its next request at once
+            owner.refuse()
             self.close_connection = True
         self.close_connection = self.close_connection or fault is HTTPFault.CUT
         self.send_response(200 if fault is None else _STATUSES.get(fault, 200))

@@ -1,4 +1,4 @@
-"""Calls that fail as a test says: a script of failures for a protected function, or for all behind a policy."""
+"""Calls that fail by a script: for one protected function, or for all functions behind a policy."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .worlds import AlteredWorld, Inside
 
 
 class _Pass:
-    """The step of a script that lets its call through."""
+    """The step of a script that lets its call run."""
 
     def __repr__(self) -> str:
         return "PASS"
 
 
 PASS: Final = _Pass()
-"""In a script of `inject`: this call goes through."""
+"""In a script of `inject`: this call runs."""
 
 
 class Injection:
-    """What `inject` returns: `calls` counts the calls that came to the target, the failed ones included."""
+    """The result of `inject`: `calls` counts the calls of the target, the failed ones included."""
 
     def __init__(self, target: Any, script: tuple[Any, ...]) -> None:
         self.calls = 0
@@ -37,11 +37,11 @@ class Injection:
         """Return whether this function is the target."""
         if isinstance(self._target, Policy):
             return binding.plan.policy == self._target
-        # A wrapped client has many bindings, all with its state.
+        # A wrapped client has many bindings, which all have its state.
         return self._target is binding or getattr(self._target, "states", None) is binding.states
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what is called in the place of `function`."""
+        """Return the function that is called in place of `function`."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             step = self._script[self.calls] if self.calls < len(self._script) else PASS
@@ -65,10 +65,11 @@ class _InjectedWorld(AlteredWorld):
 
 
 def inject(target: Any, /, *script: Any) -> AbstractContextManager[Injection]:
-    """Let the calls of a protected function, or of all functions behind a Policy, go as written, one step a call.
+    """Make the calls of a protected function, or of all functions behind a Policy, follow a script.
 
-    A step is an exception, an exception class, an HTTP status (such as 503), or PASS; after the last one calls go through.
-    Retries count as calls. ConfigError for a target that no policy protects, a step that is none of these, or inside of `disabled`.
+    Each step of the script is for one call: an exception, an exception class, an HTTP status (such
+    as 503), or PASS. After the last step, calls run normally. Retries count as calls. ConfigError
+    for a target that no policy protects, a step that is none of these, or inside of `disabled`.
     """
     owner = target if isinstance(target, Policy) else getattr(target, "__binding__", None)
     if owner is None:

@@ -1,7 +1,8 @@
-"""The verdict on a run: what each side says it did, set against what the other side saw (Jepsen's total queue, with order).
+"""The verdict on a run: the claims of each side, compared with what the other side recorded.
 
-Rule: it believes nobody. Truth is the bridge's own log; the client is judged by what its public objects show (messages,
-gaps, receipts, events), read by attribute name and never by class, so that no mistake of ours can vouch for itself.
+It is Jepsen's total queue, with order. Rule: no side is trusted. The bridge's own log is the truth.
+The client is judged by its public objects (messages, gaps, receipts, events), which are read by
+attribute name and never by class, so that a mistake of ours cannot hide itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Receipt(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """The serials that broke each promise; all empty if everything was kept.
+    """The serials that broke each promise; all empty if every promise was kept.
 
     Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` and `reordered` (delivered so, without a flag, and not in a replay under a gap),
     `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that life of the server),
@@ -59,7 +60,7 @@ class Judgement:
 
     @property
     def passed(self) -> bool:
-        """Nothing was broken."""
+        """Whether no promise was broken."""
         return not self.findings()
 
     def findings(self) -> list[str]:
@@ -91,11 +92,13 @@ _FINDINGS: Final[Mapping[str, str]] = {
 
 
 class Ledger:
-    """Books both directions of one client while it runs; `judge()` and `totals()` may be asked at any time.
+    """Records both directions of one client while it runs.
 
-    Every message carries a serial number that grows, in `payload[serial]`. `life` names the bridge's life of this moment
-    (its `server_id`, say): what is confirmed or deduplicated in one life says nothing about another. `may_resend`: the
-    client was told to repeat what is unknown (`on_unknown="resend"`), so another life may apply a message again.
+    `judge()` and `totals()` may be called at any time. Every message carries a growing serial
+    number in `payload[serial]`. `life` names the current run of the bridge (for example its
+    `server_id`): what is confirmed or deduplicated in one run says nothing about another.
+    `may_resend`: the client is set to repeat sends of unknown outcome (`on_unknown="resend"`), so
+    another run may apply a message again.
     """
 
     def __init__(
@@ -105,7 +108,8 @@ class Ledger:
         self._life = life
         self._serial = serial
         self._pushed: dict[int, None] = {}
-        self._records: list[int] = []  # first deliveries in rising order, and the markers seen before each
+        # first deliveries in rising order, and the gap markers seen before each
+        self._records: list[int] = []
         self._markers_before: list[int] = []
         self._markers = 0
         self._delivered: dict[int, None] = {}
@@ -117,7 +121,7 @@ class Ledger:
         self._open: dict[int, _Receipt] = {}
         self._confirmed: dict[int, Hashable] = {}
         self._link_life: Hashable = None
-        self._waiting: set[int] | None = set()  # while the link is down: what was not handed out
+        self._waiting: set[int] | None = set()  # sends withheld while the link was down
         self._unknown_unsent: list[int] = []
         self._applied: list[tuple[int, Hashable]] = []
         self._joins = 0
@@ -125,11 +129,11 @@ class Ledger:
 
     # ---- inbound
     def pushed(self, n: int) -> None:
-        """The bridge pushed serial `n`, whoever was connected: book it before it can be delivered."""
+        """Record that the bridge pushed serial `n`; to be called before it can be delivered."""
         self._pushed[n] = None
 
     def delivered(self, message: _Message) -> None:
-        """The consumer got this message."""
+        """Record that the consumer received this message."""
         n: int = message.payload[self._serial]
         flagged = message.maybe_duplicate or message.redelivered
         self._deliveries += 1
@@ -152,23 +156,23 @@ class Ledger:
                     self._reordered.append(n)
 
     def marked(self) -> None:
-        """The consumer was told of a gap (verdict GAP or UNKNOWN) at this place of its stream."""
+        """Record that the client reported a gap (GAP or UNKNOWN) at this point of its stream."""
         self._markers += 1
 
     # ---- outbound
     def sent(self, n: int, receipt: _Receipt) -> None:
-        """The client accepted serial `n` for sending; the ledger reads its receipt from now on."""
+        """Record that the client accepted serial `n`; its receipt is read from now on."""
         self._receipts[n] = self._open[n] = receipt
         if self._waiting is not None:
             self._waiting.add(n)
 
     def applied(self, n: int, life: Hashable = None) -> None:
-        """The bridge applied serial `n` in that life of it, after all that was booked before."""
+        """Record that this run of the bridge applied `n`, after all that was recorded before."""
         self._applied.append((n, life))
 
-    # ---- what happens in between
+    # ---- events of the client
     def saw(self, event: object) -> None:
-        """Book an event of the client, at the moment it is emitted (`rb.listen`): losses, joins, verdicts."""
+        """Record a client's event when it is emitted (`rb.listen`): losses, joins, verdicts."""
         name = type(event).__name__
         if name == "Disconnected":
             self._look()
@@ -185,7 +189,7 @@ class Ledger:
             self._verdicts[str(getattr(event, "verdict", ""))] += 1
 
     def _judge_waiting(self) -> None:
-        # told of before the first frame of the new connection is handed out
+        # reported before the first frame of the new connection is handed out
         waiting, self._waiting = self._waiting or set(), None
         self._unknown_unsent += sorted(n for n in waiting if self._receipts[n].state == "unknown")
 
@@ -199,7 +203,11 @@ class Ledger:
 
     # ---- the verdict
     def judge(self) -> Judgement:
-        """Say what was broken. At the end of a run: after the client closed and all that the bridge applied is booked."""
+        """Return what was broken.
+
+        Call it at the end of a run: after the client has closed and everything that the bridge
+        applied is recorded.
+        """
         self._look()
         reapplied, disordered = self._applications()
         applied, ever = set(self._applied), {n for n, _ in self._applied}
@@ -232,7 +240,7 @@ class Ledger:
         twice: list[int] = []
         late: list[int] = []
         for n, life in self._applied:
-            # What ended UNKNOWN may still arrive, late or again: nobody can call it back, and nobody said otherwise.
+            # A send that ended UNKNOWN may still arrive, late or again: it cannot be withdrawn.
             one = (n, life if self._may_resend else None)
             if one in seen:
                 if not self._is_unknown(n):
@@ -249,7 +257,7 @@ class Ledger:
         return receipt is not None and receipt.state == "unknown"
 
     def totals(self) -> dict[str, Any]:
-        """The sums of both directions, ready for JSON.
+        """Return the sums of both directions, ready for JSON.
 
         `sent confirmed unknown not_delivered` count sends, `pushed received covered` what came (`covered`: missing under a
         gap), `lost duplicated reordered unexpected` broken promises of either direction, `reconnects` completed re-joins,

@@ -1,8 +1,9 @@
-"""One simulated TCP connection: two directions that deliver in order and can be cut, silenced or spoiled at any byte.
+"""One simulated TCP connection: two ordered directions, to be cut or damaged at any byte.
 
-Its rule: what TCP promises holds (bytes in order, once, or an error) and nothing beyond: no message borders, no news
-of a peer that is gone, and what was written but not yet read is lost with a reset. Every direction draws from a
-random stream of its own, so that traffic on one link never reshuffles another.
+Rule: what TCP promises holds (bytes in order, once, or an error), and nothing beyond: there are no
+message borders, a vanished peer is not reported, and written but unread bytes are lost with a
+reset. Each direction draws from its own random stream, so that traffic on one link never changes
+the draws of another.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from .timeline import Timeline, stream
 Way = Literal["up", "down"]
 
 RETRANSMIT: Final = 924.6
-"""Seconds until bytes that nobody acknowledges end a connection (ETIMEDOUT), as Linux has it."""
+"""Seconds until unacknowledged bytes end a connection (ETIMEDOUT), as on Linux."""
 
-_SPLIT: Final = 1 / 16  # how often a write arrives in two pieces
+_SPLIT: Final = 1 / 16  # the share of writes that arrive in two pieces
 
 
 class Sign(enum.Enum):
-    """What travels between the bytes."""
+    """A signal that travels between the bytes."""
 
     FIN = enum.auto()
     RESET = enum.auto()
 
 
 class End(Protocol):
-    """What a direction needs to know of the sockets at its ends."""
+    """The interface to the sockets at the ends of a direction."""
 
     context: Context
     is_gone: bool
@@ -54,7 +55,10 @@ class End(Protocol):
 
 @attrs.define
 class Weather:
-    """What holds for all links now: seconds of latency (low, high), extra `lag`, bytes/s (0 = unlimited), window."""
+    """The present conditions of all links.
+
+    They are seconds of latency (low, high), extra `lag`, bytes/s (0 = unlimited), and the window.
+    """
 
     latency: tuple[float, float] = (0.001, 0.010)
     lag: float = 0.0
@@ -62,15 +66,16 @@ class Weather:
     window: int = 65_536
 
     def draw(self, rng: random.Random) -> float:
-        """Draw how long a packet takes now, in seconds."""
+        """Draw the present delay of a packet, in seconds."""
         low, high = self.latency
         return self.lag + low + (high - low) * rng.random()
 
 
 class Direction:
-    """One way of a link: what both kernels and the wire hold between a writer and its reader.
+    """One direction of a link: what both kernels and the wire hold between a writer and its reader.
 
-    `chunks` and `bytes` count what was delivered; nothing arrives before the instant `frozen_until`.
+    `chunks` and `bytes` count what was delivered; nothing arrives before the instant
+    `frozen_until`.
     """
 
     sender: End
@@ -95,11 +100,11 @@ class Direction:
     # -- the writing end ----------------------------------------------------------------------------------------
 
     def latency(self) -> float:
-        """Draw how long a packet takes now, in seconds."""
+        """Draw the present delay of a packet, in seconds."""
         return self.weather.draw(self._rng)
 
     def send(self, data: bytes) -> None:
-        """Put a write on its way; after a cut it is never heard of again, or comes back as a reset."""
+        """Send a write; after a cut it is lost without an answer, or answered with a reset."""
         if self._cut:
             if self._cut == "answered":
                 self.back.sign(Sign.RESET)
@@ -114,7 +119,7 @@ class Direction:
             self._doom()
 
     def sign(self, sign: Sign) -> None:
-        """Send a FIN or RESET behind what is on its way; after a cut only the answer to a late write gets through."""
+        """Send a FIN or RESET after the bytes in flight; after a cut, only a late write's reset."""
         if not self._cut or (self._cut == "answered" and sign is Sign.RESET):
             self._put(sign, 0)
 
@@ -143,7 +148,7 @@ class Direction:
         return bool(self._queue) and self._queue[-1][1] is Sign.RESET
 
     def arm(self) -> None:
-        """Wake up for the next arrival, if there is one that its reader wants."""
+        """Schedule the next arrival, if its reader wants one."""
         if self._timer is None and self._queue and self._is_wanted():
             when = max(self._queue[0][0], self.frozen_until)
             if when != math.inf:
@@ -169,7 +174,8 @@ class Direction:
             else:
                 self.in_flight -= len(item)
                 if self.receiver.is_gone and not self._cut:
-                    self._cut = "answered"  # nobody is there: this write and every later one comes back
+                    # no peer is left: this write and every later one is answered with a reset
+                    self._cut = "answered"
                     self.back.sign(Sign.RESET)
         self.arm()
 
@@ -182,7 +188,7 @@ class Direction:
         else:
             while queue and queue[0][0] <= now and isinstance(more := queue[0][1], bytes):
                 queue.popleft()
-                data += more  # TCP keeps no border between two writes
+                data += more  # TCP preserves no border between two writes
                 arrived += 1
         self.chunks += arrived
         self.bytes += len(data)
@@ -194,7 +200,7 @@ class Direction:
         self.sender.pump()
 
     def _up_to_mark(self, data: bytes) -> tuple[bytes, Callable[[], None] | None]:
-        """Split at the first mark within the chunk; the rest waits behind whatever the mark does."""
+        """Split at the first mark in the chunk; the rest waits until the mark's action is done."""
         for mark in self._marks:
             unit, number, action = mark
             if unit == "chunk" and number <= self.chunks + 1:
@@ -215,27 +221,27 @@ class Direction:
         self._marks.append((unit, number, action))
 
     def freeze(self, until: float) -> None:
-        """Let nothing arrive before that instant (infinity: never again)."""
+        """Hold every arrival until that instant (infinity: for ever)."""
         self.frozen_until = max(self.frozen_until, until)
         if until == math.inf:
             self._doom()
 
     def clean(self) -> None:
-        """Take back marks, and a freeze unless it is for ever."""
+        """Remove the marks, and end a freeze unless it is for ever."""
         self._marks.clear()
         if self.frozen_until != math.inf:
             self.frozen_until = 0.0
         self.hurry()
 
     def hurry(self) -> None:
-        """Let what a lag or a throttle still holds back arrive as fast as in good weather."""
+        """Make what a lag or a throttle still holds back arrive without them."""
         soon = self._loop.time() + self.weather.latency[1]
         self._queue = deque((min(at, soon), item) for at, item in self._queue)
         self._last = min(self._last, soon)
         self._rearm()
 
     def end(self, sign: Sign, *, lose: bool) -> None:
-        """End from the middle: later writes are lost after a RESET and answered with one after a FIN."""
+        """Cut the direction: later writes are lost after a RESET, and reset after a FIN."""
         if lose:
             self._queue.clear()
             self.in_flight = 0
@@ -247,7 +253,7 @@ class Direction:
         self._cut = "silent" if sign is Sign.RESET else "answered"
 
     def holds_reset(self) -> bool:
-        """Tell whether a reset has arrived that a reader who paused has not seen."""
+        """Return whether a reset has arrived that a reader who paused has not seen."""
         return self._ends_in_reset() and max(self._queue[-1][0], self.frozen_until) <= self._loop.time()
 
     def holds_data(self) -> bool:
@@ -255,7 +261,7 @@ class Direction:
 
 
 class Link:
-    """One connection: `up` is what the client writes, `down` what the server writes; numbers count from 1."""
+    """One connection: the client writes to `up`, the server to `down`; numbers count from 1."""
 
     def __init__(self, loop: Timeline, number: int, weather: Weather) -> None:
         self.number = number
@@ -279,34 +285,34 @@ class Link:
         return {"up": (self.up,), "down": (self.down,), "both": (self.up, self.down)}[way]
 
     def abort(self) -> None:
-        """Reset both ends now; what is in flight is lost."""
+        """Reset both ends now; bytes in flight are lost."""
         self._loop.note(f"net abort {self.number}")
         for direction in self.directions("both"):
             direction.end(Sign.RESET, lose=True)
 
     def fin(self, *, lose: bool = False) -> None:
-        """End the stream at both ends, as a proxy does; what is in flight still arrives, or with `lose` does not."""
+        """End the stream at both ends, as a proxy does; bytes in flight arrive unless `lose`."""
         self._loop.note(f"net fin {self.number}")
         for direction in self.directions("both"):
             direction.end(Sign.FIN, lose=lose)
 
     def blackhole(self, seconds: float, way: Way | Literal["both"] = "both") -> None:
-        """Let nothing through for so long; then everything arrives, as TCP sends it again."""
+        """Hold all bytes for that time; then they arrive, as TCP retransmits them."""
         self._loop.note(f"net blackhole {self.number} {way} {seconds:g}")
         for direction in self.directions(way):
             direction.freeze(self._loop.time() + seconds)
 
     def vanish(self) -> None:
-        """Half-open: each end is gone for the other, for ever, without a reset; only unread bytes time out."""
+        """Make the link half-open for ever: no end gets a reset, and only unread bytes time out."""
         self.blackhole(math.inf)
 
     def inject(self, data: bytes, way: Way = "down") -> None:
-        """Put foreign bytes behind what was written so far, on the border between two writes."""
+        """Insert foreign bytes after what was written so far, at the border between two writes."""
         self._loop.note(f"net inject {self.number} {way} {len(data)}")
         for direction in self.directions(way):
             direction.sender.write_foreign(data)
 
     def cut_after(self, count: int, how: Literal["abort", "fin"] = "abort", way: Way = "down") -> None:
-        """Cut between byte `count` of that direction and the next; the rest is lost."""
+        """Cut after `count` bytes of that direction; the rest is lost."""
         for direction in self.directions(way):
             direction.when("byte", count, self.abort if how == "abort" else lambda: self.fin(lose=True))

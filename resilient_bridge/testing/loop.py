@@ -1,6 +1,7 @@
-"""The simulated event loop: virtual time and an in-memory network behind the whole asyncio interface.
+"""The simulated event loop: virtual time and an in-memory network behind asyncio's interface.
 
-Its rule: whatever a program asks of its loop is answered from the simulation, or refused; nothing leaves it.
+Rule: every request of a program to its loop is answered by the simulation or refused. Nothing
+reaches the real network.
 """
 
 from __future__ import annotations
@@ -37,11 +38,17 @@ class SimulatedLoop(Timeline):
         self.network = Network(self)
 
     def cut_links(self, how: Literal["abort", "fin", "blackhole"], seconds: float = 0.0) -> None:
-        """Break every open link, and let new ones fare no better for `seconds`; see `Network.cut`."""
+        """Break every open link, and make new ones fail in the same way for `seconds`.
+
+        See `Network.cut`.
+        """
         self.network.cut(how, seconds)
 
     def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Run the function in this thread, up to 1 ms later: never in the turn of the call, as a real thread may."""
+        """Run the function in this thread, up to 1 ms later.
+
+        It never runs in the same iteration as the call, because a real thread may not either.
+        """
         del executor
         future: asyncio.Future[T] = self.create_future()
 
@@ -66,7 +73,10 @@ class SimulatedLoop(Timeline):
         family: int = 0,
         **_: int,
     ) -> list[AddressInfo]:
-        """Look a name up in `network.names`; socket.gaierror (EAI_NONAME) if it has no address of that family."""
+        """Look a name up in `network.names`.
+
+        Raises socket.gaierror (EAI_NONAME) if it has no address of that family.
+        """
         name = host.decode() if isinstance(host, bytes) else host or "127.0.0.1"
         infos: list[AddressInfo] = []
         for address in await self.network.resolve(name):
@@ -88,7 +98,10 @@ class SimulatedLoop(Timeline):
         happy_eyeballs_delay: float | None = None,
         **options: Any,
     ) -> Connection:
-        """Connect to the addresses of a host, in turn or, with a delay, in a staggered race; OSError if all fail."""
+        """Connect to the addresses of a host, in turn or, with a delay, in a staggered race.
+
+        Raises OSError if all fail.
+        """
         _refuse(options, "ssl", "sock", "local_addr")
         infos = await self.getaddrinfo(host, port, family=family)
         if happy_eyeballs_delay is not None and len(infos) > 1:
@@ -139,7 +152,7 @@ def _refuse(options: dict[str, Any], *names: str) -> None:
 
 
 def _one_of(failures: list[BaseException]) -> BaseException:
-    """What asyncio raises: the error itself if all say the same, else one that lists them."""
+    """Return the error that asyncio raises: the common one, or else one that lists all."""
     others = [error for error in failures if not isinstance(error, OSError)]
     if others or len({str(error) for error in failures}) == 1:
         return (others or failures)[0]

@@ -1,6 +1,7 @@
-"""What the HTTP servers in threads of this package share: a port that stays theirs while it refuses, and connections that can be ended.
+"""The common part of this package's HTTP servers in threads.
 
-Rule: standard library only, on 127.0.0.1.
+A port stays reserved while it refuses connections, and connections can be ended. Rule: standard
+library only, on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() s
 
 
 def hold_port(port: int = 0) -> socket.socket:
-    """Return a socket that is bound to the port (any, if 0) and never listens: it stays ours while connects are refused.
+    """Return a socket that is bound to the port (any, if 0) and never listens.
 
-    OSError if it is taken.
+    The port stays reserved while connections are refused. Raises OSError if it is taken.
     """
     held = socket.socket()
     try:
@@ -35,7 +36,7 @@ def hold_port(port: int = 0) -> socket.socket:
 
 
 class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
-    """The server of an `owner`, whom its handlers ask.
+    """The server of an `owner`, which its handlers use.
 
     It listens once it is made, and serves from `start` to `stop`, in threads of its own.
     """
@@ -50,11 +51,11 @@ class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
         super().__init__(("127.0.0.1", port), handler)
 
     def start(self) -> None:
-        """Serve; once its owner has it, because a request may ask for the owner's server at once."""
+        """Serve. The owner stores the server before, because a request may need it at once."""
         threading.Thread(target=self.serve_forever, args=(_POLL_SECONDS,), daemon=True).start()
 
     def stop(self) -> None:
-        """Refuse new connections; those that are open go on."""
+        """Refuse new connections; open ones continue."""
         self.shutdown()
         self.server_close()
 
@@ -72,22 +73,22 @@ class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
             self._open.discard(request)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
-        """Close it, without the FIN that would come before a reset."""
+        """Close it, without the FIN that would precede a reset."""
         self.close_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients leave."""
+        """Print nothing: clients may leave at any time."""
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """One connection, of which nothing is printed."""
+    """One connection, which prints nothing."""
 
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def reset(self) -> None:
-        """Have the connection end with a reset instead of an answer."""
+        """End the connection with a reset instead of an answer."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self.close_connection = True

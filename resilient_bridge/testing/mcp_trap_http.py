@@ -25,7 +25,10 @@ _DEADLY: Final = {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.MIDDLE, MCPStrike
 
 
 class TrapOverHTTP:
-    """It listens while the block lasts; `url` is its address. After a death the port refuses for `away` seconds."""
+    """The trap's HTTP server; it listens while the block lasts, and `url` is its address.
+
+    After a death the port refuses for `away` seconds.
+    """
 
     def __init__(self, file: Path, plan: Plan, port: int, away: float) -> None:
         """Take the port (any, if 0) of 127.0.0.1; OSError if it is taken."""
@@ -67,7 +70,7 @@ class TrapOverHTTP:
             server = self._stop()  # None: it is dead already
         try:
             yield
-        finally:  # the client may be gone
+        finally:  # the client may have left
             if server is not None:
                 server.end()
                 self._timer = threading.Timer(self._away, self._listen)
@@ -90,14 +93,14 @@ class TrapOverHTTP:
 
 
 class _Handler(QuietHandler):
-    """One connection. Answers are JSON, but for those that are cut or come with noise: they are event streams."""
+    """One connection. Answers are JSON; those that are cut or come with noise are event streams."""
 
     disable_nagle_algorithm = True
     wbufsize = -1
     server: LoopbackHTTPServer[TrapOverHTTP]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_GET(self) -> None:  # noqa: N802 -- http.server's names
-        """There is no stream of what belongs to no request."""
+        """Refuse a stream of messages that belong to no request."""
         self._reply(405, b"")
 
     def do_DELETE(self) -> None:  # noqa: N802 -- http.server's names
@@ -125,7 +128,7 @@ class _Handler(QuietHandler):
     def _carry_out(
         self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]
     ) -> None:
-        """Send the answer as far as the strike lets it."""
+        """Send the answer as far as the strike allows."""
         if strike in _DEADLY:
             self.close_connection = True
             with self.server.owner.death():

@@ -1,7 +1,7 @@
-"""What the tools of the trap did, on disk: one line of JSON for each start, call and effect.
+"""The effects of the trap's tools, on disk: one line of JSON for each start, call and effect.
 
-Rule: a line is written in one piece before a byte of the answer leaves, and outlives every process. The number of calls in it is
-also how a server that was started again knows which step of the plan is next.
+Rule: a line is written in one piece before a byte of the answer is sent, and outlives every
+process. A restarted server finds the next step of the plan by the number of calls in the ledger.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MCPEffect:
-    """One thing that a tool of the trap did. `call`: the number of the call, from 0. `at`: seconds since 1970. `key`: what `put` wrote to."""
+    """One effect of a tool of the trap.
+
+    `call`: the number of the call, from 0. `at`: seconds since 1970. `key`: what `put` wrote to.
+    """
 
     tool: str
     marker: str
@@ -27,7 +30,7 @@ class MCPEffect:
 
 
 def append(file: Path, event: str, **fields: Any) -> None:
-    """Write a line in one `write`, which no other process can tear."""
+    """Append a line with one `write`, which no other process can interrupt."""
     line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False)
     number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -37,7 +40,7 @@ def append(file: Path, event: str, **fields: Any) -> None:
 
 
 def records(file: Path, event: str) -> list[dict[str, Any]]:
-    """Return the lines of this kind, in order; none if there is no file yet."""
+    """Return the lines of this kind, in order; none if the file does not exist yet."""
     if not file.exists():
         return []
     lines = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
@@ -52,13 +55,13 @@ def effects(file: Path) -> list[MCPEffect]:
 
 
 def repeats(done: Iterable[MCPEffect]) -> list[MCPEffect]:
-    """Return the effects that were done before, and should not have been again.
+    """Return the effects that were repeated and should not have been.
 
     A second `order` with a marker is one. A second `put` with a marker is one only if something else was put to that key in between:
     until then a repeat changes nothing, and the tool says so by `idempotentHint`.
     """
     seen: set[tuple[str, str]] = set()
-    last: dict[str, str] = {}  # of each key: the marker of the last put
+    last: dict[str, str] = {}  # by key: the marker of the last put
     wrong: list[MCPEffect] = []
     for effect in done:
         name = effect.tool, effect.marker

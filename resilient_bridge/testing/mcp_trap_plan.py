@@ -1,6 +1,7 @@
-"""Which call of the trap fails, and how: drawn from a seed, or written down.
+"""Which call of the trap fails, and how: drawn from a seed, or listed.
 
-Rule: a plan is a value. What happens to the call with a number depends on nothing else, so a run can be repeated.
+Rule: a plan is a value. The fate of a call depends on its number alone, so that a run can be
+repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class MCPStrike(Enum):
 
     @property
     def has_effect(self) -> bool:
-        """Whether the tool does what was asked."""
+        """Whether the tool has its effect."""
         return self not in {MCPStrike.BEFORE, MCPStrike.FORGOTTEN}
 
 
@@ -40,14 +41,14 @@ ON_STDIO: Final = tuple(kind for kind in MCPStrike if kind not in {MCPStrike.ANS
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens to each call: `steps` one after the other and then nothing, or drawn from `seed` at `rate` if there are none."""
+    """The plan: `steps`, one for each call, then none; else drawn from `seed` at `rate`."""
 
     seed: int = 0
     rate: float = 0.5
     steps: tuple[MCPStrike, ...] = ()
 
     def strike(self, number: int, kinds: tuple[MCPStrike, ...]) -> MCPStrike:
-        """Return what happens to the call with this number, counted from 0, where `kinds` are possible."""
+        """Return the strike of the call with this number, from 0; only `kinds` are possible."""
         if self.steps:
             return self.steps[number] if number < len(self.steps) else MCPStrike.ANSWER
         drawn = Random(f"{self.seed}:{number}")

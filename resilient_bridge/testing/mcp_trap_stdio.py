@@ -1,6 +1,6 @@
-"""The trap over standard input and output: one client, and a process that dies as its plan says.
+"""The trap over standard input and output: one client, and a process that dies by its plan.
 
-Rule: standard library only. It ends by itself when its input does.
+Rule: standard library only. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def serve_stdio(file: Path, plan: Plan) -> None:
 
 
 def _write(line: bytes, strike: MCPStrike) -> None:
-    """Write the answer as far as the strike lets it."""
+    """Write the answer as far as the strike allows."""
     if strike in {MCPStrike.BEFORE, MCPStrike.AFTER}:
         _die(1)
     if strike is MCPStrike.EXIT0:

@@ -1,7 +1,7 @@
-"""The MCP server of the trap, without a transport: a message in; an answer, and what is to happen to it, out. Both eras of the protocol.
+"""The trap's MCP server without a transport: it takes a message and returns an answer and a strike.
 
-Rule: standard library only, and nothing of what connects, calls or reconnects in this package: a trap must not share the mistakes of
-what it is laid for.
+It speaks both eras of the protocol. Rule: standard library only, and no code of this package that
+connects, calls or reconnects: a trap must not share the mistakes that it is meant to find.
 """
 
 from __future__ import annotations
@@ -49,16 +49,19 @@ _INFO: Final = {"name": "mcp-trap", "title": "A trap for blind repeats", "versio
 
 
 class TrapServer:
-    """One server: `answer` works on a message. Threads may call it."""
+    """One server: `answer` handles a message. Threads may call it."""
 
     def __init__(self, file: Path, plan: Plan, kinds: tuple[MCPStrike, ...]) -> None:
-        """Begin at the step that the ledger says; ValueError if the plan has a step that is not of these kinds."""
+        """Start at the step that the ledger shows; ValueError for a step of another kind."""
         plan.check(kinds)
         self._file, self._plan, self._kinds = file, plan, kinds
         self._lock = threading.Lock()
 
     def answer(self, parsed: object) -> tuple[Message | None, MCPStrike]:
-        """Do what a request asks, unless it is struck before; return its answer (None for a notification) and what is to happen."""
+        """Do what a request asks, unless it is struck before; return its answer and its strike.
+
+        The answer to a notification is None.
+        """
         message = as_object(parsed)
         if "id" not in message or "method" not in message:
             return None, MCPStrike.ANSWER
@@ -106,12 +109,12 @@ def _content(text: str, *, is_error: bool = False) -> Message:
 
 
 def as_object(value: Any) -> Message:
-    """Return what should be a JSON object; an empty one if it is none."""
+    """Return the value if it is a JSON object, else an empty one."""
     return cast("Message", value) if isinstance(value, dict) else {}
 
 
 def _result(method: str, params: Message) -> Message | None:
-    """Return the result of what is no call; None if there is no such method."""
+    """Return the result of a request that is no tool call; None if there is no such method."""
     if method == "initialize":
         wanted = params.get("protocolVersion")
         version = wanted if wanted in LEGACY else LEGACY[0]

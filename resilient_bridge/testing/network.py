@@ -1,7 +1,7 @@
-"""The simulated network: names, ports, and the weather between them.
+"""The simulated network: names, ports, and conditions of the links.
 
-Its rule: it answers as an operating system would (refused, unreachable, timed out, no such name), and everything
-that is broken for a time is whole again after `heal()`.
+Rule: it answers as an operating system would (refused, unreachable, timed out, no such name).
+Everything that is broken for a time works again after `heal()`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HANG: Final = "hang"
 """A name whose lookup never ends: `network.names["slow.example"] = HANG`."""
 
 SYN_WAITS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds between a SYN and its repetitions, as Linux has them; after the last one connect fails (ETIMEDOUT)."""
+"""Seconds between a SYN and its retransmissions, as on Linux; then connect fails (ETIMEDOUT)."""
 
 _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing real is bound
 
@@ -59,7 +59,10 @@ class Network:
     # -- names and ports ----------------------------------------------------------------------------------------
 
     async def resolve(self, host: str) -> tuple[str, ...]:
-        """Return the addresses of a name after a while, none for NXDOMAIN; an address is its own name, at once."""
+        """Return the addresses of a name after a while, none for NXDOMAIN.
+
+        An address is its own name, at once.
+        """
         if ":" in host or host.replace(".", "").isdigit():
             return (host,)
         self.lookups.append((self._loop.time(), host))
@@ -75,7 +78,7 @@ class Network:
         family: socket.AddressFamily,
         address: Address,
     ) -> Listener:
-        """Bind an address; port 0 takes a free one; OSError (EADDRINUSE) for one that is taken."""
+        """Bind an address; port 0 takes a free one. Raises OSError (EADDRINUSE) if it is taken."""
         host, port = str(address[0]), int(address[1])
         if port == 0:
             self._next_port += 1
@@ -98,7 +101,10 @@ class Network:
         family: socket.AddressFamily,
         address: Address,
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
-        """Open a link to an address; OSError as the real thing: refused, unreachable, timed out after 127 s."""
+        """Open a link to an address.
+
+        Raises OSError as a real system does: refused, unreachable, or timed out after 127 s.
+        """
         await asyncio.sleep(self.weather.draw(self._rng))
         await self._knock(str(address[0]))
         listener = next(
@@ -161,7 +167,7 @@ class Network:
 
     @property
     def links(self) -> list[Link]:
-        """The links of which an end is open, oldest first."""
+        """The links with an open end, oldest first."""
         return [link for link in self._links if link.is_open]
 
     # -- faults -------------------------------------------------------------------------------------------------
@@ -171,16 +177,17 @@ class Network:
         return self._door if self._loop.time() < self._door_until else "open"
 
     def shut(self, how: Door, seconds: float) -> None:
-        """For so long: refuse new connections, swallow their SYNs, or accept and close them at once."""
+        """For that time: refuse new connections, drop their SYNs, or close them once accepted."""
         self._loop.note(f"net door {how} {seconds:g}")
         self._door = how
         self._door_until = self._loop.time() + seconds
 
     def cut(self, how: Literal["abort", "fin", "blackhole"], seconds: float = 0.0) -> None:
-        """Break every open link, and let new ones fare no better for `seconds`.
+        """Break every open link, and make new ones fail in the same way for `seconds`.
 
-        A reset, an end of stream (what is in flight still arrives), or silence both ways, which ends after `seconds`
-        and lets through what it held back; with 0 it lasts for these links until somebody gives up.
+        A reset, an end of stream (bytes in flight still arrive), or silence both ways, which ends
+        after `seconds` and then passes the held bytes; with 0 it lasts for these links until one
+        end gives up.
         """
         for link in self.links:
             if how == "blackhole":
@@ -193,7 +200,7 @@ class Network:
             self.shut("blackhole" if how == "blackhole" else "refuse", seconds)
 
     def slow(self, seconds: float, *, lag: float = 0.0, rate: float = 0.0) -> None:
-        """For so long: add `lag` seconds to every latency, or let only `rate` bytes/s through each direction."""
+        """For that time: add `lag` to latencies, or limit each direction to `rate` bytes/s."""
         self._loop.note(f"net slow {seconds:g} lag={lag:g} rate={rate:g}")
         self.weather.lag, self.weather.rate = lag, rate
         self._stop_clearing()
@@ -211,7 +218,7 @@ class Network:
                 direction.hurry()
 
     def heal(self) -> None:
-        """End all that was to end: door, weather, freezes, marks; what vanished for ever stays so."""
+        """End all temporary faults and remove all marks; vanished links stay vanished."""
         self._loop.note("net heal")
         self._door_until = 0.0
         self._stop_clearing()

@@ -1,7 +1,7 @@
-"""The pytest plugin: five fixtures, found by pytest itself wherever the package is installed.
+"""The pytest plugin: five fixtures, which pytest finds wherever the package is installed.
 
-Rule: it is loaded in every test run of everybody who has the package, so it imports pytest and nothing else; what a fixture is
-made of is imported by the test that asks for it.
+Rule: it is loaded in every test run of every user of the package, so it imports only pytest. What a
+fixture needs is imported by the test that uses it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rb_time() -> Generator[VirtualTime, None, None]:
 
 @pytest.fixture
 def rb_events() -> Generator[list[Event], None, None]:
-    """The events of this process while the test runs, in their order, as `record()` collects them."""
+    """The events of this process during the test, in order, as `record()` collects them."""
     from .recording import record
 
     with record() as seen:

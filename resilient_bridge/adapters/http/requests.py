@@ -114,7 +114,7 @@ _MOST_REDIRECTS: Final = 20
 
 
 async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
-    """Follow the redirects of a response that the client was told not to follow.
+    """Follow the redirects of a response, for a client set not to follow them.
 
     Return a function that closes the last one, and that one.
 

@@ -128,7 +128,7 @@ def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 
 def sends_no_more(client: Any) -> bool:
-    """Return whether a client sends nothing from now on: a websocket whose closing handshake has begun never opens again."""
+    """Return whether a client can send nothing more: a websocket never reopens once it closes."""
     state = getattr(getattr(client, "state", None), "name", "")
     return package_of(client) == "websockets" and state in {"CLOSING", "CLOSED"}
 

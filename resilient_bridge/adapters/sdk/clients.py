@@ -84,7 +84,7 @@ def wrap(
 
 
 def _without_methods(kind: type) -> str:
-    """Return what was wanted in place of an object whose methods nobody named."""
+    """Return what was wanted instead of an object whose methods were not named."""
     wanted = f"the methods of {kind.__name__} to protect"
     for base in kind.__mro__:
         instead = _INSTEAD.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")

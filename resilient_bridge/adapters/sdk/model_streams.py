@@ -28,7 +28,7 @@ _NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
 
 
 class Ending:
-    """What the items of one stream have said about its end."""
+    """What the items of one stream have shown about its end."""
 
     __slots__ = ("_finished", "_marks", "_started")
 
@@ -47,7 +47,7 @@ class Ending:
 
     def _look(self, item: Any) -> None:
         kind = getattr(item, "type", None)
-        if kind == "chunk":  # an event of openai's `stream()`, around what the model said
+        if kind == "chunk":  # an event of openai's `stream()`, around the model's output
             item, kind = getattr(item, "chunk", None), None
         if isinstance(kind, str):
             if kind in _LAST_EVENTS:

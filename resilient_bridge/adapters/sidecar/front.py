@@ -51,7 +51,7 @@ class Relayed(Protocol):
         ...
 
     def schema_of(self, tool: str) -> Any:
-        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+        """Return the schema of a tool's arguments that the server sent last; None without one."""
 
     async def close(self) -> None:
         """End the server's connection, in bounded time."""

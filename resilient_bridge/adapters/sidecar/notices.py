@@ -129,7 +129,7 @@ def _deliver_progress(state: State, session: Session, note: Message) -> None:
         return
     if isinstance(progress, int | float) and not isinstance(progress, bool):
         if progress <= call.progress and (call.sends > 1 or call.has_reported):
-            return  # it has begun again, and progress has to grow
+            return  # it has started again, and progress has to grow
         if call.progress < progress <= _LARGEST:
             call.progress = float(progress)
     state.to_client(call.client, note.with_progress_token(call.request.progress_token), call.request.key)

@@ -267,7 +267,7 @@ class Relay:
                 self._sessions.ping(call.session, now)
 
     def schema_of(self, tool: str) -> Any:
-        """Return the schema of a tool's arguments, as the server last said it; None where it did not."""
+        """Return the schema of a tool's arguments that the server sent last; None without one."""
         found = self._state.known.tool(tool)
         return None if found is None else found.get("inputSchema")
 

@@ -85,7 +85,7 @@ class Receiver(Protocol):
 
 
 class Upstream(Protocol):
-    """One connection to an MCP server, and over HTTP one session; made anew for the next.
+    """One connection to an MCP server, and over HTTP one session; a new one is made for the next.
 
     `open` is called once, `close` always.
     """

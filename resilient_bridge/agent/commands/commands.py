@@ -1,7 +1,8 @@
-"""Commands that answer later: started now, asked about by their correlation id, until the result is there or lost.
+"""Commands that answer later: started now, polled by correlation id until they end or are lost.
 
-Rule: the peer's word counts. A command is complete, timed out or expired because the peer says so; our own clock only ends our
-waiting, and calls a command expired of which nothing was heard for longer than the peer keeps a result.
+Rule: the peer's status counts. A command is complete, timed out or expired because the peer reports
+so. Our own clock only ends our wait; and a command expires if the peer has not reported on it for
+longer than it keeps a result.
 """
 
 from __future__ import annotations

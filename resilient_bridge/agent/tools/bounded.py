@@ -193,7 +193,7 @@ def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 def _arguments(
     attempt: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of this attempt: read anew if `Toolbox.call` has read them, else those that the caller passed."""
+    """Return the attempt's arguments: read again if `Toolbox.call` read them, else the caller's."""
     found = ANEW.get()
     if found is None or (attempt.first or attempt).outer is not found[0]:
         return args, kwargs

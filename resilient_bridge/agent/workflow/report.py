@@ -111,7 +111,7 @@ class WorkflowReport:
 def report_of(
     state: WorkflowState | None, *, workflow: str, phases: Iterable[str], state_file: str
 ) -> WorkflowReport:
-    """Return the report of a state; None: the workflow has not begun."""
+    """Return the report of a state; None: the workflow has not started."""
     if state is None:
         return WorkflowReport(
             workflow=workflow, status=WorkflowStatus.NEW, state_file=state_file, remaining=tuple(phases)

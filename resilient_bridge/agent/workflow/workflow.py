@@ -219,7 +219,7 @@ class Workflow:
             self._file.release()
 
     async def abort(self) -> WorkflowReport:
-        """End the workflow and return the report. Artifacts stay; the next `run` begins anew.
+        """End the workflow and return the report. Artifacts stay; the next `run` starts over.
 
         Raises what `run` raises, and ConfigError if the workflow has not begun.
         """

@@ -80,7 +80,7 @@ class Timers:
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
 
     def enter(self, attempt: CallFrame, world: World = REAL) -> None:
-        """Start: after `seconds` of that world the running task is cancelled, unless it has left."""
+        """Start: cancel the running task after `seconds` of that world, unless it has left."""
         try:
             loop = get_running_loop()
         except RuntimeError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _LOOK_EVERY: Final = 512  # transactions
-_LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that writers wait until the log begins anew
+_LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that, writers wait until the log restarts
 
 
 class Gathered(NamedTuple):

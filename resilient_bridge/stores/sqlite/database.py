@@ -73,7 +73,7 @@ def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqli
         execute("PRAGMA journal_mode=WAL")
         # NORMAL: a commit is in the hands of the system, which outlives this process. FULL: it is on the disk.
         execute(f"PRAGMA synchronous={'FULL' if is_machine else 'NORMAL'}")
-        execute("PRAGMA wal_autocheckpoint=0")  # it would stall whoever commits: see Database.begin_log_anew
+        execute("PRAGMA wal_autocheckpoint=0")  # it would stall the commit: see Database.begin_log_anew
         execute("PRAGMA journal_size_limit=0")  # nothing of an earlier log stands behind the one in use
         if execute("PRAGMA schema_version").fetchone()[0] == 0:
             version = newest() if version is None else version
@@ -204,7 +204,7 @@ class Database:
         """Copy the rest of the log and empty it, unless it is read. No write may run."""
         self._let_log_go()
         execute = self.connection.execute
-        with suppress(sqlite3.Error):  # full, or read-only: the log goes on growing, and who writes is told
+        with suppress(sqlite3.Error):  # full or read-only: the log grows, and writers get an error
             execute("PRAGMA busy_timeout=0")
             is_busy, pages, copied = execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if not is_busy and pages == copied:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NOTE: Final = "-end"
 _START: Final = 32  # bytes that identify a log
 _PIECE: Final = 8_192  # bytes; a transaction has seldom more
-_FIELDS: Final = Struct("<32sQI?")  # how the log begins, its size, its check sum, and: may it begin anew?
+_FIELDS: Final = Struct("<32sQI?")  # the log's begin, size, check sum, and whether it may restart
 _VOID: Final = bytes(_FIELDS.size)
 
 
@@ -137,7 +137,7 @@ class LogEnd:
     def take_back(self, *, is_machine: bool) -> None:
         """Cut off a failed transaction: it may be complete, and a crash would bring it back."""
         with suppress(OSError):
-            # If the failed one has begun the log anew, all that was in it is in the database.
+            # If the failed one has restarted the log, the database has everything that was in it.
             os.ftruncate(self._log, self._size if read_at(self._log, _START, 0) == self._start else 0)
             if is_machine:
                 os.fsync(self._log)

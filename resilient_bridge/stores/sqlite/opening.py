@@ -198,7 +198,7 @@ def _clear_up(path: Path) -> None:
     made = _beside(path, _SALVAGED)
     if made.exists() and not path.exists():
         aside = _last_set_aside(path)
-        if aside is None:  # somebody has taken it away: what was made of it is all there is
+        if aside is None:  # another program has removed it: only what was made of it is left
             if log_of(path).exists():
                 set_aside(log_of(path))
             for side in (_INDEX, NOTE):

@@ -136,7 +136,7 @@ class Positions:
     def _one(self, watermark: Watermark, used: int, before: _KnownPosition) -> list[Op]:
         now, session = self._current(), watermark.session_id
         ops: list[Op] = []
-        if before.session not in ("", session):  # the server has named it anew
+        if before.session not in ("", session):  # the server has given it a new name
             ops += [(sql, (before.session,)) for sql in _FORGET]
             before = _KnownPosition(doubt=before.doubt)
         marks = mark_rows(watermark, before.taken, now)
