@@ -1,6 +1,6 @@
-"""A real TCP proxy between a client and a server that breaks connections the way networks do, on demand.
+"""A TCP proxy between a client and a server that breaks real connections on demand.
 
-The rule: a fault is asked for, never left to chance, and everything is gone once the proxy is closed.
+Rule: a fault is requested, never random, and nothing is left open once the proxy is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FaultProxy:
     """
 
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Name the target and where to listen; port 0 takes a free one and keeps it."""
+        """Set the target and the port to listen on; port 0 takes a free one and keeps it."""
         self.host = host
         self.port = port
         self.connections = 0
@@ -40,29 +40,29 @@ class FaultProxy:
         self._links: dict[asyncio.Task[None], Link] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to listen; `port` and `url()` are valid from here on."""
+        """Start listening; `port` and `url()` are valid from here on."""
         self._listen()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening, reset what is open, and return when every task has ended."""
+        """Stop listening, reset the open connections, and return when every task has ended."""
         self.refuse()
         for task in (links := list(self._links)):
             task.cancel()
         await asyncio.gather(*links, return_exceptions=True)
 
     def url(self, path: str = "/", scheme: str = "ws") -> str:
-        """Return the address to give to the client."""
+        """Return the address for the client."""
         return f"{scheme}://{self.host}:{self.port}{path}"
 
     def retarget(self, host: str, port: int) -> None:
-        """Lead the coming connections to another server; the open ones stay where they are."""
+        """Connect the coming connections to another server; open ones keep theirs."""
         self._target = (host, port)
 
     def apply(self, *faults: Fault) -> None:
-        """Strike every open connection; `after` counts from now."""
+        """Apply a fault to every open connection; `after` counts from now."""
         for link in self._links.values():
             link.apply(faults)
 
@@ -75,7 +75,7 @@ class FaultProxy:
             self._script.append(() if plan is None else (plan,) if isinstance(plan, Fault) else tuple(plan))
 
     def every(self, *faults: Fault) -> None:
-        """Strike all coming connections that have no entry in the script, until `heal()`."""
+        """Apply a fault to all coming connections that are not in the script, until `heal()`."""
         self._every = faults
 
     def refuse(self, seconds: float | None = None) -> None:
@@ -136,7 +136,8 @@ class FaultProxy:
 
     async def _accept_each(self, listener: socket.socket) -> None:
         while listener is self._listener:
-            with contextlib.suppress(OSError):  # it is gone already, or nobody listens any more
+            # the connection or the listener has closed already
+            with contextlib.suppress(OSError):
                 client, _ = await asyncio.get_running_loop().sock_accept(listener)
                 self._take(client)
 

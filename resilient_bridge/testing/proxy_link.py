@@ -1,7 +1,7 @@
-"""One proxied connection of the fault proxy: two pipes of bytes, the faults that strike them, and how it ends.
+"""One connection through the fault proxy: two directions of bytes, their faults, and the end.
 
-The rule: what TCP would not do, it does not do either. Bytes in a black hole are held and never skipped, and a cut may
-fall between any two bytes.
+Rule: it does nothing that TCP would not do. Bytes in a black hole are held and never skipped, and a
+cut may fall between any two bytes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ Directions = Literal["up", "down", "both"]
 _Ending = Literal["abort", "fin", "done"]
 
 _CHUNK: Final = 65_536
-_QUEUED_CHUNKS: Final = 16  # a held direction stops reading soon, so that its sender feels a full window
+# a held direction soon stops reading, so that its sender sees a full window
+_QUEUED_CHUNKS: Final = 16
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST
 
 
 @attrs.frozen
 class Fault:
-    """One way for a connection to go wrong, beginning after so many bytes of one direction (0: at once).
+    """One fault of a connection, which starts after this many bytes of one direction (0: at once).
 
     "up" is towards the target, "down" towards the client; with "both" each direction counts for itself.
     """
@@ -45,41 +46,41 @@ class Fault:
 
     @classmethod
     def abort(cls, *, after: int = 0, direction: Way = "down") -> Fault:
-        """Reset both sides (RST) as soon as `after` bytes went in `direction`: never more, never fewer."""
+        """Reset both sides (RST) after exactly `after` bytes in `direction`."""
         return cls("abort", direction, after=after)
 
     @classmethod
     def fin(cls, *, after: int = 0, direction: Way = "down") -> Fault:
-        """End both sides in order (FIN) as soon as `after` bytes went in `direction`; what still comes is thrown away."""
+        """End both sides in order (FIN) after `after` bytes in `direction`; drop later bytes."""
         return cls("fin", direction, after=after)
 
     @classmethod
     def black_hole(
         cls, direction: Directions = "both", *, seconds: float | None = None, after: int = 0
     ) -> Fault:
-        """Let nothing through, no byte, FIN or RST, for so many seconds or until `heal()`; then all of it arrives."""
+        """Pass no byte, FIN or RST for this time or until `heal()`; then all of it arrives."""
         return cls("black_hole", direction, after=after, seconds=seconds)
 
     @classmethod
     def delay(cls, seconds: float, direction: Directions = "both", *, after: int = 0) -> Fault:
-        """Deliver every byte `seconds` later; up to 1 MiB is under way at a time."""
+        """Deliver every byte `seconds` later; at most 1 MiB is in flight at a time."""
         return cls("delay", direction, after=after, seconds=seconds)
 
     @classmethod
     def throttle(cls, bytes_per_second: int, direction: Directions = "both", *, after: int = 0) -> Fault:
-        """Let at most so many bytes through per second."""
+        """Pass at most this many bytes per second."""
         return cls("throttle", direction, after=after, rate=bytes_per_second)
 
     @classmethod
     def garbage(
         cls, data: bytes = b"\xff\xfe garbage \x00", *, after: int = 0, direction: Way = "down"
     ) -> Fault:
-        """Put bytes into the stream that nobody sent."""
+        """Insert bytes into the stream that neither side sent."""
         return cls("garbage", direction, after=after, data=data)
 
 
 class _Pipe:
-    """One direction of a connection: what waits in it, and what holds it up."""
+    """One direction of a connection: its waiting bytes, and the faults that delay them."""
 
     def __init__(self, name: Way) -> None:
         self.name: Way = name
@@ -105,7 +106,7 @@ class _Pipe:
         return None
 
     def room(self) -> int:
-        """How many bytes may go in one piece: up to the next mark, and in small portions under a throttle."""
+        """The most bytes of one piece: up to the next mark, and few under a throttle."""
         limit = _CHUNK if self.rate is None else max(1, self.rate // 20)
         return min([limit, *(at - self.passed for at, _ in self.marks)])
 
@@ -118,7 +119,7 @@ class _Pipe:
         )
 
     async def pause_until(self, instant: float) -> None:
-        """Wait, but not past the moment the delay is lifted."""
+        """Wait, but no longer than until the delay is removed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(instant):
                 await self.lifted.wait()
@@ -133,12 +134,12 @@ class _Pipe:
 
 
 class Link:
-    """One proxied connection: two pipes, and one verdict on how it ends."""
+    """One connection through the proxy: two directions, and one decision how it ends."""
 
     def __init__(
         self, client: socket.socket, faults: Iterable[Fault], count: Callable[[Way, int], None]
     ) -> None:
-        """Adopt the accepted socket; `run()` dials the target, `close()` gives the sockets back."""
+        """Take the accepted socket; `run()` dials the target, `close()` closes the sockets."""
         self._count = count
         self._client = client
         self._server: socket.socket | None = None
@@ -165,8 +166,11 @@ class Link:
             await self._stop_tasks()
 
     def close(self) -> None:
-        """Give back the sockets; not a part of `run()`, which a cancelled task may never have begun."""
-        self.heal()  # no timer stays behind
+        """Close the sockets.
+
+        This is not a part of `run()`, because a cancelled task may never have started it.
+        """
+        self.heal()  # no timer is left
         for end in (self._client, self._server):
             if end is not None:
                 if self._is_reset:
@@ -186,7 +190,7 @@ class Link:
             pipe.heal()
 
     def _strike(self, pipe: _Pipe) -> bytes:
-        """Let begin what is due, and return the garbage that is: it has to wait for its turn on the socket."""
+        """Start the faults that are due; return the garbage, which has to wait for the socket."""
         garbage = b""
         while (fault := pipe.due()) is not None:
             if fault.kind in {"abort", "fin"}:
@@ -269,7 +273,7 @@ class Link:
                 await self._send(pipe, pipe.sink, garbage)
 
     async def _send(self, pipe: _Pipe, sink: socket.socket, data: bytes | memoryview) -> None:
-        """Send, or throw away for a peer that is gone: the other pipe brings the news of that, through its own faults."""
+        """Send, or drop the bytes if the peer is gone, which the other direction reports."""
         if data and not pipe.is_broken:
             try:
                 await asyncio.get_running_loop().sock_sendall(sink, data)
@@ -277,7 +281,7 @@ class Link:
                 pipe.is_broken = True
 
     async def _finish_politely(self) -> None:
-        """Send FIN to both sides and read on: closing with unread bytes would be a reset."""
+        """Send FIN to both sides and keep reading: closing with unread bytes would be a reset."""
         loop = asyncio.get_running_loop()
         ends = [end for end in (self._client, self._server) if end is not None]
         for end in ends:

@@ -34,9 +34,10 @@ class _Recording(AbstractContextManager[list[events.Event]]):
 
 
 def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
-    """Collect the events of this process, in their order, in the list that it gives.
+    """Collect the events of this process in a list, in order.
 
-    What was decided, that is; with `calls=True` also what tells of every single call and command: `CallFinished`, `CallRejected`,
+    By default these are the events of decisions. With `calls=True` they include the events of every
+    single call and command: `CallFinished`, `CallRejected`,
     `CommandSent`, `CommandAnswered` and `PollFailed`.
     """
     return _Recording(calls=calls)

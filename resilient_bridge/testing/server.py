@@ -1,8 +1,8 @@
-"""BridgeServer: a real WebSocket bridge inside the test, correct by default and wrong on request.
+"""BridgeServer: a real WebSocket bridge inside the test, correct by default, faulty on request.
 
-Rule: it speaks the seed's protocol from the seed's text alone and shares no code with the client it judges. Time
-comes from the running loop and the given wall clock, ids from the given random source: under a simulated loop a
-run repeats exactly.
+Rule: it implements the seed's protocol from the seed's text alone and shares no code with the
+client it tests. Time comes from the running loop and the given wall clock, ids from the given
+random source: under a simulated loop a run repeats exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .server_wire import Message, new_id
 
 
 class _Door:
-    """The memory of a bridge, as its listener sees it: read anew at each question."""
+    """The bridge's memory as its listener sees it, read again at each request."""
 
     def __init__(self, memory: BridgeMemory) -> None:
         self._memory = memory
@@ -50,7 +50,7 @@ class _Door:
         if behaviour.reject_upgrade is None:
             return None
         body: dict[str, Any] = {"error": "Rejected", "message": "upgrade rejected"}
-        if behaviour.reject_code is not None:  # an error body as the seed prints it (R9)
+        if behaviour.reject_code is not None:  # an error body as the specification prints it (R9)
             hints = ["Check session ID spelling", "Session may have expired"]
             body = {**body, "code": behaviour.reject_code, "suggestions": hints}
         return Refusal(behaviour.reject_upgrade, body, behaviour.retry_after)
@@ -82,7 +82,7 @@ class BridgeServer(EmbeddedBridge):
         self._memory.token = token
         super().__init__(_Door(self._memory), host, port, ssl)
 
-    # ---- life
+    # ---- start and stop
     async def aclose(self) -> None:
         """Close every connection with 1001 and stop; no task, timer or connection is left."""
         await super().aclose()
@@ -96,7 +96,7 @@ class BridgeServer(EmbeddedBridge):
         """
         await self._restart(self._memory.forget if lose_sessions else None, down)
 
-    # ---- what a test does to it
+    # ---- actions of a test
     async def push(
         self,
         type: str,
@@ -119,7 +119,7 @@ class BridgeServer(EmbeddedBridge):
         return message
 
     async def push_raw(self, frame: str | bytes, /) -> None:
-        """Send every connected client a text or binary frame as it is: see GARBAGE. It is not replayed."""
+        """Send all connected clients a text or binary frame as it is, unreplayed; see GARBAGE."""
         for link in tuple(self._listener.links):
             link.send_raw(frame)
 
@@ -144,22 +144,22 @@ class BridgeServer(EmbeddedBridge):
         await self._listener.close_links(code, "scripted close")
 
     async def truncate_replay(self, keep: int | None, /) -> None:
-        """From now on the replay buffers hold at most that many of the newest messages; None lifts it."""
+        """Limit the replay buffers to this many newest messages from now on; None lifts it."""
         for session in self._memory.sessions.values():
             session.buffer.keep = keep
             self._memory.replay(session, None)  # trims
 
     def expire_sessions(self) -> None:
-        """End every session as the grace time would: the next resume gets SESS_NOT_FOUND, a link 4404."""
+        """End every session as the grace time does: a resume gets SESS_NOT_FOUND, a link 4404."""
         for session in tuple(self._memory.sessions.values()):
             self._memory.expire(session)
 
     def close_session(self, session: str | None = None) -> None:
-        """Close the latest session, or the one named: operations on it, and a resume, get SESS_CLOSED."""
+        """Close the latest session, or this one: operations on it, and resumes, get SESS_CLOSED."""
         self._find(session).close()
 
     def step_clock(self, seconds: float) -> None:
-        """Step the bridge's wall clock, backwards with a negative value; its durations are not affected."""
+        """Step the bridge's wall clock, backwards if negative; its durations are not affected."""
         self._memory.stamps.offset += seconds
 
     def _find(self, name: str | None) -> Session:
@@ -170,10 +170,10 @@ class BridgeServer(EmbeddedBridge):
             raise LookupError(msg)
         return session
 
-    # ---- what a test sets
+    # ---- settings of a test
     @property
     def behaviour(self) -> Behaviour:
-        """How it behaves from the next frame on; may be assigned at any time; see `behave`."""
+        """The behaviour from the next frame on; may be assigned at any time; see `behave`."""
         return self._memory.behaviour
 
     @behaviour.setter
@@ -181,12 +181,12 @@ class BridgeServer(EmbeddedBridge):
         self._memory.behaviour = value
 
     def behave(self, **changes: Any) -> None:
-        """Change some fields of `behaviour` and keep the others."""
+        """Change some fields of `behaviour`; the others stay."""
         self.behaviour = attrs.evolve(self.behaviour, **changes)
 
     @property
     def token(self) -> str | None:
-        """What auth must bring; None takes everybody."""
+        """The token that auth must carry; None accepts every client."""
         return self._memory.token
 
     @token.setter
@@ -206,10 +206,10 @@ class BridgeServer(EmbeddedBridge):
     def on_request(self, value: Callable[[Message], Mapping[str, Any] | None] | None) -> None:
         self._memory.on_request = value
 
-    # ---- what a test reads
+    # ---- observations of a test
     @property
     def url(self) -> str:
-        """Where clients connect; known once the bridge was started."""
+        """The address for clients; known once the bridge was started."""
         return f"ws{self._scheme_end}://{self._netloc()}/ws"
 
     @property
@@ -234,12 +234,12 @@ class BridgeServer(EmbeddedBridge):
 
     @property
     def frames(self) -> list[Message]:
-        """Every frame as received, duplicates included; one that is no JSON object as `{"raw": frame}`."""
+        """Every received frame, duplicates too; one that is no JSON object as `{"raw": frame}`."""
         return self._memory.frames
 
     @property
     def pushed(self) -> list[Message]:
-        """Every pushed message as it was sent, in order: the ground truth, delivered or not."""
+        """Every pushed message as it was sent, in order, delivered or not."""
         return self._memory.pushed
 
     def pushed_to(self, session: str) -> list[Message]:
@@ -253,5 +253,5 @@ class BridgeServer(EmbeddedBridge):
 
     @property
     def attempt_times(self) -> list[float]:
-        """The loop's time of every upgrade asked for, the rejected ones included."""
+        """The loop's time of every requested upgrade, the rejected ones included."""
         return self._listener.attempt_times

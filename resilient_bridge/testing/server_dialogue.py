@@ -1,7 +1,8 @@
-"""The conversation on one connection: phases, validation, and an answer to every kind of message.
+"""The conversation on one connection: phases, validation, and an answer to every message.
 
-Rule: one frame in, its effects and answers out, at once and in order; the connection itself is somebody else's.
-Phases are the seed's: `connected` until auth, `authenticated` until session_join, then `joined`.
+Rule: each frame is handled at once and in order, with its effects and answers; the connection
+itself belongs to another module. The phases are those of the specification: `connected` until auth,
+`authenticated` until session_join, then `joined`.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Dialogue:
 
     # ---- answers
     def _send(self, text: str | Callable[[], str]) -> None:
-        """Send an answer, after `slow`; a function makes it then, of what is so by then."""
+        """Send an answer, after `slow`; a function creates it then, from the state at that time."""
         slow = self._memory.behaviour.slow
         if slow > 0:
             self._line.later(slow, text)
@@ -150,7 +151,7 @@ class Dialogue:
         if payload.get("resume") is True and not self._is_resumable(session, name, message["id"]):
             return
         if session is not None and session.is_closed:
-            session = None  # its name is free for a fresh one
+            session = None  # its name may be used by a new session
         is_return = session is not None and session.link is not self._line
         if session is None:
             session = memory.open(name)
@@ -180,7 +181,8 @@ class Dialogue:
         behaviour = self._memory.behaviour
         if not behaviour.push_buffer or behaviour.replay in {"none", "unknown_type"}:
             return
-        if self._memory.replay(session, None):  # the seed sends nothing rather than an empty buffer
+        # the specification sends nothing rather than an empty buffer
+        if self._memory.replay(session, None):
             as_strings = behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed"
             self._send(
                 lambda: replay_frame(
@@ -215,7 +217,7 @@ class Dialogue:
 
         for _ in range(2 if behaviour.answer_twice else 1):
             if behaviour.replay_delay > 0:
-                # the answer of now: what comes meanwhile overtakes it
+                # the answer as of now: later messages overtake it
                 self._line.later(behaviour.replay_delay, answer())
             else:
                 self._send(answer)
@@ -246,7 +248,7 @@ class Dialogue:
             answer = self._result(message) if message["type"].endswith("_request") else None
         except Exception as error:  # noqa: BLE001  # whatever the test's own callback raises is the bridge's failure
             self._error("SYS_INTERNAL_ERROR", f"{type(error).__name__}: {error}", message["id"])
-            return  # not processed, so the key is not recorded: a resend gets its chance
+            return  # not processed, so the key is not recorded: a resend is processed
         if memory.behaviour.record:
             memory.received.append(message)
         if isinstance(key, str):

@@ -1,7 +1,7 @@
-"""What the embedded bridge may do wrong: one frozen value, a field per fault.
+"""The faults of the embedded bridge: one frozen value with a field for each.
 
-Rule: every default is the correct behaviour of the seed's protocol; a test sets `server.behaviour` to a changed
-copy (`attrs.evolve`), at any moment, and the next frame is treated so.
+Rule: every default is the correct behaviour of the seed's protocol. A test assigns a changed copy
+(`attrs.evolve`) to `server.behaviour` at any moment, and it applies from the next frame.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Behaviour:
 
     # ---- confirmations and heartbeat
     acks: Literal["each", "none"] = "each"
-    ack_beyond: bool = False  # each ack is followed by one for an id that nobody ever sent
+    ack_beyond: bool = False  # each ack is followed by one for an id that was never sent
     ack_foreign: bool = False  # ... by one for a message of another session
     ack_backwards: bool = False  # ... by the previous ack again
     buffer_acks: bool = False  # whether confirmations enter the replay buffer too

@@ -1,7 +1,8 @@
-"""One accepted connection: reads frames into a conversation, writes answers, and can be cut in every way.
+"""One accepted connection: it reads frames, writes answers, and can be cut in every way.
 
-Rule: writing never waits (what is pushed must not hang on a dead link); reading does, so a client that does not
-read is not read either. A black hole holds frames back in both directions and lets them through when it ends.
+Rule: writing never waits, because a push must not hang on a dead link. Reading does wait, so a
+client that does not read is not read either. A black hole holds frames in both directions and
+passes them on when it ends.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from .server_dialogue import Dialogue
 from .server_session import BridgeMemory
 
 
-_BACKLOG: Final = 64 << 20  # bytes behind a client that reads too slowly: then it is cut, as any server would
+# bytes unsent to a client that reads too slowly: then it is cut, as a server would do
+_BACKLOG: Final = 64 << 20
 _EMPTY_CLOSE: Final = b"\x88\x00"
 _NO_CODE, _RESET = 1005, 1006
 
 
 class Tasks:
-    """The bridge's background work, kept in order so that it ends in order."""
+    """The bridge's background tasks, kept in order so that they end in order."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -55,7 +57,7 @@ def reset(connection: ServerConnection) -> None:
 
 
 class AcceptedConnection:
-    """A connection without its conversation, which is a subclass's: `opened`, `read` for each frame, and `lost`."""
+    """A connection; a subclass has the conversation: `opened`, `read` for a frame, `lost`."""
 
     def __init__(self, connection: ServerConnection, tasks: Tasks) -> None:
         self.connection = connection
@@ -73,13 +75,13 @@ class AcceptedConnection:
 
     # ---- the conversation
     def opened(self) -> None:
-        """Speak first, if the bridge does."""
+        """Send the bridge's first frame, if it has one."""
 
     def read(self, frame: str | bytes) -> None:
         raise NotImplementedError
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Handle the end of the connection."""
 
     # ---- reading
     async def run(self) -> None:
@@ -107,14 +109,17 @@ class AcceptedConnection:
         self._gone.set()
 
     async def gone(self) -> None:
-        """Wait until the bridge has noticed the end, a second at most: a peer may keep a stream half open."""
+        """Wait until the bridge has noticed the end, for at most a second.
+
+        A peer may keep a stream half open.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await self._gone.wait()
 
     # ---- writing
     def send(self, text: str) -> None:
-        """Write a text frame now; on a dead link it goes nowhere, as on a real one."""
+        """Write a text frame now; on a dead link it is lost, as on a real one."""
         self.send_raw(text)
 
     def send_raw(self, frame: str | bytes) -> None:
@@ -132,7 +137,7 @@ class AcceptedConnection:
             self._backlog = 0
 
     def _write(self, frame: str | bytes) -> None:
-        # By hand: `broadcast` takes no text with a lone surrogate before websockets 17.
+        # Done by hand: `broadcast` accepts no text with a lone surrogate before websockets 17.
         protocol = self.connection.protocol
         if protocol.state is not State.OPEN:
             return
@@ -143,7 +148,10 @@ class AcceptedConnection:
         self.connection.transport.write(b"".join(protocol.data_to_send()))
 
     def later(self, delay: float, text: str | Callable[[], str]) -> None:
-        """Write it after a delay, a function's text as it is then; equal delays keep their order."""
+        """Write a text after a delay; equal delays keep their order.
+
+        A function is called for its text at that moment.
+        """
         loop = asyncio.get_running_loop()
         # not a timer each: the loop does not promise an order among equal ones
         heapq.heappush(self._delayed, (loop.time() + delay, self._count, text))
@@ -168,16 +176,19 @@ class AcceptedConnection:
 
     # ---- ending
     def end(self, code: int, reason: str) -> None:
-        """Close with that code, in the background; 1006 is a reset, 1005 a close frame without a code."""
+        """Close with this code, in the background.
+
+        1006 is a reset, 1005 a close frame without a code.
+        """
         if not self.is_ended:
             self.is_ended = True
             self._tasks.start(self.close(code, reason))
 
     async def close(self, code: int, reason: str) -> None:
-        """Close and wait until the connection is gone (bounded by the close timeout)."""
+        """Close and wait until the connection has ended (bounded by the close timeout)."""
         self.is_ended = True
         if code == _RESET or not self._light.is_set():
-            self.reset()  # a polite close of a black hole would hang
+            self.reset()  # an orderly close of a black hole would hang
         elif code == _NO_CODE:
             self.connection.transport.write(_EMPTY_CLOSE)
             with suppress(TimeoutError):
@@ -188,7 +199,7 @@ class AcceptedConnection:
             await self.connection.close(code, reason)
 
     def reset(self) -> None:
-        """TCP reset; what was held back is gone."""
+        """Reset the TCP connection; held frames are lost."""
         self.is_ended = True
         self._held.clear()
         reset(self.connection)
@@ -200,7 +211,7 @@ class AcceptedConnection:
         self.connection.transport.close()
 
     def darken(self, seconds: float) -> None:
-        """Let nothing through in either direction, without anybody noticing; with 0 seconds until the end."""
+        """Pass nothing in either direction, unnoticed by both ends; 0 seconds: until the end."""
         self._light.clear()
         if seconds > 0:
             self._dawn = asyncio.get_running_loop().call_later(seconds, self.lighten)
@@ -208,7 +219,7 @@ class AcceptedConnection:
             self.connection.transport.pause_reading()
 
     def lighten(self) -> None:
-        """End the black hole: what was held back goes through now, as TCP would send it again."""
+        """End the black hole: held frames are passed on now, as TCP would retransmit them."""
         if self._light.is_set():
             return
         self._light.set()
@@ -234,7 +245,7 @@ class Link(AcceptedConnection):
         self._dialogue.lost()
 
     async def run(self) -> None:
-        """Read until the connection ends, or end it at once if the bridge behaves so."""
+        """Read until the connection ends; close it at once if the bridge is set to."""
         behaviour = self._memory.behaviour
         if behaviour.accept_then_close is not None and behaviour.close_at == "accept":
             await self.close(behaviour.accept_then_close, "scripted close at accept")

@@ -1,7 +1,7 @@
-"""A bridge's door: the listening socket, the upgrade, GET /health, and an end that leaves nothing behind.
+"""The listener of a bridge: the socket, the upgrade, GET /health, and a stop without leftovers.
 
-Rule: /health answers 200 when links are taken and 503 while starting or stopping, and every TCP connection is
-known from its first moment, so that stopping never waits for a peer.
+Rule: /health answers 200 when connections are accepted and 503 while starting or stopping. Every
+TCP connection is recorded when it is accepted, so that stopping never waits for a peer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from .server_wire import ENCODE
 Cut = Literal["abort", "fin", "blackhole"]
 
 _READY, _UNAVAILABLE = 200, 503
-_OPEN_TIMEOUT = 60.0  # seconds: longer than any client's own, so that a black hole stays one
+# seconds: longer than the timeout of any client, so that a black hole remains one
+_OPEN_TIMEOUT = 60.0
 _CLOSE_TIMEOUT = 1.0  # seconds for a client's own close frame
-_TURN = 64  # pushes in a row before others get a turn
+_TURN = 64  # pushes in a row before other tasks run
 
 
 @attrs.frozen
 class Refusal:
-    """The answer to an upgrade that is not granted; `retry_after` is that header, verbatim."""
+    """The answer to a refused upgrade; `retry_after` is that header, verbatim."""
 
     status: int
     body: Mapping[str, Any]
@@ -40,16 +41,16 @@ class Refusal:
 
 
 class Bridge(Protocol):
-    """What a listener asks of the bridge whose door it is; at any time, so the answers may change."""
+    """What a listener reads from its bridge; it reads again each time, so the values may change."""
 
     @property
     def starting_for(self) -> float:
-        """Seconds after a start in which no connection is taken."""
+        """Seconds after a start in which no connection is accepted."""
         ...
 
     @property
     def max_frame_bytes(self) -> int:
-        """Larger frames end the connection with 1009; asked at each start."""
+        """Larger frames end the connection with 1009; read at each start."""
         ...
 
     def seconds(self) -> float:
@@ -57,19 +58,19 @@ class Bridge(Protocol):
         ...
 
     def health(self) -> Mapping[str, Any]:
-        """What /health says beside the status."""
+        """The fields of /health beside the status."""
         ...
 
     def refusal(self, request: Request, /) -> Refusal | None:
-        """Why this upgrade is refused, None if it is not."""
+        """The reason why this upgrade is refused, None if it is not."""
 
     def accept(self, connection: ServerConnection, tasks: Tasks, /) -> AcceptedConnection:
-        """A connection was made: what is said on it."""
+        """Make the conversation for a new connection."""
         ...
 
 
 class Listener:
-    """Takes connections while it is ready, and lets the bridge talk on each."""
+    """Accepts connections while it is ready, and runs the bridge's conversation on each."""
 
     def __init__(self, bridge: Bridge, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
         self._bridge = bridge
@@ -127,11 +128,11 @@ class Listener:
         self.state = "ready"
 
     async def stop(self, code: int, reason: str) -> None:
-        """Close every connection with that code, then the socket; afterwards no task and no connection is left."""
+        """Close every connection with this code, then the socket; no task or link is left."""
         server, self._server = self._server, None
         if server is None:
             return
-        self.state = "stopping"  # what /health says while connections are closed
+        self.state = "stopping"  # the status in /health while connections are closed
         await self.close_links(code, reason)
         server.close()
         for connection in tuple(self._raw):
@@ -147,7 +148,10 @@ class Listener:
             await asyncio.wait(closing)
 
     async def cut(self, how: Cut, seconds: float) -> None:
-        """Cut every link, and new ones for so long. On a loop with `cut_links(how, seconds)` its network does it."""
+        """Cut every link, and new ones for this time.
+
+        On a loop with `cut_links(how, seconds)` its network does it.
+        """
         cut_links = getattr(asyncio.get_running_loop(), "cut_links", None)
         if cut_links is not None:
             done = cut_links(how, seconds)
@@ -169,14 +173,14 @@ class Listener:
                 await link.gone()
 
     def refuse(self, seconds: float, *, silently: bool) -> None:
-        """For so long, new connections meet a reset, or nothing at all."""
+        """For this time, new connections get a reset, or no answer."""
         self._dark_until = asyncio.get_running_loop().time() + seconds
         self._is_dark_silent = silently
 
     async def give_way(self, pushed: int) -> None:
-        """Behind push number `pushed`: let others run if a client is behind, and now and then anyway.
+        """After push number `pushed`: let others run if a client is behind, and else now and then.
 
-        It is never a wait, because the link may be dead.
+        It never waits, because the link may be dead.
         """
         if pushed % _TURN == 0 or any(link.connection.paused for link in self.links):
             await asyncio.sleep(0)
@@ -222,7 +226,7 @@ class Listener:
 
 
 class EmbeddedBridge:
-    """What the embedded bridges have in common: a listener at one address, and its life."""
+    """The base of the embedded bridges: a listener at one address, its start and its stop."""
 
     def __init__(
         self, bridge: Bridge, host: str, port: int, ssl: ssl_module.SSLContext | None = None
@@ -247,7 +251,7 @@ class EmbeddedBridge:
         await self._listener.start()
 
     async def aclose(self) -> None:
-        """Close every connection with 1001 and stop; no task or connection is left. A log stays."""
+        """Close every connection with 1001 and stop; no task or link is left. A log remains."""
         await self._listener.stop(1001, "going away")
 
     async def _restart(self, forget: Callable[[], None] | None, down: float) -> None:
@@ -260,7 +264,7 @@ class EmbeddedBridge:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port, known once the bridge was started: `FaultProxy(*server.address)`."""
+        """Host and port, once the bridge was started: `FaultProxy(*server.address)`."""
         if self._listener.port == 0:
             msg = "a started bridge expected, got one that never was"
             raise RuntimeError(msg)
@@ -272,7 +276,7 @@ class EmbeddedBridge:
 
     @property
     def connections(self) -> int:
-        """How many WebSocket connections are open now."""
+        """The number of open WebSocket connections."""
         return len(self._listener.links)
 
 

@@ -1,6 +1,7 @@
-"""A log of events with positions: numbers, ids or times, what comes after one, and what is not held any more.
+"""A log of events with positions (numbers, ids or times): what follows one, and what was dropped.
 
-Rule: the log keeps the order of the pushes, whatever their times say, and it knows what it has dropped.
+Rule: the log keeps the order of the pushes, whatever their times are, and it records what it has
+dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TO_THE_MILLISECOND: Final = Behaviour()
 
 
 class Entry(NamedTuple):
-    """An event: its position as it stands on the wire, as a number that can be compared (0 for an id), and its frame."""
+    """An event: its position on the wire and as a number (0 for an id), and its frame."""
 
     position: int | str
     at: int
@@ -27,7 +28,7 @@ class Entry(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The frames behind a position; not complete if the log cannot vouch that nothing is missing before them."""
+    """The frames after a position; incomplete if the log cannot prove that none is missing."""
 
     texts: list[str]
     is_complete: bool
@@ -54,8 +55,8 @@ class Log:
         self._rng = rng
         self._cap: int | None = None
         self._entries: deque[Entry] = deque()
-        self._newest: int | None = None  # the highest number, or latest time, that was ever pushed
-        self._dropped: int | None = None  # ... that is not held any more
+        self._newest: int | None = None  # the highest number, or latest time, ever pushed
+        self._dropped: int | None = None  # ... that is no longer stored
         self.name = new_id(rng)
 
     def __len__(self) -> int:
@@ -86,7 +87,7 @@ class Log:
             self._dropped = at if self._dropped is None else max(at, self._dropped)
 
     def limit(self, cap: int | None) -> None:
-        """Hold at most so many from now on, or again as many as the log was made for."""
+        """Store at most this many from now on; None restores the original limit."""
         self._cap = cap
         self._shrink()
 
@@ -94,7 +95,7 @@ class Log:
         self.trim(self._keep if self._cap is None else min(self._cap, self._keep))
 
     def forget(self) -> None:
-        """Become the log of another process: empty, with another name, and with numbers from the start."""
+        """Become another process's log: empty, with another name and numbers from the start."""
         self._entries.clear()
         # Of times this process knows that it has nothing from before its start; of numbers it knows nothing.
         is_time = self._position == "time" and self._newest is not None
@@ -104,7 +105,10 @@ class Log:
 
     # ---- reading
     def after(self, asked: object) -> Answer:
-        """What comes after a position, or from it on if the log is inclusive; with an empty position, nothing."""
+        """Return the events after a position, or from it on if the log is inclusive.
+
+        With an empty position there are none.
+        """
         if asked is None or asked == "":
             return Answer([], is_complete=True)
         if self._position == "id":
@@ -112,7 +116,7 @@ class Log:
         at = self._read(asked)
         if at is None:
             return Answer(self.texts, is_complete=False)
-        first = at if self._inclusive else at + 1  # the first that is wanted
+        first = at if self._inclusive else at + 1  # the first event to send
         is_complete = self._dropped is None or first > self._dropped
         if self._position == "number":
             is_complete = is_complete and at <= (self._newest or 0)
@@ -128,7 +132,7 @@ class Log:
         return Answer(self.texts, is_complete=False)
 
     def _read(self, position: object) -> int | None:
-        """A number, or the milliseconds of a time; None for anything else."""
+        """Return a number, or the milliseconds of a time; None for anything else."""
         if self._position == "time":
             return parse_instant(position)
         if not isinstance(position, (int, str)) or isinstance(position, bool):

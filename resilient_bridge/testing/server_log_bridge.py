@@ -27,7 +27,7 @@ _NAMES: Final[Mapping[Position, tuple[str, str]]] = {
     "time": ("timestamp", "since"),
 }
 _NO_QUESTION: Final[tuple[str, Mapping[str, Any]]] = ("", {})
-"""Of a bridge without positions: no field, and no frame that asks."""
+"""The forms of a bridge without positions: no field, and no request frame."""
 
 
 class LogBridge(EmbeddedBridge):
@@ -112,7 +112,7 @@ class LogBridge(EmbeddedBridge):
         super().__init__(self._door, host, port)
         self._pushed: list[Any] = []
 
-    # ---- life
+    # ---- start and stop
     async def restart(
         self, *, lose_log: bool = False, lose_sessions: bool = False, down: float = 0.0
     ) -> None:
@@ -123,7 +123,7 @@ class LogBridge(EmbeddedBridge):
         """
         await self._restart(self._log.forget if lose_log or lose_sessions else None, down)
 
-    # ---- what a test does to it
+    # ---- actions of a test
     async def push(self, payload: Any, /, type: str | None = None) -> int | str:
         """Log an event, send it to everybody who is connected, and return its position.
 
@@ -162,41 +162,44 @@ class LogBridge(EmbeddedBridge):
         self._log.trim(keep)
 
     async def truncate_replay(self, keep: int | None, /) -> None:
-        """From now on the log holds at most that many events; None lifts it. What was dropped does not come back."""
+        """Limit the log to this many events from now on; None removes the limit.
+
+        Dropped events do not come back.
+        """
         self._log.limit(keep)
 
     def expire_sessions(self) -> None:
-        """Drop every event from the log, as their age would; numbers go on."""
+        """Drop every event from the log, as if they were too old; numbers continue."""
         self._log.trim(0)
 
     def step_clock(self, seconds: float) -> None:
-        """Step the bridge's wall clock, backwards with a negative value: times of later events, and HTTP dates."""
+        """Step the wall clock, backwards if negative: times of later events, and HTTP dates."""
         self._door.stamps.offset += seconds
 
-    # ---- what a test sets
+    # ---- settings of a test
     @property
     def token(self) -> str | None:
-        """What an upgrade must bring; None takes everybody."""
+        """The token that an upgrade must carry; None accepts every client."""
         return self._door.token
 
     @token.setter
     def token(self, value: str | None) -> None:
         self._door.token = value
 
-    # ---- what a test reads
+    # ---- observations of a test
     @property
     def position(self) -> Position | None:
-        """What the position of an event is here, as it was given; None where there are none."""
+        """The kind of an event's position, as given; None if events have none."""
         return self._position
 
     @property
     def url(self) -> str:
-        """Where clients connect, at any path but /health; known once the bridge was started."""
+        """The address for clients, at any path but /health; known once the bridge was started."""
         return f"ws://{self._netloc()}/"
 
     @property
     def log_name(self) -> str:
-        """What the greeting has at `epoch`; another one after a restart that lost the log."""
+        """The value at `epoch` in the greeting; another one after a restart that lost the log."""
         return self._log.name
 
     @property

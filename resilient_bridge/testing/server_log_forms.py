@@ -1,6 +1,7 @@
-"""What the frames of a bridge with a log look like: where the position stands, how it is asked for, what answers.
+"""The frames of a bridge with a log: where the position is, and how it is requested and answered.
 
-Rule: nothing of the client is imported, so that a mistake made there is not made here as well. A path is dotted: `meta.seq`.
+Rule: nothing of the client is imported, so that its mistakes are not repeated here. A path is
+dotted: `meta.seq`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 
 
 ABSENT: Final[Any] = object()
-"""What a frame or URL asks after that asks nothing."""
+"""The value for a frame or URL without a request."""
 
 _POSITION: Final = "{position}"
 
@@ -38,7 +39,7 @@ class Forms:
     def event(
         self, kind: str, payload: Mapping[str, Any], position: int | str, ident: str | None
     ) -> dict[str, Any]:
-        """The frame of an event; its own fields win over those of the payload."""
+        """Return the frame of an event; its own fields override those of the payload."""
         frame: dict[str, Any] = {}
         if self.payload is None:
             frame = dict(payload)
@@ -56,7 +57,7 @@ class Forms:
         return frame
 
     def greeting(self, log: str) -> dict[str, Any] | None:
-        """The first frame of a connection, with the name of the log if it has one."""
+        """Return the first frame of a connection, with the name of the log if it has one."""
         if self.hello is None:
             return None
         frame = self.notice(self.hello)
@@ -65,14 +66,14 @@ class Forms:
         return frame
 
     def asked_in_url(self, path: str) -> Any:
-        """The position that the query of an upgrade asks after, as text; ABSENT without one."""
+        """Return the position requested in an upgrade's query, as text; ABSENT without one."""
         if not isinstance(self.ask, str):
             return ABSENT
         values = parse_qs(path.partition("?")[2], keep_blank_values=True).get(self.ask)
         return values[-1] if values else ABSENT
 
     def asked_in(self, frame: object) -> Any:
-        """The position that a frame asks after; ABSENT if it is no such frame."""
+        """Return the position that a frame requests; ABSENT if it is no such frame."""
         if isinstance(self.ask, str):
             return ABSENT
         found: list[Any] = []
@@ -83,7 +84,7 @@ class Forms:
 
 
 def decoded(frame: str | bytes) -> Any:
-    """A text frame's JSON; the frame itself if it is binary or no JSON."""
+    """Return a text frame's JSON; the frame itself if it is binary or no JSON."""
     if isinstance(frame, bytes):
         return frame
     try:
@@ -93,7 +94,7 @@ def decoded(frame: str | bytes) -> Any:
 
 
 def put(frame: dict[str, Any], path: str, value: object) -> None:
-    """Write a value to a path, and objects on the way to it; an object that was there is copied, not changed."""
+    """Write a value to a path, creating objects on the way; existing ones are copied."""
     *outer, last = path.split(".")
     for name in outer:
         there: object = frame.get(name)
@@ -104,7 +105,7 @@ def put(frame: dict[str, Any], path: str, value: object) -> None:
 
 
 def has_position(template: object) -> bool:
-    """Whether the text "{position}" is a value in this form."""
+    """Return whether the text "{position}" is a value in this form."""
     return template == _POSITION or any(map(has_position, _values(template)))
 
 
@@ -116,7 +117,7 @@ def _values(value: object) -> Iterator[object]:
 
 
 def _fits(template: object, value: object, found: list[Any]) -> bool:
-    """Whether the value has all that the form has; what stands for "{position}" goes into `found`."""
+    """Return whether the value fits the form; the value at "{position}" goes to `found`."""
     if template == _POSITION:
         found.append(value)
         return True

@@ -1,7 +1,7 @@
-"""The conversation of a bridge with a log: a greeting, answers to questions for what was missed, pongs.
+"""The conversation of a bridge with a log: a greeting, answers to replay requests, pongs.
 
-Rule: one frame in, its answers out, at once and in order. A connection gets live events from its first moment, so that they may come
-before the answer to its question, and again in it.
+Rule: each frame is answered at once and in order. A connection gets live events from its first
+moment, so that they may come before the answer to its request, and again in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .server_wire import ENCODE, Stamps
 
 
 class LogDoor:
-    """What a bridge with a log answers its listener; `received` is every frame of every client, in order."""
+    """The listener's view of a bridge with a log; `received` has all clients' frames, in order."""
 
     starting_for = 0.0
     max_frame_bytes = 1 << 20
@@ -62,7 +62,7 @@ class LogLink(AcceptedConnection):
         self._door = door
 
     def opened(self) -> None:
-        """Greet, and answer the question that the URL asked."""
+        """Send the greeting, and answer the request in the URL."""
         forms = self._door.forms
         greeting = forms.greeting(self._door.log.name)
         if greeting is not None:

@@ -1,6 +1,7 @@
-"""What a session can still be told: the replay buffer as it should be, and the seed's as it is printed.
+"""The replay buffer of a session: a correct one, and the seed's as printed.
 
-Rule: entries stay in the order in which they were pushed, whatever their timestamps say; the bounds drop the oldest.
+Rule: entries stay in the order in which they were pushed, whatever their timestamps are; the bounds
+drop the oldest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .server_wire import ENCODE
 
 @attrs.frozen
 class Entry:
-    """One pushed message as it was sent: its text, when, and the stamp's resolution in milliseconds."""
+    """One pushed message: its text as sent, its time, and the stamp's resolution in ms."""
 
     text: str
     size: int  # bytes on the wire, the separator included
@@ -31,13 +32,13 @@ class ReplayBuffer:
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
         self._size = 0
-        self.keep: int | None = None  # a cap on the count, for tests that want a hole
+        self.keep: int | None = None  # a limit on the count, for tests that need a gap
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def append(self, entry: Entry, *, limit: int, age: float) -> None:
-        """Take a message; the oldest go until size, age and count are within bounds again."""
+        """Add a message, and drop the oldest until size, age and count are within bounds."""
         self._entries.append(entry)
         self._size += entry.size
         self.trim(entry.at, limit=limit, age=age)
@@ -52,7 +53,7 @@ class ReplayBuffer:
             self._size -= entries.popleft().size
 
     def since(self, instant: int | None, *, exclusive: bool = False) -> list[str]:
-        """The texts from that instant (milliseconds) on, in order; all of them without one."""
+        """Return the texts from that instant (milliseconds) on, in order; without one, all."""
         if instant is None:
             return [entry.text for entry in self._entries]
         if exclusive:
@@ -91,7 +92,7 @@ class SeedBuffer:
 
 
 def ordered(texts: list[str], order: str) -> list[str]:
-    """These entries in the order of a server that sorts what it answers, instead of in live order."""
+    """Return the entries as a server sorts its answer, instead of in live order."""
     if order == "live":
         return texts
     rows = [(json.loads(text), text) for text in texts]
@@ -104,7 +105,7 @@ def ordered(texts: list[str], order: str) -> list[str]:
 
 
 def replay_frame(texts: list[str], *, as_strings: bool, ident: str | None, stamp: str | None) -> str:
-    """A replay_buffer message around these texts, without encoding them again."""
+    """Return a replay_buffer message around these texts, without encoding them again."""
     head = '{"type":"replay_buffer",'
     if ident is not None:
         head += f'"id":{ENCODE(ident)},'

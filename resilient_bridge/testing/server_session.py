@@ -1,7 +1,8 @@
-"""What the bridge remembers: sessions with their replay buffers, idempotency keys, and the truth about every message.
+"""The bridge's memory: sessions with replay buffers, idempotency keys, a record of all messages.
 
-Rule: nothing here knows a socket. A session outlives its link by the grace time and takes what is pushed
-whether or not somebody is attached; a key is recorded only after its message was processed.
+Rule: nothing here uses a socket. A session outlives its link by the grace time and stores pushed
+messages, whether or not a client is attached. A key is recorded only after its message was
+processed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .server_wire import ENCODE, Message, Stamps, new_id
 
 
 class Outlet(Protocol):
-    """The way to one connected client."""
+    """The interface for sending to one connected client."""
 
     def send(self, text: str, /) -> None: ...
 
@@ -50,7 +51,7 @@ class Session:
 
 
 class BridgeMemory:
-    """All state of a bridge; `forget()` is what a restart without persistence leaves of it."""
+    """All state of a bridge; `forget()` leaves what a restart without persistence would."""
 
     def __init__(self, behaviour: Behaviour, wall: Callable[[], float], rng: random.Random) -> None:
         self.behaviour = behaviour
@@ -61,7 +62,7 @@ class BridgeMemory:
         self.on_request: Callable[[Message], Mapping[str, Any] | None] | None = None
         self.sessions: dict[str, Session] = {}
         self.latest: str | None = None
-        self.audience: dict[Outlet, None] = {}  # whoever is connected and authenticated, in order
+        self.audience: dict[Outlet, None] = {}  # the connected and authenticated clients, in order
         self.frames: list[Message] = []
         self.received: list[Message] = []
         self.pushed: list[Message] = []
@@ -72,7 +73,7 @@ class BridgeMemory:
 
     # ---- messages
     def message(self, kind: str, payload: Mapping[str, Any], ident: str | None) -> Message:
-        """An envelope stamped now; the id is left out if there is none, as is the stamp."""
+        """Return an envelope stamped now; id and stamp are left out if the bridge has none."""
         message: Message = {"type": kind}
         if ident is not None:
             message["id"] = ident
@@ -85,7 +86,7 @@ class BridgeMemory:
         return message
 
     def push(self, kind: str, payload: Mapping[str, Any], ident: str | None, to: str | None) -> Message:
-        """Give a session a message: into its buffer, and out if it is attached."""
+        """Push a message to a session: into its buffer, and out if it is attached."""
         name = self._addressee(to)
         if self.behaviour.duplicate_ids == "conflict" and ident is not None and self._last_id is not None:
             ident = self._last_id
@@ -136,7 +137,7 @@ class BridgeMemory:
         session.buffer.append(entry, limit=behaviour.replay_bytes, age=behaviour.replay_age)
 
     def replay(self, session: Session, since: int | None) -> list[str]:
-        """What this bridge answers to request_replay, in whatever way it behaves."""
+        """Return this bridge's answer to request_replay, by its behaviour."""
         behaviour = self.behaviour
         if behaviour.replay == "verbatim_seed":
             return self._seed(session).since(since)
@@ -147,7 +148,7 @@ class BridgeMemory:
         return self._mixed(ordered(texts, behaviour.replay_order))
 
     def _mixed(self, texts: list[str]) -> list[str]:
-        """With entries in between that are somebody else's."""
+        """Return the entries mixed with entries of other sessions."""
         for n in range(self.behaviour.foreign_entries):
             entry = self.message("foreign_event", {"foreign": n}, None if n % 2 else new_id(self.rng))
             texts.insert(self.rng.randrange(len(texts) + 1), ENCODE(entry))
@@ -163,13 +164,13 @@ class BridgeMemory:
         return asyncio.get_running_loop().time()
 
     def open(self, name: str | None) -> Session:
-        """A fresh session, under a name of our own if the client brought none."""
+        """Return a new session; it gets a name from the bridge if the client sent none."""
         session = Session(new_id(self.rng) if name is None else name)
         self.sessions[session.id] = session
         return session
 
     def attach(self, session: Session, link: Outlet) -> None:
-        """Give the session to this link; whoever had it is told 4409 and closed."""
+        """Attach the session to this link; the previous link gets 4409 and is closed."""
         session.disarm()
         old, session.link = session.link, link
         self.latest = session.id
@@ -177,16 +178,19 @@ class BridgeMemory:
             old.end(4409, "superseded by a newer connection")
 
     def detach(self, session: Session, link: Outlet) -> None:
-        """The link is gone: the session waits for the grace time and then ends."""
+        """Detach a link that has ended: the session waits for the grace time and then ends."""
         if session.link is not link:
-            return  # superseded: the session is in other hands
+            return  # superseded: another link has the session
         session.link = None
         if self.sessions.get(session.id) is session and not session.is_closed:
             grace = self.behaviour.grace
             session.timer = asyncio.get_running_loop().call_later(grace, self.expire, session)
 
     def expire(self, session: Session) -> None:
-        """End a session as the grace timer does: SESS_NOT_FOUND from now on; a link that holds it gets 4404."""
+        """End a session as the grace timer does.
+
+        It gets SESS_NOT_FOUND from now on; a link attached to it gets 4404.
+        """
         session.disarm()
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
@@ -195,7 +199,7 @@ class BridgeMemory:
             link.end(4404, "session expired")
 
     def forget(self) -> None:
-        """Lose everything a process without a disk loses; the ground truth stays."""
+        """Lose everything that a process without a disk loses; the record of all messages stays."""
         for session in self.sessions.values():
             session.disarm()
         self.sessions.clear()
@@ -204,14 +208,14 @@ class BridgeMemory:
 
     # ---- idempotency
     def processed(self, key: str) -> tuple[str | None] | None:
-        """The stored answer (or None) of a message with this key in the window; None if it is new."""
+        """Return the stored answer (or None) for this key in the window; None if the key is new."""
         known = self._keys.get(key) if self.behaviour.dedupes else None
         if known is None or self.now() - known[0] > self.behaviour.dedupe_window:
             return None
         return (known[1],)
 
     def record(self, key: str, answer: str | None) -> None:
-        """Remember a processed key; keys past the window go."""
+        """Record a processed key; keys outside of the window are dropped."""
         now, keys = self.now(), self._keys
         keys.pop(key, None)  # to the end: the oldest come first
         keys[key] = (now, answer)

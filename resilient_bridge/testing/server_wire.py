@@ -1,7 +1,8 @@
-"""The bridge's side of the wire: frames to objects and back, the envelope's rules, ids and stamps.
+"""The wire format of the bridge: frames to objects and back, the envelope's rules, ids and stamps.
 
-Rule: written from the seed's text alone and importing nothing of the client, so that a mistake made there is not
-made here as well. Time comes from the injected wall clock, ids from the injected random source.
+Rule: it is written from the seed's text alone and imports nothing of the client, so that the
+client's mistakes are not repeated here. Time comes from the injected wall clock, ids from the
+injected random source.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ISO: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LONG: Final = 200  # characters of a refused value that are worth echoing
+_LONG: Final = 200  # characters of a refused value that an error shows
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -36,7 +37,7 @@ _DECODE: Final = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 class FrameError(Exception):
-    """A frame that is no JSON object; the violation says in what way."""
+    """A frame that is no JSON object; the violation says why."""
 
     def __init__(self, constraint: str, received: object) -> None:
         super().__init__(f"{constraint} expected")
@@ -51,7 +52,10 @@ def _short(value: object) -> object:
 
 
 def decode(frame: str | bytes) -> Message:
-    """The object in a text frame. Raises FrameError for binary frames, bad JSON, NaN, and anything not an object."""
+    """Return the object in a text frame.
+
+    Raises FrameError for binary frames, bad JSON, NaN, and anything that is not an object.
+    """
     if isinstance(frame, bytes):
         constraint, received = "text", f"{len(frame)} bytes"
         raise FrameError(constraint, received)
@@ -67,7 +71,7 @@ def decode(frame: str | bytes) -> Message:
 
 
 def violations(message: Message) -> list[Violation]:
-    """Everything wrong with an envelope, all at once; heartbeats alone may go without an id."""
+    """Return everything wrong with an envelope; only heartbeats may have no id."""
     found: list[Violation] = []
     kind = message.get("type")
     if not isinstance(kind, str) or not kind:
@@ -113,7 +117,7 @@ def parse_instant(text: object) -> int | None:
 
 
 class Stamps:
-    """The bridge's clock as it is printed: wall time, a step, a resolution, and the faults of both."""
+    """The bridge's printed clock: wall time, a step, a resolution, and the faults of both."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
@@ -122,14 +126,14 @@ class Stamps:
         self.offset = 0.0
 
     def now(self) -> int:
-        """Milliseconds since 1970 by the bridge's own, possibly stepped, clock."""
+        """Return milliseconds since 1970 by the bridge's own clock, which may be stepped."""
         return int((self._wall() + self.offset) * 1000)
 
     def seconds(self) -> float:
         return self._wall() + self.offset
 
     def show(self, milliseconds: int, behaviour: Behaviour) -> str | None:
-        """The stamp of a message at that instant; None if this bridge stamps nothing."""
+        """Return the stamp of a message at that instant; None if this bridge stamps nothing."""
         if behaviour.timestamps == "none":
             return None
         second, rest = divmod(milliseconds, 1000)

@@ -1,6 +1,6 @@
-"""Simulations: a program and a bridge on a loop of virtual time, with faults, judged when the program ends.
+"""Simulations: a program and a bridge in virtual time, with faults; leftovers are errors.
 
-Its rule: what a run does is decided by its seed and its faults alone, and a run is clean only if nothing is left
+Rule: a run is determined by its seed and its faults alone. It is clean only if nothing is left
 over: no task, no open link, no error that asyncio would merely log.
 """
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Server = TypeVar("Server")
 
 _SETTLE: Final = 1.0  # virtual seconds in which cancelled tasks and closed links may end
-# runs between two full collections: errors in cyclic garbage come to light late, but do
+# runs between two full collections: errors in cyclic garbage are found late, but are found
 _COLLECT_EVERY: Final = 64
 
 
@@ -108,7 +108,7 @@ class Simulation:
         return 0 if self.loop is None else self.loop.steps
 
     def run(self, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Run once on a fresh loop; see `simulate` for what it returns and raises."""
+        """Run once on a new loop; see `simulate` for the result and the errors."""
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             msg = "simulate() has a loop of its own: call it from a plain function, not within a running loop"
@@ -165,7 +165,7 @@ class Simulation:
         return result
 
     def _environment(self, loop: SimulatedLoop) -> Context:
-        """The context in which client and policies find this run's clocks and random streams instead of their own."""
+        """Return the context where client and policies use this run's clocks and random streams."""
         context = copy_context()
         context.run(enter_simulation, loop, stream(self.seed, "policies"), stream(self.seed, "user"))
         return context
@@ -182,7 +182,7 @@ class Simulation:
 
 @contextmanager
 def _reproducible(seed: int) -> Generator[None]:
-    """Seed the random module, which libraries use, and keep the collector from running at moments of its own."""
+    """Seed the random module, which libraries use, and stop automatic garbage collection."""
     state, collects = random.getstate(), gc.isenabled()
     gc.disable()
     random.seed(f"{seed}/random")

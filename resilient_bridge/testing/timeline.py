@@ -1,7 +1,7 @@
 """Virtual time for asyncio: a loop that jumps from timer to timer and can repeat a run exactly.
 
-Its rule: the same seed gives the same run. No clock, no thread and no object's address has a say in what runs next,
-and a run that can go no further, or does not end, says so instead of hanging.
+Rule: the same seed gives the same run. No clock, thread or object address decides what runs next. A
+run that cannot continue, or does not end, raises an error instead of hanging.
 """
 
 # CPython's own names (`_run_once`, `_ready`, `_run`, `_cancelled`, `_thread_id` ...) are used here because asyncio has
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 EPOCH: Final = 1_767_225_600.0
-"""What simulated wall clocks show at virtual time 0: 2026-01-01T00:00:00Z, in seconds since 1970."""
+"""The wall clocks at virtual time 0: 2026-01-01T00:00:00Z, in seconds since 1970."""
 
 _SWEEP: Final = 128  # cancelled timers kept in the heap before a sweep is worth its cost
 # steps between two collections of garbage, and those left to clean up after an overrun
@@ -38,19 +38,19 @@ _MERCY: Final = 3_600.0  # virtual seconds left to clean up after an overrun
 
 
 class SimulationError(AssertionError):
-    """A simulated run ended as no correct program ends; the message names the run and what is wrong."""
+    """A simulated run ended as no correct program does; the message names the run and the fault."""
 
 
 class SimDeadlock(SimulationError):  # noqa: N818 - the name that every simulator gives it
-    """Nothing is ready and no timer is left: somebody waits for a wake-up that can never come."""
+    """Nothing is ready and no timer is left: a task waits for a wake-up that cannot come."""
 
 
 class SimOverrun(SimulationError):  # noqa: N818
-    """The run passed its bound of steps (it spins) or of virtual seconds (it waits for what never happens)."""
+    """The run exceeded its bound of steps (it spins) or of virtual seconds (it waits in vain)."""
 
 
 def stream(seed: int, name: str) -> random.Random:
-    """Return the random stream of one part of a run: a draw in one part must not reshuffle the others."""
+    """Return the random stream of one part of a run: its draws must not change the others."""
     return random.Random(f"{seed}/{name}")  # a str is hashed with SHA-512: the same in every process
 
 
@@ -81,7 +81,7 @@ class SimulatedFuture(asyncio.Future[Any]):
 
 
 def waiting_at(task: asyncio.Task[Any]) -> str:
-    """Name a task and both ends of what it waits in: `task-3 (test_x.py:12 run > locks.py:213 wait)`."""
+    """Describe a task and where it waits: `task-3 (test_x.py:12 run > locks.py:213 wait)`."""
     places: list[str] = []
     inner: Any = task.get_coro()
     while (frame := getattr(inner, "cr_frame", None)) is not None:
@@ -144,25 +144,28 @@ class Timeline(asyncio.BaseEventLoop):
         return self._now
 
     def true_time(self) -> float:
-        """Return what a perfect wall clock shows, in seconds since 1970; it goes on while the machine sleeps."""
+        """Return the time of a perfect wall clock, in seconds since 1970.
+
+        It continues while the machine sleeps.
+        """
         return EPOCH + self._now + self._slept
 
     def wall(self) -> float:
-        """Return the client's wall clock: `true_time()` plus `wall_offset`, which a test may set at any moment."""
+        """Return the client's wall clock: `true_time()` plus `wall_offset`, which tests may set."""
         return EPOCH + self._now + self._slept + self.wall_offset
 
     def stall(self, seconds: float) -> None:
-        """Block the loop: time passes and packets arrive, but nothing runs before the caller has returned."""
+        """Block the loop: time passes, packets arrive; nothing runs until the caller returns."""
         self._now += _duration("stall", seconds)
 
     def sleep_machine(self, seconds: float) -> None:
-        """Suspend the machine: every wall clock goes on by `seconds`, the monotonic clock stands still."""
+        """Suspend the machine: wall clocks advance by `seconds`, the monotonic clock stops."""
         self._slept += _duration("sleep_machine", seconds)
 
     # -- the trace ----------------------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Add an event that a user could see to the trace: two runs are the same when their notes are."""
+        """Add a user-visible event to the trace: two runs are equal if their notes are."""
         line = f"{self._now!r} {text}"
         self.recent.append(line)
         self._trace.update(line.encode("utf-8", "backslashreplace") + b"\n")
@@ -179,7 +182,7 @@ class Timeline(asyncio.BaseEventLoop):
             text += f": {type(error).__name__}: {error}"
         if not self._closed:
             self.errors.append(text)
-        elif self.strays is not None:  # garbage that only a later run collects
+        elif self.strays is not None:  # garbage that is collected only in a later run
             self.strays.append(f"{text} ({self.label})")
 
     # -- one turn -----------------------------------------------------------------------------------------------
@@ -206,8 +209,9 @@ class Timeline(asyncio.BaseEventLoop):
                 handle._run()
 
     def _gather(self, now: float) -> None:
-        # What arrived goes before the timers that are due, as `select` has it: after a stall, a reader gets its bytes
-        # in the same turn in which its timeout fires, and not a turn too late.
+        # Packets that have arrived are handled before timers that are due, as `select` does: after
+        # a stall, a reader gets its bytes in the iteration in which its timeout fires, not one
+        # later.
         ready, timers, arrivals = self._ready, self._timers, self._arrivals
         while arrivals and arrivals[0][0] <= now:
             ready.append(heapq.heappop(arrivals)[2])
@@ -224,7 +228,7 @@ class Timeline(asyncio.BaseEventLoop):
             ready.extend(handles)
 
     def _advance(self) -> None:
-        """Jump to the next timer or packet; without one nothing can ever happen again."""
+        """Jump to the next timer or packet; without one, nothing can happen any more."""
         heads = [heap[0][0] for heap in (self._timers, self._arrivals) if heap]
         if not heads:
             msg = f"deadlock after {self._now:.3f} s: nothing is ready and no timer is left{self.describe()}"
@@ -242,7 +246,10 @@ class Timeline(asyncio.BaseEventLoop):
             self._timer_cancelled_count = 0
 
     def _check(self) -> None:
-        """Stop what spins, and collect garbage: at fixed steps, because a collection can end generators and tasks."""
+        """Stop a run that spins, and collect garbage.
+
+        The collection comes at fixed steps, because it can end generators and tasks.
+        """
         if self.steps > self.max_steps:
             msg = f"more than {self.max_steps} steps, after {self._now:.3f} s{self.describe()}"
             self.max_steps = self.steps + _CHECK
@@ -259,9 +266,9 @@ class Timeline(asyncio.BaseEventLoop):
     # -- scheduling ---------------------------------------------------------------------------------------------
 
     def _fence(self) -> None:
-        """Refuse foreign threads: when they run is up to the machine, so no seed could repeat it."""
+        """Refuse foreign threads: the machine decides when they run, so no seed could repeat it."""
         if self._closed:
-            msg = "Event loop is closed"  # asyncio's own words
+            msg = "Event loop is closed"  # asyncio's own text
             raise RuntimeError(msg)
         if self._thread_id is not None and self._thread_id != threading.get_ident():
             msg = f"a simulated loop belongs to one thread, got a call from {threading.current_thread().name}"
@@ -273,7 +280,7 @@ class Timeline(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Run the callback in the next turn; RuntimeError in any thread but the loop's own."""
+        """Run the callback in the next iteration; RuntimeError in any thread but the loop's own."""
         self._fence()
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -285,7 +292,7 @@ class Timeline(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Do what `call_soon` does, with the same fence: here are no other threads."""
+        """Do what `call_soon` does, with the same check: no other thread may call it."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
@@ -295,7 +302,10 @@ class Timeline(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run the callback at a virtual instant; equal ones in the order asked; infinity is never, nan ValueError."""
+        """Run the callback at a virtual instant; equal instants keep the order of the calls.
+
+        Infinity is never; nan raises ValueError.
+        """
         self._fence()
         if math.isnan(when):
             msg = "timer wanted an instant, got nan"
@@ -315,7 +325,7 @@ class Timeline(asyncio.BaseEventLoop):
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Make a future whose hash depends on nothing but how many there were before."""
+        """Make a future whose hash depends only on the number of futures before it."""
         return SimulatedFuture(next(self._order), self)
 
     def create_task(
@@ -326,7 +336,7 @@ class Timeline(asyncio.BaseEventLoop):
         context: Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """Start a task whose hash and name depend on nothing but how many there were before."""
+        """Start a task whose hash and name depend only on the number of tasks before it."""
         # Not through a task factory of ours: 3.13.0 gives every task that comes from one the name "None".
         if self._task_factory is not None:
             return super().create_task(coro, name=name, context=context, **options)

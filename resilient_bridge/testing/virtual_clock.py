@@ -1,7 +1,8 @@
-"""Virtual time on a real event loop: a clock that moves when a test moves it, and to the earliest wait when nothing else can run.
+"""Virtual time on a real event loop: a test moves the clock, or the earliest wait does.
 
-Rule: only waits and `advance` move the clock; a timeout, a deadline or a timer never does. So waits in parallel overlap as they do in
-real time, and work that is ready goes before a wait ends.
+The clock moves to the earliest wait when nothing else can run. Rule: only waits and `advance` move
+the clock; a timeout, a deadline or a timer never does. So parallel waits overlap as in real time,
+and work that is ready runs before a wait ends.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from weakref import ref
 from ..errors import config_error
 
 
-# turns of a loop in which something is always ready: a test that polls with `sleep(0)`
+# iterations of a loop in which something is always ready: a test that polls with `sleep(0)`
 _ROUNDS: Final = 1_000
-_BLIND_ROUNDS: Final = 100  # turns of a loop that cannot say whether anything is ready
+_BLIND_ROUNDS: Final = 100  # iterations of a loop that cannot report whether anything is ready
 
 
 class _Timer:
@@ -36,7 +37,10 @@ class _Timer:
 
 
 class VirtualTime:
-    """The policies' clock: it stands still, except for waits and for `advance`. `slept` lists the waits, in seconds, as they begin."""
+    """The policies' clock: it moves only by waits and by `advance`.
+
+    `slept` lists the waits, in seconds, in the order in which they start.
+    """
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -56,22 +60,25 @@ class VirtualTime:
 
     @property
     def elapsed(self) -> float:
-        """The seconds that have passed since the block was entered."""
+        """The seconds since the block was entered."""
         return self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass: waits, timeouts and deadlines that end in between do. ConfigError for a negative number or nan."""
+        """Let `seconds` pass, with the waits, timeouts and deadlines that end in that time.
+
+        Raises ConfigError for a negative number or nan.
+        """
         if not 0 <= seconds < inf:
             raise config_error("VirtualTime.advance.seconds", "seconds from 0", seconds)
         self._advance_to(self._elapsed + seconds)
 
     def sleep(self, seconds: float) -> None:
-        """Note a wait that blocks, and let it pass."""
+        """Record a blocking wait, and let its time pass."""
         self.slept.append(seconds)
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Note a wait of this task, and suspend the task until the clock has reached its end."""
+        """Record a wait of this task, and suspend the task until the clock has reached its end."""
         self.slept.append(seconds)
         if seconds <= 0:
             await asyncio.sleep(0)

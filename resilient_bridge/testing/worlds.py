@@ -1,7 +1,8 @@
-"""The worlds that tests put in the place of the real one, each for its own context: virtual, simulated, and without policies.
+"""The worlds that replace the real one in tests: virtual, simulated, and without policies.
 
-Rule: everything here is context-local. It holds for the code inside the `with` block, for the tasks started there and for nothing else,
-so tests may run side by side. Policies are the real ones, and so are their decisions.
+Rule: everything here is context-local. It applies to the code inside the `with` block and to tasks
+started there, so that tests may run side by side. The policies and their decisions are the real
+ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class AlteredWorld(World):
-    """The world around a block, with one thing changed: which is what a subclass does, or whoever makes it."""
+    """The world around a block with one change, which a subclass or its creator makes."""
 
     def __init__(self, around: World) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class AlteredWorld(World):
 
 
 class _VirtualWorld(AlteredWorld):
-    """Waits take no time and move a clock of the test's; random numbers come from a seed."""
+    """Waits take no time and move a test's clock; random numbers come from a seed."""
 
     def __init__(self, around: World, time: VirtualTime, seed: int, start: float) -> None:
         super().__init__(around)
@@ -81,12 +82,16 @@ class _VirtualWorld(AlteredWorld):
     def call_later(
         self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
     ) -> Any:
-        # Through the loop, as its own timers: a call that does not give way is not cancelled, whatever time it lets pass.
+        # Through the loop, as its own timers: a call that never yields is not cancelled, however
+        # long it takes.
         return self.time.call_later(seconds, lambda: None if loop.is_closed() else loop.call_soon(callback))
 
 
 class _SimulatedWorld(AlteredWorld):
-    """The clocks of a simulated loop, and random numbers from the seed of the run. There are no threads: what runs in one runs here."""
+    """The clocks of a simulated loop, and random numbers from the seed of the run.
+
+    There are no threads: a function for a thread runs here.
+    """
 
     def __init__(self, around: World, loop: Timeline, rng: Random, ids: Random) -> None:
         super().__init__(around)
@@ -108,7 +113,7 @@ class _SimulatedWorld(AlteredWorld):
 
 
 class Inside(AbstractContextManager[T], Generic[T]):
-    """A stay in another world, which gives `subject`. `world` makes it of the one around.
+    """A context manager for another world; it gives `subject`. `world` is made from the outer one.
 
     A class, and not a generator: `contextlib` writes to the exceptions that pass through one, and some refuse.
     """
@@ -130,13 +135,14 @@ class Inside(AbstractContextManager[T], Generic[T]):
             CURRENT.reset(of_call)
             WORLD.reset(of_world)
         except ValueError:
-            # left in another context than entered, as fixtures are: that context ends with the test
+            # exited in another context than entered, as fixtures are: that context ends with the
+            # test
             CURRENT.set(call)
             WORLD.set(around)
 
 
 def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
-    """Put a world in place in this context: for whoever asks for it, and for the calls that begin in it."""
+    """Set a world in this context, for all readers and for the calls that start in it."""
     around = CURRENT.get()
     edge = new_frame(None, around, world, around.started, around.deadline_at)
     edge.first = around.first or around
@@ -144,13 +150,15 @@ def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
 
 
 def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractContextManager[VirtualTime]:
-    """Let the policies called inside wait in no time: waits are noted in `slept` and move the clock, jitter comes from `seed`.
+    """Make the policies called inside wait in virtual time.
 
-    The date begins at `start` (an aware datetime), or with the year 2026, so that two runs of a seed repeat the times of events, too. ConfigError
-    for a naive `start`.
+    Waits take no time: they are recorded in `slept` and move the clock. Jitter comes from `seed`.
+    The date starts at `start` (an aware datetime), or with the year 2026, so that two runs of a
+    seed have the same times of events, too. ConfigError for a naive `start`.
 
-    It is the policies' clock: a sleep of your own is a sleep. The clock moves to the earliest wait once no other task is ready, so waits
-    of parallel tasks overlap; those of parallel threads add up. A Timeout or Deadline ends when `advance` or a wait of a policy passes
+    It is the clock of the policies only: a sleep of your own takes real time. The clock moves to
+    the earliest wait once no other task is ready, so waits of parallel tasks overlap; those of
+    parallel threads add up. A Timeout or Deadline ends when `advance` or a wait of a policy passes
     its end. For whole programs in virtual time there is `simulate`.
     """
     if start is not None and start.tzinfo is None:
@@ -162,7 +170,7 @@ def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractCon
 
 
 def disabled() -> AbstractContextManager[None]:
-    """Let protected functions and blocks run as if no policy protected them."""
+    """Run protected functions and blocks as if no policy protected them."""
 
     def without_policies(around: World) -> World:
         world = AlteredWorld(around)
@@ -173,5 +181,5 @@ def disabled() -> AbstractContextManager[None]:
 
 
 def enter_simulation(loop: Timeline, rng: Random, ids: Random) -> None:
-    """Let everything in this context live by a simulated loop: its clocks, and random numbers from the seed of the run."""
+    """Use a simulated loop's clocks in this context, and random numbers from the run's seed."""
     enter_world(_SimulatedWorld(current_world(), loop, rng, ids))

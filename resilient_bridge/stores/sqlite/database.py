@@ -73,7 +73,7 @@ def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqli
         execute("PRAGMA journal_mode=WAL")
         # NORMAL: a commit is in the hands of the system, which outlives this process. FULL: it is on the disk.
         execute(f"PRAGMA synchronous={'FULL' if is_machine else 'NORMAL'}")
-        execute("PRAGMA wal_autocheckpoint=0")  # it would stall the commit: see Database.begin_log_anew
+        execute("PRAGMA wal_autocheckpoint=0")  # stalls commits: see Database.begin_log_anew
         execute("PRAGMA journal_size_limit=0")  # nothing of an earlier log stands behind the one in use
         if execute("PRAGMA schema_version").fetchone()[0] == 0:
             version = newest() if version is None else version
