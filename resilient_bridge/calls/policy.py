@@ -119,12 +119,14 @@ class Protected(Generic[F_co]):
 class Policy(Layer):
     """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
 
-    `@policy` protects functions, methods, generator functions and their async kin, and keeps the signature. A call that may have
-    run is repeated only with `@policy(idempotent=True)`, and a policy with a Retry needs one of the
-    two values. Each decorated function has its own circuit and budget unless a layer
-    has a `key`; `call` and `attempts` use those of this object. `name` stands in events instead of the function's name.
-    `state=RedisState(url)` shares circuits and retry budgets between processes: under their `key`, else under the function's
-    qualified name (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does harm warns (UserWarning).
+    `@policy` protects functions, methods, generator functions and their async kin, and keeps the
+    signature. A call that may have run is repeated only with `@policy(idempotent=True)`, and a
+    policy with a Retry needs `idempotent` to be True or False. Each decorated function has its own
+    circuit and budget unless a layer has a `key`; `call` and `attempts` use those of this object.
+    `name` stands in events instead of the function's name. `state=RedisState(url)` shares circuits
+    and retry budgets between processes: under their `key`, else under the function's qualified name
+    (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does
+    harm warns (UserWarning).
     """
 
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
@@ -159,9 +161,10 @@ class Policy(Layer):
     ) -> Any:
         """Protect a function: `@policy(idempotent=True)` if running it twice is harmless, `@policy(idempotent=False)` if not.
 
-        A policy with a Retry needs one of the two; without a Retry `@policy` is enough. The result has the same signature and
-        kind; its attribute `policy` reads this policy and sets another at run time, state kept, and `explain()` says what may be repeated.
-        ConfigError for what cannot be protected: a class, a Timeout on a sync function, a Retry without `idempotent`.
+        A policy with a Retry needs one of the two; without a Retry `@policy` is enough. The result
+        has the same signature and kind; its attribute `policy` reads this policy and sets another
+        at run time, state kept, and `explain()` says what may be repeated. ConfigError for what
+        cannot be protected: a class, a Timeout on a sync function, a Retry without `idempotent`.
         """
         if idempotent is not None:
             check_flag("Policy(idempotent=)", idempotent)
@@ -171,17 +174,18 @@ class Policy(Layer):
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
 
-        The circuit and the budget are those of this Policy object, whatever the function. A policy with a Retry
-        needs `idempotent`: `policy(idempotent=True).call(f, …)`; ConfigError without it.
+        The circuit and the budget are those of this Policy object, whatever the function. A policy
+        with a Retry needs `idempotent`: `policy(idempotent=True).call(f, …)`; ConfigError without
+        it.
         """
         return PolicyDecorator(self).call(function, *args, **kwargs)
 
     def attempts(self, *, idempotent: bool | None = None) -> Attempts:
         """Return the attempts as a loop: `async for attempt in policy.attempts(idempotent=True): with attempt: …`, or `for`.
 
-        A block may be repeated when it failed and the policy says so; the last failure is raised. Every layer is
-        entered again for each attempt. ConfigError for a policy with a Fallback, which cannot replace a
-        block, and for a Retry without `idempotent`.
+        A block may be repeated when it failed and the policy says so; the last failure is raised.
+        Every layer is entered again for each attempt. ConfigError for a policy with a Fallback,
+        which cannot replace a block, and for a Retry without `idempotent`.
         """
         from .run.blocks import Attempts
 
