@@ -126,8 +126,8 @@ class Breaker(Layer):
     ) -> Self:
         """Return a breaker that opens after `failures` in a row.
 
-        By default it is open for 30 s (5; 5 and 60 s). The same as a
-        rate of 1 over a window of that many calls.
+        It is open for 30 s by default. The preset `gasoline` has 5 failures and 30 s, `recursor` 5
+        and 60 s. It is the same as a rate of 1 over a window of that many calls.
         """
         if not is_count(failures):
             refuse("Breaker.consecutive.failures", "a whole number of at least 1", failures)
