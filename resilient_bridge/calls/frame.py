@@ -89,9 +89,8 @@ class CallFrame:
     is_rejected: bool = False  # a layer did not admit it: nothing was called
     is_called: bool = False  # its function has been called; only the long path sets it
     is_last: bool = False  # the callee cannot be called again: its arguments are used up
-    may_repeat_until: float | None = (
-        None  # monotonic: from then on only what provably did not run is repeated
-    )
+    # monotonic: from then on only what provably did not run is repeated
+    may_repeat_until: float | None = None
     # A boundary: a call made from it has a policy, which knows what its errors prove.
     is_protected: bool = False
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
@@ -99,10 +98,8 @@ class CallFrame:
     run: CutOff | None = None
     waited: float = 0.0  # seconds between attempts; on the first one
     calls: int = 1  # what `capture` reads on the boundary that it made
-    answered: Failure | None = (
-        # the failure that a returned value represents; on the first attempt, and on such a boundary
-        None
-    )
+    # the failure that a returned value represents; on the first attempt, and on such a boundary
+    answered: Failure | None = None
     requests: int = 0  # requests sent inside this attempt, as far as they were counted
     inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is

@@ -60,11 +60,8 @@ _WORDS: Final = re.compile(  # of a password: up to the end of the clause, or to
     r"(?!(?:wanted|must|should|cannot|does|required|missing|invalid|incorrect|expired|has|too|is|was|not|may)\b)"
     r"[^\s'\"]++(?:['\"]\w[^\s'\"]*+)*+(?:(?<![,;])[ \t]{1,4}+(?![\w.-]{1,40}+\s?[:=])[^\s'\"]++(?:['\"]\w[^\s'\"]*+)*+)*+"
 )
-_LINE: Final = (
-    re.compile(  # of a header: up to the end of the line, or to the end of the text that it stands in
-        r"""(?:=\s?["'][^"'\r\n]*+["']|[^"'\r\n]|["'](?!\s{0,4}(?:[,}\])]|$)))++"""
-    )
-)
+# of a header: up to the end of the line, or to the end of the text that it stands in
+_LINE: Final = re.compile(r"""(?:=\s?["'][^"'\r\n]*+["']|[^"'\r\n]|["'](?!\s{0,4}(?:[,}\])]|$)))++""")
 _LINE_IN: Final = {
     '"': re.compile(r'(?:=\s?"[^"\r\n]*+"|\\"|[^"\r\n])++'),
     "'": re.compile(r"(?:=\s?'[^'\r\n]*+'|\\'|[^'\r\n])++"),

@@ -42,11 +42,9 @@ class Features:
         self._dialect = dialect
         self.asking = Asking()
         self._epoch: str | None = None
-        self.ignored: set[str] = (
-            set()
-            # if the server reads a message and never answers it, the answer is waited for once, not at
-            # each join
-        )
+        # if the server reads a message and never answers it, the answer is waited for once, not at
+        # each join
+        self.ignored: set[str] = set()
         self._refused: set[str] = set()
         # joins in a row that ended because the replay was refused for another reason
         self.replay_refusals = 0

@@ -313,7 +313,7 @@ class Resuming(Join):
             recovery = judge(evidence, policy)
             since = self._in.last_timestamp
             replayed = positioned.deliver(recovery, replaying.epochs, now) + replaying.released
-            self._tell(recovery, replayed, since, now)
+            self._report_recovery(recovery, replayed, since, now)
             is_other |= any(finding.is_other for finding in recovery.findings.values())
             # A server that continues a session names it before the events that were missed in it.
             if over in {"barrier", "backfill"} or (over == "stated" and policy.proof != "session"):
@@ -344,7 +344,7 @@ class Resuming(Join):
         self._in.merge(outcome, now)
         self._report(outcome, since, now)
 
-    def _tell(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
+    def _report_recovery(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
         findings = recovery.findings
         worst = min(findings.values(), key=lambda finding: _WORST_FIRST.index(finding.verdict))
         self._emit(

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from .events import Event
 
 
-_COROUTINE_FUNCTION: Final = (
-    0x80  # inspect.CO_COROUTINE; `inspect` itself costs more to import than this room
-)
+# inspect.CO_COROUTINE; `inspect` itself costs more to import than this room
+_COROUTINE_FUNCTION: Final = 0x80
 
 
 class _Listening:

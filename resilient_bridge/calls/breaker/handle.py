@@ -181,10 +181,9 @@ _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.c
 def circuit(of: str | Callable[..., Any], /) -> Circuit:
     """Return the handle of a circuit by its key, or of a decorated function or Policy.
 
-    The function, method or Policy has to have a Breaker. A key not yet in use creates a
-    circuit with the default
-    numbers, which a Breaker with that key replaces. Reading or changing the state of such a circuit
-    warns (UserWarning). Raises ConfigError for an object that has no circuit.
+    The function, method or Policy has to have a Breaker. A key not yet in use creates a circuit
+    with the default numbers, which a Breaker with that key replaces. Reading or changing the state
+    of such a circuit warns (UserWarning). Raises ConfigError for an object that has no circuit.
     """
     if isinstance(of, str) and of:
         return Circuit(partial(registry.circuit_by_name, of), of)
