@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from resilient_bridge.agent import Daemon, DaemonHealth
+from tests.peers.processes import is_alive
 
 
 PROGRAM = Path(__file__).parent / "daemon_program.py"
@@ -71,14 +72,6 @@ class DaemonBed:
         for _ in range(5):
             await asyncio.sleep(0.05)
             await daemon.health()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def command_line(pid: int) -> bytes:

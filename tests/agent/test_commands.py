@@ -18,7 +18,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.agent import CommandResult, Toolbox
 from tests.calls.forms import at_once
-from tests.peers.processes import open_files
+from tests.peers.processes import is_running, open_files
 
 
 pytestmark = pytest.mark.real
@@ -45,14 +45,6 @@ async def leaving_nothing():
     assert not asyncio.all_tasks() - tasks
     assert open_files() == before
     assert children() <= others
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
 
 
 def running_in(group: str) -> list[str]:
@@ -222,7 +214,7 @@ async def test_a_cancelled_call_ends_its_command(tmp_path):
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert not is_alive(int(note.read_text()))
+        assert not is_running(int(note.read_text()))
 
 
 async def test_a_call_that_is_cancelled_at_once_starts_nothing_that_stays():
@@ -246,7 +238,7 @@ async def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path):
         result = await bash(f"sleep 600 & echo $! > {tmp_path}/pid; echo done")
     assert (result.stdout, result.exit_code) == ("done\n", 0)
     assert time.monotonic() - began < 5
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert not is_running(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(("program", "type"), [("missing", "not_found"), ("plain", "permission")])

@@ -14,8 +14,9 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.agent import Daemon, DaemonHealth
 from resilient_bridge.testing import virtual_time
+from tests.peers.processes import is_alive
 
-from .daemon_bed import command_line, is_alive, until
+from .daemon_bed import command_line, until
 
 
 pytestmark = pytest.mark.real

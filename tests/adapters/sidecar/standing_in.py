@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adapters.sidecar.raw_client import Http, Message, Pipes
+from tests.peers.processes import is_running
 
 
 PROGRAM = (sys.executable, "-m", "resilient_bridge", "mcp")
@@ -208,12 +209,6 @@ def zombies_of(pid: int) -> list[int]:
     return [child for child, stat in _processes().items() if stat == (pid, "Z")]
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
-    stat = _stat(pid)
-    return stat is not None and stat[1] != "Z"
-
-
 def kill_server(sidecar: int, number: int = signal.SIGKILL) -> int:
     """Kill what the sidecar started, and return how many processes that were. 0: it is being started."""
     killed = 0
@@ -231,7 +226,7 @@ def end_server(sidecar: int) -> None:
     """
     tree = tree_of(sidecar)
     assert kill_server(sidecar)
-    until(lambda: not any(map(is_alive, tree)), 10, "its end")
+    until(lambda: not any(map(is_running, tree)), 10, "its end")
 
 
 def cpu_seconds(pid: int) -> float:

@@ -15,12 +15,12 @@ from resilient_bridge.testing import MCPTrap
 from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.standing_in import (
     behind,
-    is_alive,
     stands_in_for,
     text_of,
     tree_of,
     until,
 )
+from tests.peers.processes import is_running
 
 
 pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X5")]
@@ -119,7 +119,7 @@ def test_no_process_of_the_tree_remains(kind, end, tmp_path):
         assert tree
         begin = time.monotonic()
         ENDS[end](process)
-        until(lambda: not any(map(is_alive, tree)), 5, f"the end of {tree}")
+        until(lambda: not any(map(is_running, tree)), 5, f"the end of {tree}")
         assert process.wait(5) == (-signal.SIGKILL if end == "SIGKILL" else 0)
         assert time.monotonic() - begin < 5
 
@@ -136,7 +136,7 @@ def test_a_client_that_was_killed_takes_all_with_it(tmp_path):
         tree = tree_of(client.pid)
         assert len(tree) >= 2
         client.kill()
-        until(lambda: not any(map(is_alive, tree)), 5, f"the end of {tree}")
+        until(lambda: not any(map(is_running, tree)), 5, f"the end of {tree}")
 
 
 # ---- what a server writes ----------------------------------------------------------------------------------------------
