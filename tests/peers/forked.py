@@ -1,4 +1,4 @@
-"""Python programs in processes of their own, forked from one that has imported the MCP SDK: its import takes a second of each start.
+"""Python programs forked from the zygote that are children in all but name: their own id, and reaped before that is said.
 
 Rule: what runs is a process like any other: killed by its id, its output in its log, its stdin at its end when whoever started it is gone.
 """
@@ -6,17 +6,13 @@ Rule: what runs is a process like any other: killed by its id, its output in its
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-import runpy
+import select
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["mcp.server.mcpserver", "uvicorn", "tests.peers.forked"])
+from tests.peers.stand_in import ask
 
 
 class Forked:
@@ -24,16 +20,26 @@ class Forked:
 
     stdin = None  # its end is the end of whoever started it, and cannot be brought about sooner
 
-    def __init__(self, program: Path, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, zygote: str, program: str, arguments: Sequence[str], log: Path) -> None:
         """Run it as `python PROGRAM *ARGUMENTS`."""
-        self._process = _FORKS.Process(target=_run, args=(str(program), list(arguments), str(log)))
-        self._process.start()
-        self.pid: int = self._process.pid
+        self._code: int | None = None
+        ours, self._stdin = os.pipe()
+        number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._link = ask(zygote, [program, *arguments], (ours, number, number))
+        finally:
+            os.close(ours)
+            os.close(number)
+        self.pid = int.from_bytes(self._link.recv(4), "big")
 
     @property
     def returncode(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
-        return self._process.exitcode
+        if self._code is None and select.select([self._link], [], [], 0)[0]:
+            self._code = os.waitstatus_to_exitcode(int.from_bytes(self._link.recv(4), "big"))
+            self._link.close()
+            os.close(self._stdin)
+        return self._code
 
     async def wait(self) -> int:
         """Return when it is reaped."""
@@ -49,16 +55,3 @@ class Forked:
     def kill(self) -> None:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
-
-
-def _run(program: str, arguments: list[str], log: str) -> None:
-    os.setsid()
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    os.dup2(parent.sentinel, 0)
-    number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(number, 1)
-    os.dup2(number, 2)
-    os.close(number)
-    sys.argv = [program, *arguments]
-    runpy.run_path(program, run_name="__main__")

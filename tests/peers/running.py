@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from typing import Literal
 
 from tests.peers.forked import Forked
 from tests.peers.ports import HOST, Port
-from tests.peers.zygote import PYTHON
+from tests.peers.zygote import PYTHON, SOCKET
 
 
 MCP_SERVER = Path(__file__).with_name("mcp_server.py")
@@ -180,9 +181,15 @@ class Process:
 class McpProcess(Process):
     """A Python program that serves MCP: `command` is its file and its arguments."""
 
-    async def _begin(self) -> Forked:
-        program, *arguments = self._command
-        return Forked(Path(program), arguments, self.log)
+    def __init__(self, command: Sequence[str], port: int, log: Path) -> None:
+        """Name the program; nothing runs yet."""
+        super().__init__([sys.executable, *command], port, log)
+
+    async def _begin(self) -> asyncio.subprocess.Process | Forked:
+        if SOCKET is None:
+            return await super()._begin()
+        _, program, *arguments = self._command
+        return Forked(SOCKET, program, arguments, self.log)
 
 
 class McpServer(McpProcess):

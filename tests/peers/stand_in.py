@@ -10,14 +10,24 @@ import os
 import sys
 
 
-def main(path: str, arguments: list[str]) -> None:
-    """Have the zygote at the path run the arguments, as `python` would."""
+def ask(path: str, arguments: list[str], streams: tuple[int, int, int]) -> _socket.socket:
+    """Have the zygote at the path run the arguments, as `python` would, with these streams and our directory and environment.
+
+    The link brings the id of the program and, once it is reaped, its status, four bytes each. The program is killed when it
+    is closed.
+    """
     link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     link.connect(path)
     request = marshal.dumps((arguments, os.getcwd(), dict(os.environb)))  # noqa: PTH109 -- pathlib is an import
-    streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
-    link.sendmsg([len(request).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+    numbers = b"".join(number.to_bytes(4, sys.byteorder) for number in streams)
+    link.sendmsg([len(request).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
     link.sendall(request)
+    return link
+
+
+def main(path: str, arguments: list[str]) -> None:
+    """Stand in for the program from its start to its end."""
+    link = ask(path, arguments, (0, 1, 2))
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)  # the streams are the program's alone: they end when it ends
@@ -32,4 +42,5 @@ def main(path: str, arguments: list[str]) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-main(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -41,10 +41,10 @@ IMPORTED = (
 )
 
 
-def _python() -> tuple[str, ...]:
+def _started() -> str | None:
     # A process that measures coverage is to be started as such.
     if not hasattr(os, "pidfd_open") or "COVERAGE_PROCESS_START" in os.environ:
-        return (sys.executable,)
+        return None
     folder = tempfile.mkdtemp(prefix="zygote-")
     path = f"{folder}/socket"
     listener = socket.socket(socket.AF_UNIX)
@@ -52,9 +52,8 @@ def _python() -> tuple[str, ...]:
     listener.listen(64)
     command = [sys.executable, "-m", "tests.peers.zygote"]
     root = Path(__file__).parents[2]
-    zygote = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=listener.fileno(), cwd=root
-    )  # its stdout is the socket
+    # its stdout is the socket that it listens on
+    zygote = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=listener.fileno(), cwd=root)
     listener.close()
 
     def end() -> None:
@@ -63,7 +62,7 @@ def _python() -> tuple[str, ...]:
         rmtree(folder, ignore_errors=True)
 
     atexit.register(end)
-    return (sys.executable, "-IS", str(Path(__file__).with_name("stand_in.py")), path)
+    return path
 
 
 def serve(listener: socket.socket) -> None:
@@ -158,4 +157,8 @@ if __name__ == "__main__":
     serve(socket.socket(fileno=os.dup(1)))
     run()
 else:
-    PYTHON = _python()
+    SOCKET = _started()
+    """Where the zygote of this process listens; None where programs are started by Python itself."""
+    PYTHON = (sys.executable,)
+    if SOCKET is not None:
+        PYTHON += ("-IS", str(Path(__file__).with_name("stand_in.py")), SOCKET)
