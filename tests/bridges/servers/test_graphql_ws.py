@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.bridges.servers import graphql_ws
@@ -95,3 +100,47 @@ async def test_graphql_refuses_with_a_close_code(tmp_path, frames, code):
             ):  # a pipelined one is refused with 4401
                 assert (await client.hear())["type"] == "connection_ack"
         assert await client.closed() == code
+
+
+READER = """
+import asyncio, sys, time
+import resilient_bridge as rb
+from tests.bridges.servers.graphql_ws_dialect import graphql_ws
+
+async def main(url, store, last):
+    async with rb.BridgeClient(url, dialect=graphql_ws(["first"], start=0), store=store) as bridge:
+        async for message in bridge:
+            print(message.payload["ticks"], message.redelivered, flush=True)
+            if message.payload["ticks"] == last:
+                time.sleep(600)  # it has this one in hand
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+def read_until_killed(url, store, last):
+    """What a reader got up to that number, when it was killed with that one in hand: number -> redelivered."""
+    command = [sys.executable, "-c", READER, url, str(store), str(last)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+    ) as reader:
+        got = {}
+        for line in reader.stdout:
+            number, flag = line.split()
+            got[int(number)] = flag == "True"
+            if int(number) == last:
+                reader.kill()
+    return got
+
+
+@pytest.mark.requirement("X2")
+async def test_what_a_killed_reader_had_comes_again_and_is_flagged(graphql, tmp_path):
+    """The protocol marks no end of a replay, so what follows the anchor comes behind the verdict: flagged all the same."""
+    for number in range(1, 6):
+        await graphql.publish(number)
+    first = await asyncio.to_thread(read_until_killed, graphql.url, tmp_path / "bridge.db", 3)
+    assert first == {1: False, 2: False, 3: False}
+    second = await asyncio.to_thread(read_until_killed, graphql.url, tmp_path / "bridge.db", 5)
+    assert 3 in second
+    assert {4, 5} <= set(second)
+    assert {number for number, flag in second.items() if number in first and not flag} == set()
