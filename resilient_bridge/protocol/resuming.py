@@ -73,7 +73,8 @@ class Resuming(Join):
     def open(self, token: str | None, now: Now) -> None:
         """The transport is connected.
 
-        For such a server acceptance may be the join: from here on it may have sent something.
+        Where the dialect has no message to join with, acceptance is the join: from here on the
+        server may have sent something.
         """
         self._in.watermark.asked_to_join = True
         self._token = token

@@ -194,8 +194,9 @@ class Watermark:
         """Return whether the consumer of an earlier process got, or may have got, this message
         without asking for the next.
 
-        Without `text` the key alone says which message it is. Logs that the earlier process had read may come again in any order,
-        so each has its own count of messages in doubt; all other logs share one.
+        Without `text` the key alone identifies the message. Logs that the earlier process had read
+        may come again in any order, so each has its own count of messages in doubt; all other logs
+        share one.
         """
         if self._unsure:
             log = channel if channel in self._flagged else None
@@ -203,7 +204,8 @@ class Watermark:
             if flagged < self._unsure:
                 self._flagged[log] = flagged + 1
                 return True
-        return any(
+        # Live messages ask, too, and nearly always there is nothing to compare with.
+        return bool(self._in_hand) and any(
             mark.key == key and (text is None or mark.text == text or canonical(mark.text) == canonical(text))
             for mark in self._in_hand
         )
