@@ -118,26 +118,28 @@ class Pipe:
 
     async def run(self, client: BridgeClient) -> int:
         """Run it and return the exit code. Raises StoreError if the store cannot be used."""
-        with (
-            self._log or nullcontext(),
-            on_signals(self._signalled),
-            listen(self._tell),
-            muted(),
-            self._status(),
-        ):
-            if self._log is not None:
-                self._log.write(started("pipe"))
-            async with client:
-                code = self._continue(client)
-                if code:
-                    await client.aclose(drain=0)
-                else:
-                    await self._play(client)
-                    code = self._code()
-        if self._receipts is not None:
-            self._receipts.close()
-        await self._out.flush(_GOODBYE)
-        await self._err.flush(_GOODBYE)
+        try:
+            with (
+                self._log or nullcontext(),
+                on_signals(self._signalled),
+                listen(self._tell),
+                muted(),
+                self._status(),
+            ):
+                if self._log is not None:
+                    self._log.write(started("pipe"))
+                async with client:
+                    code = self._continue(client)
+                    if code:
+                        await client.aclose(drain=0)
+                    else:
+                        await self._play(client)
+                        code = self._code()
+        finally:
+            if self._receipts is not None:
+                self._receipts.close()
+            await self._out.aclose(_GOODBYE)
+            await self._err.aclose(_GOODBYE)
         return code
 
     def _continue(self, client: BridgeClient) -> int:

@@ -55,22 +55,24 @@ async def _serve(server: BridgeServer | LogBridge, host: str, *, is_open: bool) 
     out, err = Output(1), Output(2)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    with on_signals(stop.set):
-        async with server:
-            out.put(server.url)
-            if is_open and host not in _LOOPBACK:
-                err.put(f"anybody who reaches {host} can connect: --token-env asks for a token")
-            tasks = [loop.create_task(work) for work in (_push(server, err), _show(server, out, err))]
-            ends = [loop.create_task(event.wait()) for event in (stop, out.broken)]
-            await asyncio.wait([*ends, tasks[1]], return_when=asyncio.FIRST_COMPLETED)
-            for task in (*tasks, *ends):
-                task.cancel()
-            await asyncio.wait([*tasks, *ends])
-            for task in tasks:
-                if not task.cancelled():
-                    task.result()
-    await out.flush(_GOODBYE)
-    await err.flush(_GOODBYE)
+    try:
+        with on_signals(stop.set):
+            async with server:
+                out.put(server.url)
+                if is_open and host not in _LOOPBACK:
+                    err.put(f"anybody who reaches {host} can connect: --token-env asks for a token")
+                tasks = [loop.create_task(work) for work in (_push(server, err), _show(server, out, err))]
+                ends = [loop.create_task(event.wait()) for event in (stop, out.broken)]
+                await asyncio.wait([*ends, tasks[1]], return_when=asyncio.FIRST_COMPLETED)
+                for task in (*tasks, *ends):
+                    task.cancel()
+                await asyncio.wait([*tasks, *ends])
+                for task in tasks:
+                    if not task.cancelled():
+                        task.result()
+    finally:
+        await out.aclose(_GOODBYE)
+        await err.aclose(_GOODBYE)
     return 0
 
 

@@ -140,7 +140,8 @@ def _nothing(_: bytes) -> int:
 
 
 class Output:
-    """Writes to a file descriptor from a thread.
+    """Writes to a file descriptor from a thread, which runs from the first line that has to wait
+    until `aclose`.
 
     `is_broken` once the reader has gone: then writing does nothing.
 
@@ -160,9 +161,10 @@ class Output:
         self._room.set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._is_closing = False
+        self._has_thread = False
         self.is_broken = False
         self.broken = asyncio.Event()
-        REAL.start_thread(self._run, f"output {fd}")
 
     def put(self, text: str, *, end: str = "\n") -> None:
         """Write a line as soon as possible, after those before it; never waits."""
@@ -179,6 +181,9 @@ class Output:
             self._waiting.append(line)
             self._size += len(line)
             self._changed.notify()
+            if not self._has_thread:
+                self._has_thread = True
+                REAL.start_thread(self._run, f"output {self._fd}")
         self._idle.clear()
         if self._size > self._limit:
             self._room.clear()
@@ -201,16 +206,25 @@ class Output:
         """Wait until everything is written, or the reader has gone: then `is_broken`."""
         await self._idle.wait()
 
-    async def flush(self, seconds: float) -> None:
-        """Wait until everything is written, or the time is up."""
-        with suppress(TimeoutError):
+    async def aclose(self, seconds: float) -> None:
+        """Wait until everything is written, or the time is up; then the thread ends as soon as it can."""
+        try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
+        except TimeoutError:
+            pass
+        finally:
+            with self._changed:
+                self._is_closing = True
+                self._changed.notify()
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 while not self._waiting:
+                    if self._is_closing:
+                        self._has_thread = False
+                        return
                     self._changed.wait()
                 data = b"".join(self._waiting)
                 self._waiting.clear()

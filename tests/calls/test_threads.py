@@ -155,6 +155,7 @@ def test_no_error_stays_alive():
         finally:
             del error
 
+    before = set(threading.enumerate())
     gc.collect()
     gc.disable()
     try:
@@ -164,9 +165,8 @@ def test_no_error_stays_alive():
         ):
             with suppress(REFUSED):
                 policy(idempotent=True).call(fail)
-        for thread in threading.enumerate():
-            if "resilient_bridge" in thread.name:
-                thread.join(5)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(5)
         assert [ref() for ref in refs if ref() is not None] == []
     finally:
         gc.enable()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge import Backoff, cli
+from tests.cli.terminals import drawn_on
 from tests.peers.zygote import PYTHON
 
 
@@ -95,13 +96,11 @@ def test_a_picture_in_a_pipe_is_as_wide_as_columns_says(variable, width):
 def test_the_picture_is_as_wide_as_the_terminal():
     """On a terminal its width counts, and not 80."""
     ours, theirs = os.openpty()
-    try:
-        command = [*PYTHON, "-m", "resilient_bridge", "backoff", "default", "--plot"]
-        subprocess.run(command, stdout=theirs, check=True, env=os.environ | {"COLUMNS": "61"}, cwd=ROOT)
-        out = os.read(ours, 65_536).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    command = [*PYTHON, "-m", "resilient_bridge", "backoff", "default", "--plot"]
+    child = subprocess.Popen(command, stdout=theirs, env=os.environ | {"COLUMNS": "61"}, cwd=ROOT)
+    os.close(theirs)
+    out = drawn_on(ours)
+    assert child.wait(30) == 0
     assert max(map(len, out.replace("\r", "").split("\n\n")[1].splitlines())) == 61
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 
 import pytest
 
@@ -41,8 +42,10 @@ async def test_lines_go_out_in_order_and_messages_come_in():
     ],
 )
 def test_an_address_that_is_none_is_shown(url, shown, capsys):
-    """Its scheme and host are shown, so that a slip is seen; the rest may be a secret."""
+    """Its scheme and host are shown, so that a slip is seen; the rest may be a secret. No thread is left."""
+    before = set(threading.enumerate())
     assert cli.main(["pipe", url]) == 2
+    assert set(threading.enumerate()) == before
     printed = capsys.readouterr().err
     assert "a URL that begins with ws:// or wss://, got '" in printed
     assert shown in printed

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.telemetry import emit, events, has_listeners
+from tests.cli.terminals import drawn_on
 from tests.internals.cli import Progress
 from tests.peers.zygote import PYTHON
 from tests.rows import each_row
@@ -187,16 +188,9 @@ def test_on_a_real_terminal_it_fits_and_is_cleared(tmp_path):
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True
     )
     os.close(theirs)
-    drawn = b""
-    try:
-        while part := os.read(ours, 4096):
-            drawn += part
-    except OSError:  # the other end is closed
-        pass
+    text = drawn_on(ours)
     out, _ = child.communicate(timeout=30)
-    os.close(ours)
     assert (child.returncode, json.loads(out)["status"]) == (0, "completed")
-    text = drawn.decode()
     lines = re.split(re.escape(CLEAR), text)
     assert lines[0] == lines[-1] == ""
     assert any("0/1 a-phase" in line for line in lines)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from resilient_bridge import cli
+from tests.cli.terminals import drawn_on
 from tests.internals.cli import report, terminal
 from tests.peers.zygote import PYTHON
 from tests.report.made_logs import BEGIN, line, log
@@ -146,9 +147,7 @@ def test_how_far_it_is_fits_the_terminal_that_it_is_drawn_on(tmp_path, capsys, m
     with os.fdopen(theirs, "w", encoding="utf-8") as err:
         monkeypatch.setattr(sys, "stderr", err)
         assert cli.main(["report", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "--json"]) == 0
-        drawn = os.read(ours, 4_096).decode().split("\r\x1b[K")
-    os.close(ours)
-    assert drawn == ["", "reading: 68 %, 4,096 li", ""]
+    assert drawn_on(ours).split("\r\x1b[K") == ["", "reading: 68 %, 4,096 li", ""]
     assert json.loads(capsys.readouterr().out)["events"] == {"Note": 6_000}
 
 

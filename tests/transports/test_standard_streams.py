@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import socket
+import threading
 
 import pytest
 
@@ -100,7 +101,7 @@ async def test_a_non_blocking_descriptor_works_in_both_directions(pipe):
         if len(came) == len(sent):
             break
     assert came == sent
-    await output.flush(5)
+    await output.aclose(5)
 
 
 async def test_a_reader_that_does_not_read_slows_the_writer_and_not_the_loop(pipe):
@@ -117,11 +118,11 @@ async def test_a_reader_that_does_not_read_slows_the_writer_and_not_the_loop(pip
     assert not done
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await output.flush(0.05)
+    await output.aclose(0.05)
     assert loop.time() - began < 1
     reading = asyncio.create_task(asyncio.to_thread(_read_all, read))
     await asyncio.wait_for(filling, 5)
-    await output.flush(5)
+    await output.aclose(5)
     os.close(write)
     assert len(await reading) == 10 * 50_001
 
@@ -140,11 +141,29 @@ async def test_a_short_line_is_written_at_once_and_in_its_order(kind):
         os.set_blocking(read, True)
         reading = asyncio.create_task(asyncio.to_thread(_read_to, read, b"last\n"))
         assert await asyncio.wait_for(reading, 10) == b"x" * 2_000_000 + b"\nlast\n"
-        await output.flush(5)
+        await output.aclose(5)
         assert not output.is_full
     finally:
         os.close(read)
         os.close(write)
+
+
+async def test_the_thread_ends_with_the_output(pipe):
+    """There is none before the first line, and none after `aclose`; a line after that is written all the same."""
+    read, write = pipe
+    before = set(threading.enumerate())
+    output = Output(write)
+    assert set(threading.enumerate()) == before
+    for line in ("one", "two"):
+        output.put(line)
+        assert await asyncio.to_thread(_read_to, read, b"\n") == f"{line}\n".encode()
+        writers = [
+            thread for thread in threading.enumerate() if thread.name == f"resilient_bridge output {write}"
+        ]
+        await output.aclose(5)
+        for thread in writers:
+            await asyncio.to_thread(thread.join, 5)
+            assert not thread.is_alive()
 
 
 async def test_a_reader_that_has_gone_is_noticed(pipe):
@@ -155,7 +174,7 @@ async def test_a_reader_that_has_gone_is_noticed(pipe):
     await output.write("x" * 100)
     await asyncio.wait_for(output.broken.wait(), 5)
     await output.write("more")
-    await output.flush(5)
+    await output.aclose(5)
     assert output.is_broken
 
 

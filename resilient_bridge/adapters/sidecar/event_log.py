@@ -72,7 +72,7 @@ class EventLog:
             dropped, self.dropped = self.dropped, 0
             self.line(f"{dropped} lines or records could not be written")
         if self._output is not None:
-            await self._output.flush(1.0)
+            await self._output.aclose(1.0)
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -85,7 +85,7 @@ async def serve_stdio(relay: RunningRelay) -> None:
                 tasks.append(finishing)
                 await asyncio.wait([finishing, broken, asked], return_when=asyncio.FIRST_COMPLETED)
             await relay.close()
-            await output.flush(_LAST_BYTES)
+            await output.aclose(_LAST_BYTES)
     finally:
         for task in tasks:
             task.cancel()
