@@ -104,13 +104,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Spread the whole suite (`-n auto` in pyproject.toml); files that are named run in this process, and begin at once.
 
-    Half of the time is spent waiting for processes and sockets, so there are three workers for two cores.
+    Half of the time is spent waiting for processes and sockets, so there are two workers for each core.
     """
     if config.option.numprocesses != "auto" or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return 0
-    return (os.cpu_count() or 1) * 3 // 2
+    return (os.cpu_count() or 1) * 2
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -74,16 +74,21 @@ class Inside:
 class CallFrame:
     """One attempt as the engine keeps it; `Attempt` is the called function's view of it."""
 
-    # Defaults stand in the class, and what differs is written as needed: an attempt is made on every call, and this way it costs
-    # a bare allocation and three names.
+    __slots__ = ("__dict__", "__weakref__", "deadline_at", "outer", "permit", "plan", "started")
+
+    # An attempt is made on every call. Whoever makes one sets these five, which have no default: CPython is quick to set a name
+    # only if the class does not have it, too.
+    # None: not an attempt but the boundary of a context (the outermost one, or a test's)
+    plan: Planned | None
+    # Removed from the first attempt when its call ends, so that finished calls form no chain.
+    outer: CallFrame | None
+    started: float
+    deadline_at: float | None  # monotonic; inherited, and the earliest counts
+    permit: int | None  # what the circuit has to be given back; see `slot`
+
+    # All others have their defaults here and are set where they differ, which few calls need.
     number: int = 1
     world: World = REAL
-    # None: not an attempt but the boundary of a context (the outermost one, or a test's)
-    plan: Planned | None = None
-    # Removed from the first attempt when its call ends, so that finished calls form no chain.
-    outer: CallFrame | None = None
-    started: float = 0.0
-    deadline_at: float | None = None  # monotonic; inherited, and the earliest counts
     failure: Failure | None = None
     first: CallFrame | None = None  # the first attempt of the same call; None: this is the first
     is_rejected: bool = False  # a layer did not admit it: nothing was called
@@ -104,7 +109,6 @@ class CallFrame:
     inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
     # enough; those around the Retry keep theirs on the first attempt.
-    permit: int | None = None
     slot: Any = None
     # the answer of a shared budget about the latest failed attempt; on the first attempt
     token: Any = None
@@ -142,7 +146,7 @@ def new_frame(
     """Return a new attempt, or without a plan the boundary of a context."""
     attempt = CallFrame()
     attempt.plan, attempt.outer, attempt.world = plan, outer, world
-    attempt.started, attempt.deadline_at = started, deadline_at
+    attempt.started, attempt.deadline_at, attempt.permit = started, deadline_at, None
     return attempt
 
 
@@ -155,7 +159,7 @@ def outside_of(attempt: CallFrame) -> CallFrame:
     return new_frame(None, outer, attempt.world, attempt.started, attempt.deadline_at)
 
 
-ROOT = CallFrame()
+ROOT = new_frame(None, None, REAL, 0.0, None)
 CURRENT: ContextVar[CallFrame] = ContextVar("resilient_bridge.attempt", default=ROOT)
 
 

@@ -40,7 +40,7 @@ class States:
         self.shared_as = shared_as
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: CircuitAsked | None = None
-        self._keys: frozenset[str] = frozenset()  # shared states that this owner has used
+        self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
         # By their sort; a state shared between processes is here while it is in use.
         self._own: dict[str, Any] = {}
 
@@ -78,7 +78,8 @@ class States:
         Later it may change the numbers without a warning.
         """
         is_new = key not in self._keys
-        self._keys |= {key}
+        if is_new:
+            self._keys = (*self._keys, key)
         return is_new
 
     def _shared_key(self, sort: str, settings: object, key: str | None) -> str:

@@ -286,7 +286,8 @@ def _nearest(
         )
         for tier, kind in classes
         for distance, base in enumerate(kind.__mro__)
-        if base is what or (str(base.__module__).partition(".")[0], base.__name__) == what
+        if base is what
+        or (isinstance(what, tuple) and what == (str(base.__module__).partition(".")[0], base.__name__))
     ]
     return min(found, default=None)
 

@@ -113,7 +113,8 @@ class CircuitState:
         self.slow_after = self.tell_after = inf
         # Only with `slow_after`: the calls under way, the oldest first.
         self.under_way: dict[UnderWay, None] | None = None
-        self._overdue: WeakSet[UnderWay] = WeakSet()  # under way and counted already; some never end
+        # Under way and counted already: made with the first, because few circuits have one. Some never end.
+        self._overdue: WeakSet[UnderWay] | None = None
         self._counted: int | None = 0  # the permit whose outcomes count
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None
@@ -193,6 +194,8 @@ class CircuitState:
                 if oldest is None or now - oldest.started < self.slow_after:
                     return
                 self.under_way.pop(oldest, None)
+                if self._overdue is None:
+                    self._overdue = WeakSet()
                 self._overdue.add(oldest)
             permit = oldest.permit
             if permit is not None:
@@ -203,7 +206,7 @@ class CircuitState:
         if not (self.under_way or self._overdue):
             return False
         with self._lock:
-            if call in self._overdue:
+            if self._overdue and call in self._overdue:
                 self._overdue.remove(call)
                 return True
             if self.under_way is not None:

@@ -67,7 +67,7 @@ def _repeats(plan: Plan) -> str:
 class Binding:
     """The data that a protected function needs at a call."""
 
-    __slots__ = ("__weakref__", "form", "name", "options", "plan", "states")
+    __slots__ = ("__weakref__", "form", "must_say", "name", "plan", "states")
 
     def __init__(
         self, policy: HasLayers, states: States, *, form: Form, name: str, **options: Unpack[Options]
@@ -75,25 +75,25 @@ class Binding:
         self.form: Form = form
         self.name = name
         self.states = states
-        self.options = options
-        self.plan = self._planned(policy)
+        self.must_say = options.get("must_say", False)
+        self.plan = self._planned(
+            policy,
+            options["idempotent"],
+            options.get("proofs", "none"),
+            options.get("allowed_by", "@policy(idempotent=True)"),
+        )
 
-    def _planned(self, policy: HasLayers) -> Plan:
-        options = self.options
-        if (
-            options.get("must_say")
-            and options["idempotent"] is None
-            and any(isinstance(layer, Retry) for layer in policy.layers)
-        ):
+    def _planned(self, policy: HasLayers, idempotent: bool | None, proofs: Proofs, allowed_by: str) -> Plan:
+        if self.must_say and idempotent is None and any(isinstance(layer, Retry) for layer in policy.layers):
             raise undecided(self.name)
         return Plan(
             policy,
             self.states,
             form=self.form,
-            idempotent=options["idempotent"],
+            idempotent=idempotent,
             name=self.name,
-            proofs=options.get("proofs", "none"),
-            allowed_by=options.get("allowed_by", "@policy(idempotent=True)"),
+            proofs=proofs,
+            allowed_by=allowed_by,
         )
 
     def explain(self) -> Explanation:
@@ -119,5 +119,6 @@ class Binding:
         """
         if not isinstance(policy, type(self.plan.policy)):
             raise config_error(f"{self.name}.policy", "a Policy", policy)
-        self.plan = self._planned(policy)
+        was = self.plan
+        self.plan = self._planned(policy, was.idempotent, was.proofs, was.allowed_by)
         return self.plan

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ..guards import Guard
+    from ..retry.pause import PauseGuard
     from ..retry.retrying import Retrying
     from ..states import States
     from ..steps import Step
@@ -48,7 +50,7 @@ class _BlockFrame(CallFrame):
 
     def __init__(self, loop: _Loop | None, around: CallFrame) -> None:
         self.plan, self.outer, self.world = None if loop is None else loop.plan, around, around.world
-        self.started, self.deadline_at = around.world.monotonic(), around.deadline_at
+        self.started, self.deadline_at, self.permit = around.world.monotonic(), around.deadline_at, None
         self.loop = loop
         self.entered: Token[CallFrame] | None = None
         self.was_entered = False
@@ -157,6 +159,7 @@ class Attempts:
             form="async_block" if is_async else "block",
             idempotent=self._idempotent,
             name=self._states.name,
+            proofs="none",
             allowed_by="policy.attempts(idempotent=True)",
         )
         if plan.fallback is not None:
@@ -201,8 +204,9 @@ class _Loop:
 
     def waits(self, block: _BlockFrame) -> Iterator[Step]:
         """Enter every layer; yield the waits."""
-        for enter in (*self.plan.outer_enters, self.plan.pause_guard.enter, *self.plan.inner_enters):
-            if (wait := enter(block)) is not None:
+        guards: tuple[Guard | PauseGuard, ...] = (*self.plan.outer, self.plan.pause_guard, *self.plan.guards)
+        for guard in guards:
+            if (wait := guard.enter(block)) is not None:
                 yield wait
 
     def _begin(self, block: _BlockFrame, now: float) -> None:

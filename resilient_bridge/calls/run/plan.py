@@ -59,14 +59,13 @@ class Plan(RepeatPlan):
         "guards",
         "held",
         "idempotent",
-        "inner_enters",
         "is_short",
         "key",
         "leave",
         "matcher",
         "name",
         "named",
-        "outer_enters",
+        "outer",
         "pause",
         "pause_guard",
         "plain",
@@ -86,8 +85,8 @@ class Plan(RepeatPlan):
         form: Form,
         idempotent: bool | None,
         name: str,
-        proofs: Proofs = "none",
-        allowed_by: str = "@policy(idempotent=True)",
+        proofs: Proofs,
+        allowed_by: str,
     ) -> None:
         self.policy = policy
         self.form = form
@@ -116,12 +115,11 @@ class Plan(RepeatPlan):
         self.pause_guard = PauseGuard(self.pause, self.retry or NO_RETRY.retry)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
-        self.inner_enters = [guard.enter for guard in self.guards]
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
         self.exits = tuple(guard for guard in exits if guard.gives_back)
-        self.outer_enters = [guard.enter for guard in (*before, *around)]
+        self.outer: tuple[Guard, ...] = (*before, *around)
         self.matcher = NO_RETRY if self.retry is None else Matcher(self.retry)
         self.asks_result = self.retry is not None and asks_result(self.retry)
         # The types of results that need no check; none if the policy checks every result.

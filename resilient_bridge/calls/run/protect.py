@@ -37,7 +37,7 @@ def bind(
     """
     form = form_of(function)
     label = name or label_of(function)
-    used = states or States(label, shared_as or label_of(function))
+    used = states or States(label, shared_as or (label_of(function) if name else label))
     binding = Binding(policy, used, form=form, name=label, **options)
     protected: Any = _PROTECT[form](function, binding)
     if states is None:

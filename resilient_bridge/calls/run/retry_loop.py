@@ -47,8 +47,8 @@ def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one
     try:
         try:
             if outcome is None:
-                for enter in plan.outer_enters:
-                    if (wait := enter(first)) is not None:
+                for guard in plan.outer:
+                    if (wait := guard.enter(first)) is not None:
                         yield wait
             while True:
                 if outcome is not None:
@@ -58,8 +58,8 @@ def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one
                     try:
                         if plan.pause.until and (wait := plan.pause_guard.enter(frame)) is not None:
                             yield wait
-                        for enter in plan.inner_enters:
-                            if (wait := enter(frame)) is not None:
+                        for guard in plan.guards:
+                            if (wait := guard.enter(frame)) is not None:
                                 yield wait
                         frame.is_called = True
                         result = yield call

@@ -54,6 +54,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
             return await run_async(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         attempt = CallFrame()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
+        attempt.deadline_at = attempt.permit = None
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
@@ -142,6 +143,7 @@ def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every ca
             return run(_whole(plan, binding, outer, CallOnce(function, args, kwargs)))
         attempt = CallFrame()
         attempt.plan, attempt.outer, attempt.started = plan, outer, now
+        attempt.deadline_at = attempt.permit = None
         circuit, budget = plan.circuit, plan.budget
         permit = 0
         if circuit is not None:
