@@ -142,6 +142,12 @@ def test_what_is_below_a_door_is_imported_by_one_module_for_each_room():
     assert used == listed
 
 
+def test_the_first_entry_is_removed_from_an_ordered_dict():
+    """Finding the first of a dict takes longer with each one removed before it: a queue of thousands would get slow."""
+    found = re.compile(r"del (\S+)\[next\(iter\(\1")
+    assert [_named(path) for path in MODULES if found.search(_text(path))] == []
+
+
 def test_only_a_world_makes_a_random_source_without_a_seed():
     """`Random()` seeds itself from the system; ruff bans the functions of `random`, and cannot see the missing seed."""
     outside = [path for path in MODULES if path.parent.name not in {"world", "testing"}]

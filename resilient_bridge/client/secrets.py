@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -30,7 +31,7 @@ class Secrets:
     """The last values used. Every Failure made from a server's text is masked by `mask`."""
 
     def __init__(self) -> None:
-        self._values: dict[str, None] = {}
+        self._values: OrderedDict[str, None] = OrderedDict()
 
     def learn(self, *values: str | None) -> None:
         """Remember values sent to a server: tokens, headers, cookies.
@@ -44,7 +45,7 @@ class Secrets:
                 self._values.pop(secret, None)
                 self._values[secret] = None
         while len(self._values) > _REMEMBERED:
-            del self._values[next(iter(self._values))]
+            self._values.popitem(last=False)
 
     def mask(self, failure: Failure) -> Failure:
         """Return `failure` without any of the values; the same object if none is in it."""

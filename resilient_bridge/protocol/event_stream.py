@@ -5,6 +5,7 @@ what to drop, what cannot be known. Pure.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
@@ -52,7 +53,7 @@ class Position:
         self._catches_up = False  # since the resume no new event with an id has come
         self._repeats = False  # one id for several events
         # hash of an id → hash of its event, number of its connection
-        self._seen: dict[int, tuple[int, int]] = {}
+        self._seen: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._number = _number(self.last_event_id)
         self._steps: int | None = 0  # None: the ids do not count
 
@@ -86,7 +87,7 @@ class Position:
         known = self._seen.pop(key, None)
         self._seen[key] = looks, self._connection
         if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+            self._seen.popitem(last=False)
         if known is not None and known[1] == self._connection:
             self._repeats = True
         elif known is not None and self._catches_up and not self._repeats and known[0] == looks:

@@ -10,7 +10,7 @@ the server's own data (its keys, its timestamps), never of our clock.
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -99,7 +99,7 @@ class Watermark:
         self.taken = 0
         self.handed = 0
         self._tail: deque[Mark] = deque()
-        self._answers: dict[Key, None] = {}
+        self._answers: OrderedDict[Key, None] = OrderedDict()
         self._in_hand: list[Mark] = []
         self.by_key: dict[Key, Mark] = {}  # of the tail
         self._bytes = 0
@@ -228,7 +228,7 @@ class Watermark:
             self.answers_used += 1
         self._answers[key] = None
         if len(self._answers) > _MAX_ANSWERS:
-            del self._answers[next(iter(self._answers))]
+            self._answers.popitem(last=False)
 
     def is_used_up(self, key: Key) -> bool:
         return key in self._answers
@@ -312,7 +312,7 @@ class Watermark:
                 self.by_key[mark.key] = mark
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.accepted = self.handed = self.taken = taken
-        self._answers = dict.fromkeys(answers)
+        self._answers = OrderedDict.fromkeys(answers)
         self.answers_used = answers_used
         self._in_hand = list(in_hand)
         self._unsure = unsure

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -68,7 +69,7 @@ class BridgeMemory:
         self.pushed: list[Message] = []
         self.queue: list[str] = []  # what a bridge without sessions has pushed
         self._owners: list[str] = []
-        self._keys: dict[str, tuple[float, str | None]] = {}
+        self._keys: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
         self._last_id: str | None = None
 
     # ---- messages
@@ -220,4 +221,4 @@ class BridgeMemory:
         keys.pop(key, None)  # to the end: the oldest come first
         keys[key] = (now, answer)
         while now - next(iter(keys.values()))[0] > self.behaviour.dedupe_window:
-            del keys[next(iter(keys))]
+            keys.popitem(last=False)

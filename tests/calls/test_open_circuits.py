@@ -101,6 +101,37 @@ async def test_e19_calls_that_are_overdue_and_under_way_count():
     assert opened.reason == "slow_consecutive_failures_3"
 
 
+async def test_e19_overdue_calls_are_not_looked_for_before_one_can_be():
+    """Thousands of calls overlap, and the calls under way are looked through once; after `slow_after` they are again."""
+
+    class Counted(dict):
+        looks = 0
+
+        def __iter__(self):
+            Counted.looks += 1
+            return super().__iter__()
+
+    hung = asyncio.Event()
+
+    @rb.Policy(rb.Breaker.consecutive(3, slow_after=5, open_for=60))
+    async def ask(event=None):
+        if event is not None:
+            await event.wait()
+
+    with rb.testing.virtual_time() as clock:
+        ask.__binding__.states.current.under_way = Counted()
+        calls = [asyncio.create_task(ask(hung)) for _ in range(3)]
+        await settle()
+        for _ in range(1_000):
+            clock.advance(0.001)
+            await ask()
+        assert Counted.looks == 1
+        clock.advance(4)
+        assert rb.circuit(ask).state == "open"
+        hung.set()
+        await asyncio.gather(*calls)
+
+
 def test_e19_a_call_that_was_counted_while_it_was_under_way_counts_once():
     """Two are overdue and then fail: two failures of three, and the circuit stays closed; a third one opens it."""
     handle = rb.circuit("counts once")

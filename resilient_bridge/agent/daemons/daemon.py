@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -88,9 +89,10 @@ class Daemon:
         if not (cache is None or isinstance(cast("object", cache), Mapping)):
             refuse("Daemon.cache", "a mapping of key to answer", cache)
         now = current_world().monotonic()
-        self._cached: dict[Hashable, tuple[object, float]] = {
-            key: (value, now) for key, value in list((cache or {}).items())[-_MOST:]
-        }
+        latest = list((cache or {}).items())[-_MOST:]
+        self._cached: OrderedDict[Hashable, tuple[object, float]] = OrderedDict(
+            (key, (value, now)) for key, value in latest
+        )
 
     @property
     def failure(self) -> Failure | None:
@@ -168,7 +170,7 @@ class Daemon:
         self._cached.pop(key, None)
         self._cached[key] = value, current_world().monotonic()
         if len(self._cached) > _MOST:
-            del self._cached[next(iter(self._cached))]
+            self._cached.popitem(last=False)
         return DaemonAnswer(value=value)
 
     async def stop(self, *, grace: Seconds = 5) -> None:

@@ -6,6 +6,7 @@ admitted call reserves its estimate until its cost is known.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from decimal import ROUND_UP, Context, Decimal, InvalidOperation
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -105,7 +106,7 @@ class SpendAccount:
         self._warn_at = warn_at
         self._is_warning_reported = False
         self._is_pause_reported = False
-        self._queue: dict[Charge, None] = {}  # in order
+        self._queue: OrderedDict[Charge, None] = OrderedDict()
         self._running = 0
         self._changes = Changes()
 
@@ -183,7 +184,7 @@ class SpendAccount:
         if self.is_cancelled:
             return
         self.is_cancelled = True
-        waiting, self._queue = self._queue, {}
+        waiting, self._queue = self._queue, OrderedDict()
         for charge in waiting:
             charge.standing = "refused"
             self._changes.woken.append(charge)
@@ -253,7 +254,7 @@ class SpendAccount:
     def _settle(self) -> None:
         """Admit waiting charges in order while they fit, and note the events."""
         while self._queue and self._has_room(charge := next(iter(self._queue))):
-            del self._queue[charge]
+            self._queue.popitem(last=False)
             self._admit(charge)
             self._changes.woken.append(charge)
         self._tell()

@@ -23,7 +23,7 @@ from weakref import WeakSet
 import attrs
 
 from ..rejections import CircuitOpenError
-from .windows import window_for
+from .windows import counted_by, window_for
 
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class CircuitState:
         "_is_telling",
         "_leases",
         "_lock",
+        "_looked_at",
+        "_next_overdue",
         "_on_transition",
         "_open_until",
         "_openings",
@@ -104,8 +106,7 @@ class CircuitState:
         self.because: Failure | None = None  # the failure that opened it, while that lasts
         self.is_closed = self.is_calm = self.is_plain = self.is_silent = True
         self._lock = Lock()
-        self._rng = rng
-        self._on_transition = on_transition
+        self._rng, self._on_transition = rng, on_transition
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
         self._window = window_for(settings)
@@ -115,13 +116,14 @@ class CircuitState:
         self.under_way: dict[UnderWay, None] | None = None
         # Under way and counted already: made with the first, because few circuits have one. Some never end.
         self._overdue: WeakSet[UnderWay] | None = None
+        # In between none becomes overdue, so none is looked for: in a dict that is slow behind removed ones.
+        self._looked_at, self._next_overdue = inf, -inf
         self._counted: int | None = 0  # the permit whose outcomes count
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None
         self._open_until = -inf
-        self._probe = 0  # the permit of the latest probe
+        self._probe = self._probes_passed = 0  # the permit of the latest one; how many have succeeded
         self._leases: dict[int, float] = _NO_LEASES  # permit of a live probe: when its lease ends
-        self._probes_passed = 0
         self._refresh()
 
     # ---- a call -------------------------------------------------------------------------------------------------
@@ -185,17 +187,21 @@ class CircuitState:
 
     def count_overdue(self, now: float) -> None:
         """Count each running call that has already taken too long, once."""
+        if self._looked_at <= now < self._next_overdue:  # an earlier time is that of another clock
+            return
         while self.under_way:
             with self._lock:
                 try:
                     oldest = next(iter(self.under_way), None)
                 except RuntimeError:  # another thread has started a call in between
                     continue
-                if oldest is None or now - oldest.started < self.slow_after:
+                if oldest is None:
+                    return
+                if now - oldest.started < self.slow_after:
+                    self._looked_at, self._next_overdue = now, oldest.started + self.slow_after
                     return
                 self.under_way.pop(oldest, None)
-                if self._overdue is None:
-                    self._overdue = WeakSet()
+                self._overdue = self._overdue or WeakSet()
                 self._overdue.add(oldest)
             permit = oldest.permit
             if permit is not None:
@@ -220,7 +226,7 @@ class CircuitState:
         with self._lock:
             if settings == self.settings:
                 return
-            if _counting(settings) != _counting(self.settings):
+            if counted_by(settings) != counted_by(self.settings):
                 self._window = window_for(settings, self._window)
             self.settings = settings
             self._refresh()
@@ -320,6 +326,7 @@ class CircuitState:
             self.under_way = None
         elif self.under_way is None:
             self.under_way = {}
+        self._looked_at, self._next_overdue = inf, -inf
         self._counted = self.era if closed else None
         self.is_closed = disabled or closed
         self.is_plain = self.is_closed and self.under_way is None
@@ -391,8 +398,3 @@ class CircuitState:
                 self._on_transition(self, *transition)
             finally:
                 self._is_telling = False
-
-
-def _counting(settings: Breaker) -> tuple[object, ...]:
-    """Return the settings that the window depends on."""
-    return settings.window, settings.rate, settings.minimum

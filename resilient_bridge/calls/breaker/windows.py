@@ -224,3 +224,8 @@ def _last_in_a_row(before: Any) -> int:
     if isinstance(before, Calls):  # count the trailing 1 bits: adding 1 clears them
         return (before.bits ^ (before.bits + 1)).bit_length() - 1
     return 0
+
+
+def counted_by(settings: Breaker) -> tuple[object, ...]:
+    """Return the settings that a window depends on."""
+    return settings.window, settings.rate, settings.minimum

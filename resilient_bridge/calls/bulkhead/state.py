@@ -8,6 +8,7 @@ waiter is woken by its own callback, called outside the lock. A waiter that stop
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +42,7 @@ class BulkheadState:
         self.settings = settings
         self.running = 0
         self._lock = Lock()
-        self._queue: dict[Ticket, None] = _EMPTY_QUEUE  # in the order of the queue
+        self._queue: OrderedDict[Ticket, None] = _EMPTY_QUEUE
 
     @property
     def waiting(self) -> int:
@@ -67,7 +68,7 @@ class BulkheadState:
             if self.running >= self.settings.calls and len(self._queue) >= self.settings.queue:
                 raise self.rejection()
             if self._queue is _EMPTY_QUEUE:
-                self._queue = {}
+                self._queue = OrderedDict()
             self._queue[ticket] = None
         self._hand_over()  # a permit may have been released since `try_acquire`
         return ticket
@@ -106,8 +107,7 @@ class BulkheadState:
             with self._lock:
                 if not self._queue or self.running >= self.settings.calls:
                     return
-                ticket = next(iter(self._queue))
-                del self._queue[ticket]
+                ticket, _ = self._queue.popitem(last=False)
                 ticket.is_served = True
                 self.running += 1
             if ticket.wake() is False:  # its event loop is closed, so it cannot take the permit
@@ -116,7 +116,7 @@ class BulkheadState:
                     self.running -= 1
 
 
-_EMPTY_QUEUE: Final[dict[Ticket, None]] = {}  # shared until a call waits
+_EMPTY_QUEUE: Final[OrderedDict[Ticket, None]] = OrderedDict()  # shared until a call waits
 
 
 BULKHEADS: Final = Names[BulkheadState, "Bulkhead"](
