@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
     from .rpc import read_rpc_error as read_rpc_error
+    from .secret_names import MASK as MASK
     from .secret_names import is_sensitive as is_sensitive
-    from .secret_shapes import MASK as MASK
     from .taxonomy import MCP_CODES as MCP_CODES
     from .taxonomy import Category as Category
     from .taxonomy import CodeInfo as CodeInfo
@@ -103,8 +103,7 @@ _INSIDE = {
     "rpc": (
         "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN"
     ),
-    "secret_names": "is_sensitive",
-    "secret_shapes": "MASK",
+    "secret_names": "is_sensitive MASK",
     "taxonomy": "CodeInfo MCP_CODES",
 }
 

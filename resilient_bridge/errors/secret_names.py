@@ -12,6 +12,10 @@ from functools import cache
 from typing import Final
 
 
+MASK: Final = "[redacted]"
+"""What stands in place of a secret."""
+
+
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a text, which is shorter to read than a tuple of them."""
     return tuple(text.split())

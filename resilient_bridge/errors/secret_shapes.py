@@ -12,11 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from .secret_names import ATTRIBUTE, CLUES, HEADERS, PHRASES, QUERY, names_in, words
+from .secret_names import ATTRIBUTE, CLUES, HEADERS, MASK, PHRASES, QUERY, names_in, words
 from .secret_tokens import tokens
 
 
-MASK: Final = "[redacted]"
 # A text that was cut may end in the middle of a mask: that is none to mask again.
 _UNMASKED: Final = r"(?!\[(?:redacted\]|r?e?d?a?c?t?e?d?…))"
 _MASKED: Final = re.compile(r"\[(?:redacted\]|r?e?d?a?c?t?e?d?…)")

@@ -9,7 +9,7 @@ import pytest
 
 from resilient_bridge.classification import classify_error_payload
 from resilient_bridge.errors import redact, redact_lines, redact_value
-from tests.internals.errors import redaction, secret_shapes
+from tests.internals.errors import secret_shapes
 from tests.rows import each_row
 
 
@@ -356,8 +356,8 @@ def test_d02_masking_is_linear(piece):
 def test_d02_all_texts_of_a_failure_have_one_bound(monkeypatch):
     """However many texts an error frame holds, and however long: what is read of them is bounded."""
     read = []
-    masked = redaction.masked
-    monkeypatch.setattr(redaction, "masked", lambda text: read.append(len(text)) or masked(text))
+    masked = secret_shapes.masked
+    monkeypatch.setattr(secret_shapes, "masked", lambda text: read.append(len(text)) or masked(text))
     text = "@" + "a://" * 2_000
     for wide in (1, 10, 50):
         read.clear()
