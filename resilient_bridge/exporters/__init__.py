@@ -1,7 +1,7 @@
-"""Exporters of events: metrics for Prometheus, metrics and traces for OpenTelemetry, health over HTTP.
+"""Exporters: metrics for Prometheus, metrics and traces for OpenTelemetry, health over HTTP.
 
-Rule: an exporter is a listener. It computes from events alone and changes nothing, and its package
-loads when it is installed.
+Rule: an exporter computes from events and the current state, and changes nothing. The package that
+it needs is imported when `install` is called.
 """
 
 from __future__ import annotations

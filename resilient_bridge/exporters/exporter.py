@@ -1,6 +1,6 @@
 """The base of the metric exporters: they listen until they are closed.
 
-Rule: the exporter's own module defines its metrics.
+Rule: the exporter's own module creates its metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Exporter(ABC, Generic[C]):
     def __init__(self, labels: tuple[str, ...], most: int) -> None:
         self._labels = labels
         self._most = most
-        self._lock = RLock()  # a log handler may call what is protected
+        self._lock = RLock()  # reentrant: a log handler may make a protected call
         self._measures = Measures(USER_AGENT)
         self._series: Series[C] = Series(self._child, labels, most)
         self._is_open = False
@@ -61,7 +61,7 @@ class Exporter(ABC, Generic[C]):
 
     @abstractmethod
     def _child(self, instrument: Instrument, labels: tuple[str, ...]) -> C:
-        """Return the counter for these labels."""
+        """Return the child of an instrument for these labels."""
 
     @abstractmethod
     def _hear(self, event: Event) -> Any:

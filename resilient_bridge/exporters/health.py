@@ -1,10 +1,10 @@
-"""The health of this process over HTTP, as an ASGI application: links, circuits, budgets and stores.
+"""The health of this process over HTTP, an ASGI application: links, circuits, budgets and stores.
 
 No dependency.
 
 Rule: 200 while every client and link is READY, 503 while one starts, is disconnected, has failed or
-stops. An open circuit is shown and changes nothing: another service is at fault. It registers no
-listener: the state is read on each request.
+stops. An open circuit is shown and does not change the status: another service is at fault. It
+registers no listener: the state is read on each request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Scope: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_MOST: Final = 1_000  # of a sort
+_MOST: Final = 1_000  # of each kind
 _STARTING: Final = frozenset(
     {
         BridgeState.IDLE,
@@ -41,22 +41,24 @@ _STARTING: Final = frozenset(
 )
 _STOPPING: Final = frozenset({BridgeState.DRAINING, BridgeState.CLOSING})
 _ORDER: Final = ("down", "stopping", "starting", "ready")
-_KINDS: Final = {"LinkSupervisor": "Reconnecting"}  # by the name that its user knows
+_KINDS: Final = {"LinkSupervisor": "Reconnecting"}  # the public name of a class
 _SPENDING: Final = "resilient_bridge.agent.spending.spend_budget"
 
 
 def health_app() -> HealthApp:
-    """Return an ASGI application that reports the health of this process: serve it, or mount it, for a load balancer.
+    """Return an ASGI application that reports the health of this process, to a load balancer.
 
-    GET and HEAD of any path answer 200 with `"status": "ready"`, or 503 with `starting`, `stopping` (also after `app.is_stopping = True`,
-    for a process that is about to end) or `down`. The body lists links with their names, the durable stores of clients, circuits and budgets, as JSON; keys are
-    masked as in a log, and there are no session ids and no payloads. A process without links is ready.
+    Serve it, or mount it. GET and HEAD of any path answer 200 with `"status": "ready"`, or 503 with
+    `starting`, `stopping` (also after `app.is_stopping = True`, for a process that is about to end)
+    or `down`. The JSON body lists links with their names, the durable stores of clients, circuits,
+    budgets and alerts. Keys are masked as in a log, and there are no session ids and no payloads. A
+    process without links is ready.
     """
     return HealthApp()
 
 
 class HealthApp:
-    """The application that `health_app` returns. Set `is_stopping` when the process begins to end."""
+    """The application of `health_app`. Set `is_stopping` when the process begins to end."""
 
     def __init__(self) -> None:
         self.is_stopping = False
@@ -131,7 +133,7 @@ def _link(name: str, link: Any) -> dict[str, Any]:
 
 
 def _store(link: dict[str, Any]) -> dict[str, Any] | None:
-    """Take the durable store out of the row of its client, and return a row of its own; None for a client without one."""
+    """Remove the store from a client's row, and return a row of its own; None without a store."""
     store = link.pop("store", "")
     if not store:
         return None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _OWNER: Final = "exporters.otel.install"
 _SCOPE: Final = "resilient_bridge"
-_USER_AGENT: Final = "user_agent.original"  # the attribute of the conventions
+_USER_AGENT: Final = "user_agent.original"  # of the semantic conventions
 _SPAN: Final[ContextVar[Any]] = ContextVar("resilient_bridge.span", default=None)
 _NO_ERROR: Final = frozenset({"ok", "fell_back"})
 
@@ -49,10 +49,10 @@ def install(
     """Count, time and trace everything from now on, with the process's own providers by default.
 
     Each call is a span, also one without an attempt; its events are `retry`, `rejected` and
-    `fell_back`. A loss of a connection is a span `resilient_bridge.reconnect` from there to the
+    `fell_back`. A lost connection is a span `resilient_bridge.reconnect`, from the loss to the
     verdict. `spans=False` saves the cost of spans, `metrics=False` that of metrics. `labels` and
-    `max_series` are those of `exporters.prometheus.install`. Close the exporter, or use it as `with
-    install():`, to end.
+    `max_series` are those of `exporters.prometheus.install`. To stop, close the exporter, or use it
+    as `with install():`.
 
     Raises ConfigError if opentelemetry-api is not installed, with the command that installs it; for
     unknown labels; and, with `spans`, while another exporter traces.
@@ -79,7 +79,7 @@ class OTelExporter(Exporter[dict[str, str]]):
         self._tracer = tracer
         self._meter = meter
         self._instruments: dict[Instrument, Any] = {}
-        # The SDK forgets no series, and names none after 2,000
+        # The SDK never forgets a series, and names no new one after 2,000.
         self._named = NamedCircuits(most, for_good=True)
         if tracer is not None:
             start_tracing(self._open)
@@ -183,7 +183,7 @@ class _CallSpan:
         self._span = span
 
     def enter(self) -> Any:
-        """Make it current; return the token that restores the previous span."""
+        """Make the span current; return the token that restores the previous one."""
         from opentelemetry import context, trace
 
         return context.attach(trace.set_span_in_context(self._span)), _SPAN.set(self._span)
@@ -200,7 +200,7 @@ class _CallSpan:
 
 
 def _note(span: Any, event: Any) -> None:
-    """Write an event of a call on its span."""
+    """Record an event of a call on its span."""
     match event:
         case events.RetryScheduled():
             note = {"attempt": event.attempt, "wait": event.wait, "error.type": event.failure.code}

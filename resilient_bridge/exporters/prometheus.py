@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _OWNER: Final = "exporters.prometheus.install"
-_EXEMPLAR: Final = 80  # characters of a session's id: with the rest of it OpenMetrics allows 128
+_EXEMPLAR: Final = 80  # characters of a session's id; OpenMetrics allows 128 for the whole
 
 
 def install(
@@ -34,10 +34,10 @@ def install(
     """Count and time everything from now on, in `registry` (default: that of prometheus_client).
 
     `labels` may name `session_id` and `user_agent`: then `resilient_bridge_errors_total` has them
-    as labels. A session's id has a value for each session; without the label it is an exemplar,
-    which costs no series. A metric has at most `max_series` series; further names are counted as
-    `other`, and the log says so once. Close the exporter, or use it as `with install():`, to remove
-    the metrics.
+    as labels. With the label `session_id` each session is a series; without it the id is an
+    exemplar, which costs no series. A metric has at most `max_series` series; further names are
+    counted as `other`, and the log says so once. Close the exporter, or use it as `with
+    install():`, to remove the metrics.
 
     Raises ConfigError if prometheus_client is not installed, with the command that installs it; for
     unknown labels; and for a registry that has these metrics already.
@@ -51,7 +51,7 @@ def install(
 
 
 class PrometheusExporter(Exporter[Any]):
-    """Counts until it is closed, which takes the metrics out of the registry; `install` makes it."""
+    """Counts until it is closed, which unregisters its metrics; `install` makes it."""
 
     def __init__(self, registry: CollectorRegistry, labels: tuple[str, ...], most: int) -> None:
         super().__init__(labels, most)

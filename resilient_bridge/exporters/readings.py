@@ -1,4 +1,4 @@
-"""The gauges that are read on each scrape: circuits, and open clients and links.
+"""The gauges that are read on each scrape: the version, circuits, alerts, open clients and links.
 
 Rule: reading changes nothing.
 """
@@ -29,10 +29,16 @@ _OF_LINKS: Final = (known.READY, *(instrument for instrument, _ in _DEPTHS))
 
 
 class NamedCircuits:
-    """Which circuits have series of their own, at most `most` of them; the others are one, `other`, that says how many are in each state."""
+    """Chooses the circuits that have series of their own, at most `most` series in all.
+
+    The others share the series of `other`, which count how many are in each state.
+    """
 
     def __init__(self, most: int, *, for_good: bool) -> None:
-        """With `for_good` the first that were seen keep their place, for a client library that keeps each series it ever saw."""
+        """With `for_good`, the circuits that were seen first keep their series for ever.
+
+        It is for a client library that never forgets a series.
+        """
         self._most = most
         self._for_good = for_good
         self._named: set[str] = set()
@@ -61,13 +67,13 @@ class NamedCircuits:
 
 
 def known_circuits(most: int | None = None) -> list[tuple[str, str]]:
-    """Return the key and the state of at most so many circuits, of all without a number: those that are not closed first, then by their keys."""
+    """Return key and state of at most `most` circuits: those not closed first, then by key."""
     states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
     return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
 
 
 def readings(named: NamedCircuits, only: Instrument | None = None) -> Iterator[Reading]:
-    """Yield every gauge, or `only` that one, summed over links of one name; circuits as `named` says."""
+    """Yield every gauge, or `only` that one; links of one name are combined."""
     if only in (None, known.INFO):
         yield known.INFO, (__version__, platform.python_version(), USER_AGENT), 1
     if only in (None, known.CIRCUIT_STATE):
@@ -83,7 +89,7 @@ def _of_links(only: Instrument | None) -> Iterator[Reading]:
     sums: dict[tuple[Instrument, str], float] = {}
     for name, link in open_links():
         health: Any = link.health()
-        # Of several with one name: ready if all are.
+        # Several links of one name are ready if all of them are.
         ready = (known.READY, name)
         sums[ready] = min(sums.get(ready, 1.0), float(health.ready))
         for instrument, field in _DEPTHS:

@@ -1,4 +1,4 @@
-"""The series of the metrics, bounded: one child of an instrument for each set of labels, found by one look-up.
+"""The bounded series of the metrics: one child of an instrument for each set of labels.
 
 Rule: whatever names a program creates, an instrument has at most `most` series. Further ones are
 counted as `other`.

@@ -33,11 +33,11 @@ _LEFTOVER_AFTER: Final = 3600.0  # seconds: no save runs for an hour
 
 
 def replace_atomically(path: Path, data: bytes) -> None:
-    """Replace the file by `data`: every reader finds all of the old or all of the new, also after a power cut.
+    """Replace the file by `data`: readers see the old or the new content, also after a power cut.
 
-    Raises StoreError (SYS_STORE_UNAVAILABLE), and the old file is unchanged. Only if the directory
-    cannot be synchronised the new one is in place already, and `failure.executed` is MAYBE: it may
-    not survive a power cut.
+    Raises StoreError (SYS_STORE_UNAVAILABLE); the old file is then unchanged. There is one
+    exception: if the directory cannot be synchronised, the new file is in place already,
+    `failure.executed` is MAYBE, and the change may not survive a power cut.
     """
     temporary = path.with_name(f".{path.name}.{REAL.new_token()}.tmp")
     with typed_errors(path, "be written"):
@@ -59,7 +59,7 @@ def remove(path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove temporary files of a process that was killed inside `replace_atomically`, after an hour.
+    """Remove temporary files, older than an hour, of processes killed in `replace_atomically`.
 
     Never raises.
     """
@@ -75,7 +75,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def set_aside(path: Path, label: str = "damaged") -> Path:
-    """Rename the file to `<name>.<label>-<UTC time>`, or with a number at the end, and return that.
+    """Rename the file to `<name>.<label>-<UTC time>`, plus a number if it exists; return the path.
 
     Nothing is overwritten.
 
@@ -96,7 +96,7 @@ def set_aside(path: Path, label: str = "damaged") -> Path:
 
 
 def keep_copy(path: Path, data: bytes, label: str = "damaged") -> Path:
-    """Write `data`, the content of the file, beside it under such a name, and return that.
+    """Write `data`, the file's content, beside it under a name as in `set_aside`; return the path.
 
     The file stays. Raises StoreError.
     """

@@ -1,4 +1,4 @@
-"""An exclusive lock on a file that ends with its process, however that ends.
+"""An exclusive file lock that the system releases when its process ends, however it ends.
 
 The lock is on a separate file, because closing any descriptor of a file drops every POSIX lock that
 its process has on it, and SQLite has its own on the database. For the same reason a second owner in
@@ -32,7 +32,7 @@ _held_lock: Final = Lock()
 class Owner:
     """The lock of `path`, taken by `take` and released by `release`.
 
-    The file beside it names the process, and stays.
+    The lock file, beside `path`, names the process and is not deleted.
 
     `is_same_boot`: the last owner that called `note_boot` did so since the machine was started;
     False if that is unknown.
@@ -46,7 +46,7 @@ class Owner:
         self.is_same_boot = False
 
     def take(self) -> Self:
-        """Become the owner, in a directory that is ours.
+        """Become the owner; create the directory, or check that it is safe.
 
         Raises StoreError (SYS_STORE_IN_USE) if another owner exists, in this process or another.
         """
@@ -78,9 +78,9 @@ class Owner:
         self._write(boot if self.is_same_boot else "")
 
     def note_boot(self) -> None:
-        """Note that the state belongs to this start of the machine from now on.
+        """Record that the state has been used since this start of the machine.
 
-        On a full disk it is not noted.
+        A write that fails, as on a full disk, is ignored.
         """
         with suppress(OSError):
             self._write(_boot())
@@ -132,6 +132,6 @@ else:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except PermissionError:  # as some systems say it
+        except PermissionError:  # some systems raise this for a lock that is held
             return False
         return True

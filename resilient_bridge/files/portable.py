@@ -1,7 +1,7 @@
-"""File operations that differ between systems: positioned reads and writes, and renames over an existing file.
+"""File operations that differ between systems: positioned I/O, and renames that replace a file.
 
 Rule: one function for each, with the same behaviour everywhere; the branch of a system is chosen by
-`sys.platform`, which checkers follow.
+`sys.platform`, which type checkers follow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 if sys.platform == "win32":
-    _PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.32)  # seconds, one altogether
+    _PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.32)  # seconds; one second in all
 
     def read_at(handle: int, size: int, offset: int) -> bytes:
         """Read at an offset of a descriptor that no other thread or process uses.
@@ -40,7 +40,7 @@ if sys.platform == "win32":
     def move(old: Path, new: Path, replace: Callable[[Path, Path], None]) -> None:
         """Rename, replacing an existing file.
 
-        If another program (a reader, an indexer) has either open, wait at most a second.
+        If another program (a reader, an indexer) has a file open, try again for at most a second.
         """
         for pause in _PAUSES:
             try:

@@ -1,9 +1,9 @@
 """Access rights of our files: their names, their directory, and how one is opened.
 
-Rule: nothing is followed and nothing guessed. A link, a file of another user and a directory in
-which others may swap files are refused, an id never becomes a path, and what we create is private
-(0600, directories 0700). Every error is typed and names the path. System calls go through `disk`,
-which tests replace with one whose k-th call fails.
+Rule: a link, a file of another user, and a directory in which others may replace files are refused.
+An id never becomes a path, and what we create is private (0600, directories 0700). Every error is
+typed and names the path. System calls go through `disk`, which tests replace with one whose k-th
+call fails.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 disk: Final = os
 
-# bytes: names made from this one need room below the 255 of file systems
+# bytes; file systems allow 255, and the names made from this one are longer
 _LONGEST_NAME: Final = 200
 _CHUNK: Final = 1 << 20
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 ALWAYS: Final[int] = (
     _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 )
-"""The flags of every open. O_NONBLOCK: opening a pipe would wait for its other end."""
+"""The flags of every open. Without O_NONBLOCK, opening a named pipe could block."""
 _STRANGE: Final = {
     errno.ELOOP: "a symbolic link",
     errno.EMLINK: "a symbolic link",
@@ -48,10 +48,10 @@ _FILE: Final = "a regular file of ours that has one name"
 def path_of(path: str | os.PathLike[str], field: str) -> Path:
     """Return the absolute path, so that a later change of the working directory does not matter.
 
-    Nothing is looked up.
+    The path need not exist.
 
-    Raises ConfigError for a path that is no file name, or whose name leaves no room for the names
-    made from it.
+    Raises ConfigError for a path without a file name, or with one too long for the names made from
+    it.
     """
     wanted = f"a path to a file, with a name of 1 to {_LONGEST_NAME} bytes"
     try:
@@ -69,7 +69,7 @@ def path_of(path: str | os.PathLike[str], field: str) -> Path:
 
 
 def prepare_directory(path: Path, field: str = "path") -> None:
-    """Create the directory of `path`, 0700 like missing parents, or check the existing one.
+    """Create the directory of `path` and its missing parents (0700), or check an existing one.
 
     Raises ConfigError for a directory in which another user could replace our file, StoreError
     (SYS_STORE_UNAVAILABLE) if it cannot be created or examined.
@@ -100,7 +100,7 @@ def _made(directory: Path) -> os.stat_result:
             missing.append(ahead)
             ahead = ahead.parent
     for one in reversed(missing):
-        with suppress(FileExistsError):  # another process was faster; its owner is checked below
+        with suppress(FileExistsError):  # another process was faster; the owner is checked below
             disk.mkdir(one, 0o700)
             sync_directory(one.parent)
         found = disk.stat(one)
@@ -128,7 +128,7 @@ if sys.platform != "win32":
             )
 
     def _is_ours_alone(group: int) -> bool:
-        """Return whether a group is the private one of this user: the primary one, of the same name, with no other member."""
+        """Return whether a group is this user's own: primary, of the same name, no other member."""
         try:
             import grp
             import pwd
@@ -143,11 +143,11 @@ if sys.platform != "win32":
 
 
 def open_private(path: Path, flags: int, field: str = "path") -> int:
-    """Open a private file and return its descriptor: no link is followed, a new one is 0600, and an old one is made so.
+    """Open a private file and return its descriptor; a new one, or one open to others, gets 0600.
 
     Raises ConfigError, before anything is changed, for a link, a file that is not regular, a file
-    with a second name, or one of another user; StoreError (SYS_STORE_UNAVAILABLE) for what the
-    system refuses. Without O_CREAT a missing file is FileNotFoundError, because only the caller
+    with a second name, or one of another user; StoreError (SYS_STORE_UNAVAILABLE) for other errors
+    of the system. Without O_CREAT a missing file is FileNotFoundError, because only the caller
     knows its meaning.
     """
     if not _NOFOLLOW and path.is_symlink():
@@ -157,7 +157,7 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
             raise
-        # Windows says of a directory that it is refused. `Path.is_dir` may itself be refused.
+        # Opening a directory on Windows raises PermissionError. `Path.is_dir` may raise it, too.
         is_directory = isinstance(error, PermissionError) and os.path.isdir(path)  # noqa: PTH112
         strange = "a directory" if is_directory else _STRANGE.get(error.errno or 0)
         if strange:
@@ -188,7 +188,7 @@ def _check_file(handle: int, path: Path, field: str) -> None:
 
 
 def read_private(path: Path, field: str = "path") -> bytes | None:
-    """Return the content of a private file, None if it does not exist. Raises as `open_private` does."""
+    """Return the content of a private file, or None without one. Raises as `open_private` does."""
     try:
         handle = open_private(path, os.O_RDONLY, field)
     except FileNotFoundError:
@@ -209,12 +209,12 @@ def read_private(path: Path, field: str = "path") -> bytes | None:
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises OSError."""
     if sys.platform == "win32":
-        return  # no such thing
+        return  # Windows cannot do that
     handle = disk.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         disk.fsync(handle)
     except OSError as error:
-        # some file systems know no such request
+        # some file systems do not support it
         if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
             raise
     finally:
@@ -222,14 +222,14 @@ def sync_directory(directory: Path) -> None:
 
 
 def close_quietly(handle: int) -> None:
-    """Close a descriptor on which nothing depends any more: read, or lost already."""
+    """Close a descriptor and ignore errors: its data was read, or is lost already."""
     with suppress(OSError):
         disk.close(handle)
 
 
 @contextmanager
 def typed_errors(path: Path, problem: str, executed: Executed | None = None) -> Generator[None]:
-    """Raise what the system refuses inside of the block as the StoreError of `unavailable`."""
+    """Raise an OSError inside the block as the StoreError of `unavailable`."""
     try:
         yield
     except OSError as error:
@@ -237,7 +237,7 @@ def typed_errors(path: Path, problem: str, executed: Executed | None = None) -> 
 
 
 def unavailable(path: Path, problem: str, error: OSError, executed: Executed | None = None) -> BridgeError:
-    """Return the StoreError for a file that could not `problem` ("be opened"), to be raised from the system's error."""
+    """Return the StoreError for a file that could not `problem` ("be opened"), with its cause."""
     reason = (error.strerror or type(error).__name__).lower()
     return error_for(
         Failure.of(

@@ -1,4 +1,4 @@
-"""Stores for positions, unsettled sends, sessions and state files: in memory by default, in a file or in Redis to survive the process."""
+"""Stores for positions, unsettled sends, sessions and state files: in memory, a file, or Redis."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def store_of(store: object, path: str = "BridgeClient.store") -> Store:
-    """Return the store of a client: of a path or a URL, the given object, or memory."""
+    """Return the store for a path, a Redis URL, or a store object; for None one in memory."""
     if store is None:
         return MemoryStore()
     if isinstance(store, str) and store.startswith(("redis://", "rediss://", "unix://")):

@@ -1,4 +1,4 @@
-"""The default store, in memory. A second client with the same object resumes the first one's session."""
+"""The default store, in memory: another client of the same object resumes the session."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class MemoryStore:
         self._last_seq = max(self._last_seq, entry.seq)
 
     def mark(self, through: int, wall: float) -> None:
-        """Do nothing: an entry knows itself whether it was handed out."""
+        """Do nothing: the entry itself records whether it was handed out."""
 
     def settle(self, entry: Entry) -> None:
         """Remove a send whose outcome is known."""

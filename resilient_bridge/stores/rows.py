@@ -1,8 +1,8 @@
-"""The data of a durable store as plain rows: sends, outcomes and positions, converted to and from the session's values.
+"""The data of a durable store as plain rows: sends, outcomes and positions, to and from objects.
 
 Rule: a process reads what another wrote, so times are wall-clock seconds here, and impossible
-values are not trusted. If the wall clock went back, a message has the largest age; a position that
-was not closed may have handed out more messages.
+values are not trusted. If the wall clock went back, a send that can expire counts as expired. After
+a position that is not exact, more messages may have been handed out.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ..protocol import Key
 
 
-#: When an entry was handed out, if that is unknown: so long ago that it must not be repeated.
+#: The time at which an entry was handed out, if that is unknown: too long ago to repeat it.
 UNSURE: Final = -inf
-#: How many messages may have been handed out since a position was last writing.
+#: How many messages may have been handed out since a position was last written.
 UNSURE_MESSAGES: Final = 64
 
 
-_FLOATING: Final = 2  # beside 1 for doubtful, in one column since release 0.1
+_FLOATING: Final = 2  # a second bit in the column `doubtful`, which exists since release 0.1
 
 
 class EntryRow(NamedTuple):
@@ -82,7 +82,7 @@ class AnswerRow(NamedTuple):
 
 
 def entry_row(entry: Entry, wall: float) -> EntryRow:
-    # A whole number would be read back as another value than the checksum covers.
+    # SQLite would return an int as a float, whose checksum is another.
     expires = None if entry.expires is None else float(entry.expires.wall)
     return EntryRow(
         entry.seq, entry.id, entry.key, entry.type, entry.frame, expires, entry.coalesce, float(wall)
@@ -129,10 +129,10 @@ def outcome_of(row: OutcomeRow) -> Entry:
 def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 0) -> str:
     """Return a position as one JSON text, without its messages.
 
-    `is_exact`: nothing is handed out after this.
+    `is_exact`: no message is handed out after this.
 
-    `doubt`: an earlier process may have handed out the messages through this number; closing now
-    does not settle that.
+    `doubt`: an earlier process may have handed out messages up to this number; an exact position of
+    this process does not change that.
     """
     return json.dumps(
         {
@@ -153,7 +153,7 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
 
 
 def state_of(watermark: Watermark, *, is_exact: bool) -> tuple[Any, ...]:
-    """Return what changes with a position: if it is equal, there is nothing new to write."""
+    """Return a tuple to compare positions by: if it is equal, there is nothing new to write."""
     return (
         watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
         watermark.joined, watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,
@@ -211,7 +211,7 @@ def watermark_of(
 
 
 def doubt_of(position: str) -> int:
-    """Return the number of the last message that the process which wrote this position may have handed out."""
+    """Return the number of the last message that the position's writer may have handed out."""
     stored = cast("dict[str, Any]", json.loads(position))
     return int(stored["taken"]) + int(stored["unsure"])
 

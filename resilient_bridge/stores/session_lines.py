@@ -2,9 +2,9 @@
 
 Does no I/O.
 
-Rule: every input becomes one line. A value is a secret by its name, wherever the name is: a key,
-the item before it, or a field `name` beside a field `value`; text is redacted as well. Cut values
-are marked.
+Rule: every input becomes one line. A value with a sensitive name is masked; the name may be its
+key, the item before it, or a field `name` beside a field `value`. Texts are redacted as well. Cut
+values are marked.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LONGEST_LINE: Final = 65_536
 _DEEPEST: Final = 8
 _WIDEST: Final = 100  # items of one mapping or sequence
 _MOST: Final = 2_000  # values in one line
-# characters read for one line: only a part of what is read of a text is shown
+# characters read for one line; more than its length, because of a text only a part is shown
 _WORK: Final = 2 * LONGEST_LINE
-_READ: Final = 8_192  # of these at most so many for one text
+_READ: Final = 8_192  # at most so many of them count for one text
 _CUT: Final = "…"
 _VIBER_KEYS: Final = ("level", "ts", "msg", "tool", "provider", "attempt", "error", "duration_ms")
 _NAMES: Final = ("name", "key", "field", "header")
@@ -41,27 +41,34 @@ _VALUES: Final = ("value", "received")
 
 
 def event_line(event: Event, more: Mapping[str, object] | None = None) -> bytes:
-    """Return the line of an event: `at`, `event` (its class), its fields, a failure as its `to_dict()`, and additional fields."""
+    """Return the line of an event: `at`, `event` (its class), its fields, and `more`.
+
+    A failure is written as its `to_dict()`.
+    """
     kind = type(event).__name__
     try:
         fields = dict(list(vars(event).items())[1:])
         if not fields.get("bridge"):
             fields.pop("bridge", None)
         return record_line({"event": kind, **fields, **(more or {})}, event.at)
-    except Exception as error:  # noqa: BLE001 -- a foreign event: that it came is worth a line anyway
+    except Exception as error:  # noqa: BLE001 -- an event that cannot be read gets a line, too
         return _written({"at": None, "event": redact(kind), "unreadable": type(error).__name__})
 
 
 def log_line(event: Event) -> bytes:
-    """Return the line of an event in the form of a structured log: level, ts, msg, and tool, provider and error where known."""
+    """Return the line of an event in a structured log: level, ts, msg, and known fields of it."""
     try:
         return _written(_log_fields(event))
-    except Exception as error:  # noqa: BLE001 -- a foreign event: that it came is worth a line anyway
+    except Exception as error:  # noqa: BLE001 -- an event that cannot be read gets a line, too
         return _unreadable(error)
 
 
 def viber_line(event: Event) -> bytes:
-    """Return the line of an event as OpenViber prints it: level, ts to the second, msg, then tool, provider, attempt, error, duration_ms."""
+    """Return the line of an event as OpenViber prints it.
+
+    Its keys are level, ts (to the second) and msg, then those of tool, provider, attempt, error and
+    duration_ms that are known.
+    """
     try:
         line = _log_fields(event)
         line["ts"] = event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -118,7 +125,7 @@ def record_line(record: Mapping[str, object], at: datetime) -> bytes:
         stamped: dict[str, object] = {"at": instant(at), **record}
         plain = _Masked().mapping(stamped, 0)
         line = _written(plain)
-    except Exception as error:  # noqa: BLE001 -- an object that cannot be looked at is a line that says so
+    except Exception as error:  # noqa: BLE001 -- an unreadable object gets a line that says so
         return _written({"at": instant(at), "unreadable": type(error).__name__})
     if len(line) <= LONGEST_LINE:
         return line
@@ -127,12 +134,12 @@ def record_line(record: Mapping[str, object], at: datetime) -> bytes:
 
 
 def _written(plain: dict[str, Any]) -> bytes:
-    # ASCII: every control character, and whatever else breaks a line somewhere, is escaped.
+    # ASCII escapes every control character, and all others that some reader takes for a line break.
     return f"{json.dumps(plain, separators=(',', ':'), allow_nan=False)}\n".encode()
 
 
 class _Masked:
-    """One walk through a value, which may have any size and contain itself."""
+    """Masks one value, which may have any size and contain itself."""
 
     def __init__(self) -> None:
         self._values_allowed = _MOST

@@ -46,19 +46,20 @@ class SessionLog:
     gets), `code` and `duration_ms`. `form="openviber"` has exactly the keys, messages and times of
     that specification.
 
-    A line that would make the file larger than `max_bytes` starts a new one: the old file becomes
+    A line that would make the file larger than `max_bytes` starts a new file: the old one becomes
     `<name>.1`, the one before `<name>.2`, up to `keep` of them. The file is 0600; nothing is read
     back from it.
 
     A full disk or a missing directory raises nothing and is not waited for. Such lines are counted
-    in `lost`, and reported once by StoreFailed and in the stdlib logger `resilient_bridge`, until
-    StoreRecovered, which is in the log with that count. A line is passed to the system at once, so
-    it survives a kill of this process; a power cut may lose the last seconds. One process writes to
-    a path at a time; its threads may share the object. The default log continues.
+    in `lost`, and reported once, by StoreFailed and the stdlib logger `resilient_bridge`. When
+    writing works again, StoreRecovered is emitted, and its line has that count. A line is passed to
+    the system at once, so it survives a kill of this process; a power cut may lose the last
+    seconds. One process writes to a path at a time; its threads may share the object. The stdlib
+    logger continues.
 
-    Raises ConfigError for wrong arguments and, on entering, for a path that is not safe; on
-    entering also StoreError (SYS_STORE_UNAVAILABLE) if the file cannot be opened,
-    (SYS_STORE_IN_USE) if this object is in use already.
+    Raises ConfigError for wrong arguments and, on entering, for a path that is not safe. On
+    entering it also raises StoreError: SYS_STORE_UNAVAILABLE if the file cannot be opened,
+    SYS_STORE_IN_USE if this object is in use already.
     """
 
     def __init__(
@@ -125,11 +126,12 @@ class SessionLog:
             self._close()
 
     def write(self, record: Mapping[str, object], /) -> None:
-        """Append a line of your own: `at`, unless the record has its own, and its fields, masked and escaped like those of events.
+        """Append a line of your own: the record's fields, and `at` unless it has its own.
 
-        Texts are cut at 500 characters, lines at 64 KiB. Raises ConfigError for a record that is no
-        mapping, and StoreError (SYS_STORE_UNAVAILABLE) outside of the `with` block. A line that
-        cannot be written raises nothing: it is counted in `lost`.
+        Fields are masked and escaped like those of events. Texts are cut at 500 characters, lines
+        at 64 KiB. Raises ConfigError for a record that is no mapping, and StoreError
+        (SYS_STORE_UNAVAILABLE) outside of the `with` block. A line that cannot be written raises
+        nothing: it is counted in `lost`.
         """
         if not hasattr(record, "items"):
             raise config_error("SessionLog.write.record", "a mapping", type(record).__name__)
@@ -145,25 +147,25 @@ class SessionLog:
         if not own:
             self._append(self._line_of(event))
         elif isinstance(event, events.StoreRecovered):
-            # the gap in its position; its start could not be written
+            # this line stands where lines are missing: StoreFailed could not be written
             self._append(event_line(event, {"lost": self._lost}))
 
     def _append(self, line: bytes) -> None:
         with self._lock:
             if self._listening is None:
-                return  # reported by a hub that did not know yet
+                return  # closed after this event was emitted
             event = self._written(line)
         if event is not None:
             emit(event)  # without the lock: this object receives the event too
 
     def _written(self, line: bytes) -> events.StoreFailed | events.StoreRecovered | None:
-        """Write the line, or count it; return what has changed by that."""
+        """Write the line or count it as lost; return the event if the state has changed."""
         try:
             with typed_errors(self._path, "be appended to"):
                 write_all(self._ready_for(len(line)), line)
         except BridgeError as error:
             self._lost += 1
-            self._close()  # opened again for the next line, which ends a line that was cut here
+            self._close()  # the next line opens it again, and ends a line that was cut here
             if self._has_failed:
                 return None
             self._has_failed = True
@@ -176,7 +178,7 @@ class SessionLog:
     # ---- the file ----------------------------------------------------------------------------------------------------
 
     def _ready_for(self, length: int) -> int:
-        """Return the descriptor of a file at this path that has room for so many bytes."""
+        """Return the descriptor of a file at this path that has room for `length` bytes."""
         if self._handle is not None and not self._is_path_current(self._handle):
             self._close()
         handle = self._open()
@@ -188,16 +190,16 @@ class SessionLog:
         return handle
 
     def _is_path_current(self, handle: int) -> bool:
-        """Return whether the path still leads to the open file: lines in a deleted or renamed one are lost."""
+        """Return whether the path still leads to the open file, not a deleted or renamed one."""
         try:
             there = disk.lstat(self._path)
         except OSError:
-            return False  # opening it will show
+            return False  # opening it shows the cause
         here = disk.fstat(handle)
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def _open(self) -> int:
-        """Open the file for appending; an incomplete line of a dead process is ended."""
+        """Open the file for appending; end the incomplete line of a process that died."""
         if self._handle is None:
             handle = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FIELD)
             try:
@@ -218,9 +220,9 @@ class SessionLog:
         return disk.read(handle, 1) == b"\n"
 
     def _rotate(self) -> None:
-        """Give the files their next numbers.
+        """Rename each file to its next number.
 
-        If this fails half-way, it continues from the free number, and loses no file.
+        If this fails half-way, the next call continues at the free number, and no file is lost.
         """
         numbered = [
             self._path,

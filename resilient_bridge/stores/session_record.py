@@ -1,7 +1,7 @@
 """The record of a client's own session: what entering, leaving and losing the session do to it.
 
-Rule: every change goes through `change`, so that of two concurrent changes each sees the other. The
-store has saved what is returned; after a StoreError nothing has changed.
+Rule: every change of a record holds its `turn`, so concurrent changes run one after the other. The
+store has saved what is returned; a StoreError leaves the record unchanged.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class _QueuedChange:
         self.users = 0
 
 
-# A turn exists while it is used, and its user holds the store as well: so its id cannot be reused
-# meanwhile.
+# An entry exists only while a caller holds or awaits its lock. That caller also references the
+# store, so the store's id() cannot be reused meanwhile.
 _QUEUES: Final[dict[tuple[int, str], _QueuedChange]] = {}
 
 
 @asynccontextmanager
 async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
-    """Hold the record of a session; without another user it does not wait."""
+    """Lock the record of a session; wait only while another caller holds it."""
     key = (id(store), session_id)
     mine = _QUEUES.setdefault(key, _QueuedChange())
     mine.users += 1
@@ -60,7 +60,7 @@ async def turn(store: Store, session_id: str) -> AsyncGenerator[None]:
 def record_of(store: Store, session_id: str) -> SessionRecord | None:
     """Return the stored record of a session.
 
-    Raises StoreError, with session and field, for an invalid text.
+    Raises StoreError, which names session and field, for an invalid text.
     """
     text = store.records().get(session_id)
     if text is None:
@@ -76,7 +76,7 @@ def record_of(store: Store, session_id: str) -> SessionRecord | None:
 
 
 async def change(store: Store, session_id: str, decide: Callable[[SessionRecord | None], R]) -> R:
-    """Store what `decide` makes of the record in its place, and return it."""
+    """Replace the record by what `decide` returns for it, and return that; None stores nothing."""
     async with turn(store, session_id):
         before = record_of(store, session_id)
         after = decide(before)
@@ -106,14 +106,14 @@ def _entered(before: SessionRecord | None, session_id: str, now: Now) -> Session
 
 
 def _found_in(before: SessionRecord | None, session_id: str, now: Now) -> SessionRecord:
-    """Return the record of a session that the server has joined already: it cannot be refused.
+    """Return the activated record of a session that the server has joined already.
 
-    A closed one stays so.
+    It is too late to refuse the session, so a record that cannot be activated is left unchanged.
     """
     try:
         return _entered(before, session_id, now)
     except SessionError:
-        return cast("SessionRecord", before)  # a new one can be entered
+        return cast("SessionRecord", before)  # not None: a new record can be activated
 
 
 async def on_exit(store: Store, watermark: Watermark, now: Now) -> SessionRecord | None:
@@ -146,10 +146,10 @@ def _reached(earlier: SessionCheckpoint | None, watermark: Watermark) -> Session
 
 
 async def on_lost(store: Store, old_id: str, new_id: str, now: Now) -> SessionRecord:
-    """Move owner and context snapshot of a session that the server has forgotten to the new session.
+    """Copy the data of a session that the server has forgotten to the new one; close the old one.
 
-    The new record is stored before the old one is closed: whatever fails in between, the snapshot
-    is in one of them.
+    The new record is stored before the old one is closed, so the context snapshot is in one of
+    them, whatever fails in between.
     """
     old = record_of(store, old_id)
 
@@ -171,7 +171,7 @@ async def on_lost(store: Store, old_id: str, new_id: str, now: Now) -> SessionRe
 
 
 async def on_renamed(store: Store, old_id: str, new_id: str, now: Now) -> SessionRecord:
-    """Store the record under the server's name for the session, too (a dialect's `session_from_join`)."""
+    """Move the record to the server's name for the session (a dialect's `session_from_join`)."""
     old = record_of(store, old_id)
 
     def begin(before: SessionRecord | None) -> SessionRecord:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Records: TypeAlias = list[SessionRecord]
 
 
-_COMPARED: Final = 1_000  # ids that a wrong one is compared with
+_COMPARED: Final = 1_000  # how many known ids an unknown one is compared with
 
 
 class _Unchanged(Enum):
@@ -49,9 +49,12 @@ _UNCHANGED: Final = _Unchanged.UNCHANGED
 
 
 class Sessions:
-    """The session records of a store: a path (SQLite), a redis:// URL, or a store object, which a BridgeClient may share.
+    """The session records of a store.
 
-    Use it as `async with`; ConfigError outside of it. Every operation returns the record as stored.
+    The store is a path (SQLite), a redis:// URL, or a store object, which a BridgeClient may share.
+    Use `async with`: outside of it, operations raise ConfigError. All but `list` and `forget`
+    return the record as stored.
+
     Each raises SessionError (SESS_NOT_FOUND for an unknown id, SESS_CLOSED for a closed session,
     SESS_NOT_RESUMABLE, PROTO_SEQUENCE_ERROR for a wrong order) and StoreError (nothing was saved or
     changed; or the record is damaged).
@@ -115,9 +118,9 @@ class Sessions:
         return await self._add(record, "Sessions.create.session_id")
 
     async def adopt(self, record: SessionRecord, /) -> SessionRecord:
-        """Store a record from elsewhere unchanged, such as `SessionRecord.from_json(text)` of another program's file.
+        """Store a record from elsewhere unchanged. Raises as `create` does.
 
-        Raises as `create` does.
+        For example `SessionRecord.from_json(text)`, of another program's file.
         """
         if not isinstance(record, SessionRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise config_error("Sessions.adopt.record", "a SessionRecord", type(record).__name__)
@@ -153,7 +156,7 @@ class Sessions:
     ) -> SessionRecord:
         """Save the progress of a created, active or paused session.
 
-        Omitted values stay as they were, 0 and None at first.
+        Omitted values are unchanged; initially they are 0 and None.
 
         `context_snapshot` is any JSON value of at most 1 MiB; ConfigError for anything else.
         """
@@ -170,14 +173,14 @@ class Sessions:
         return await self._move(session_id, "pause")
 
     async def resume(self, session_id: str, /) -> SessionRecord:
-        """Activate a paused, resumable session; its checkpoint is where to continue.
+        """Activate a paused, resumable session; its checkpoint says where to continue.
 
-        Of two callers one succeeds.
+        Of two concurrent callers, one succeeds.
         """
         return await self._move(session_id, "resume")
 
     async def fail(self, session_id: str, failure: Failure, /) -> SessionRecord:
-        """Put the session in error: it can only be closed.
+        """Put the session in the error state: from there it can only be closed.
 
         `rb.classify(error)` makes a Failure of any exception.
         """
@@ -211,7 +214,7 @@ class Sessions:
 
         return await change(self._store, session_id, decide)
 
-    # ---- the kept records -------------------------------------------------------------------------------------
+    # ---- the stored records -----------------------------------------------------------------------------------
 
     async def get(self, session_id: str, /) -> SessionRecord:
         """Return the record as it was last stored."""
@@ -221,7 +224,7 @@ class Sessions:
     async def list(self, state: SessionState | str | None = None) -> Records:
         """Return the records, or those in one state, the latest activity first.
 
-        A damaged one is an error that names it.
+        A damaged record raises StoreError, which names the session.
         """
         self._opened()
         if state is not None and state not in set(SessionState):

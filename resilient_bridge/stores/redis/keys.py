@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
 FORMAT: Final = "1"
-#: Milliseconds after its last use that the messages of a position expire; the position itself does not.
+#: Milliseconds after its last use until a position's messages expire; the position does not.
 TAIL_TTL: Final = 24 * 3600 * 1000
 
 _PARTS: Final = ("owner", "head", "outbox", "handed", "sessions", "records", "outcomes")
@@ -29,7 +29,7 @@ _AT_ONCE: Final = 500  # values of one command; Lua's `unpack` takes less than 8
 
 
 class Keys:
-    """The names of one store's keys. `fixed` are those of every store, in the order of the scripts' KEYS."""
+    """The names of one store's keys; `fixed`: those of every store, in the order of KEYS."""
 
     def __init__(self, prefix: str, name: str) -> None:
         # A brace would end the hash tag; a colon in the name would let two stores share their keys.
@@ -62,7 +62,7 @@ def name_of(field: bytes) -> str:
 
 
 class RedisCommands:
-    """Redis commands, each on one key, that one script runs. `args` is how the script reads them."""
+    """Redis commands, each on one key, that one script runs; `args` encodes them for the script."""
 
     def __init__(self, names: Keys) -> None:
         self.names = names
@@ -71,7 +71,7 @@ class RedisCommands:
         self._slots = {key: index for index, key in enumerate(self.keys, 1)}
 
     def slot(self, key: str) -> int:
-        """The number of a key among the script's keys; it is added to them if it is new."""
+        """Return the number of a key among the script's keys; add it to them if it is new."""
         slot = self._slots.get(key)
         if slot is None:
             self.keys.append(key)
@@ -84,7 +84,7 @@ class RedisCommands:
         self.args += [command, str(self.slot(key)), str(len(values)), *texts]
 
     def many(self, command: str, key: str, values: Sequence[str | bytes | float]) -> None:
-        """Add a command with any number of values, split into several commands; none if there are no values."""
+        """Add a command with any number of values, as several commands; none without values."""
         for start in range(0, len(values), _AT_ONCE):
             self.add(command, key, *values[start : start + _AT_ONCE])
 

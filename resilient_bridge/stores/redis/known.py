@@ -1,8 +1,8 @@
-"""What Redis holds as far as this process knows, what is to be written next, and the commands for both.
+"""What Redis is known to hold, what is to be written next, and the commands for both.
 
 `Known` is exactly what was acknowledged: all of it is written again when Redis comes back empty or
-outdated. A `Change` is one write. If its answer is lost it may have been done, so a send that was
-refused for it is erased before anything else is accepted. Rule: sends, records and `written`
+outdated. A `Change` is one write. If its answer is lost, it may have been done: the sends that were
+then refused are erased before anything else is accepted. Rule: sends, records and `written`
 positions of `Known` change only when a write was acknowledged.
 """
 
@@ -39,7 +39,7 @@ _MOST_ERASED: Final = 1_024
 
 
 class WrittenPosition(NamedTuple):
-    """What Redis has of a position after a write. An equal `state` means that there is nothing new to write."""
+    """What Redis has of a position after a write; an equal `state` means nothing new to write."""
 
     name: str
     body: str = ""
@@ -60,7 +60,7 @@ class StoredPosition:
         self.is_used = is_used
 
     def add_new(self, commands: RedisCommands, now: Now, *, is_exact: bool) -> WrittenPosition | None:
-        """Add the commands that bring Redis up to date. Return what it has after them, None if nothing is new."""
+        """Add the commands that update Redis; return what it then has, None if nothing is new."""
         watermark, before = self.watermark, self.written
         name = watermark.session_id
         state = state_of(watermark, is_exact=is_exact)
@@ -95,7 +95,7 @@ class StoredPosition:
 def _rewrite(
     commands: RedisCommands, key: str, after: int, first: int, rows: Iterable[MarkRow | AnswerRow]
 ) -> None:
-    """Replace the rows beyond `after` (an unanswered write may have added some); delete those before `first`."""
+    """Replace rows beyond `after`, maybe of an unanswered write; delete those before `first`."""
     pairs = [part for row in rows for part in (repr(row.n), row_text(row))]
     commands.add("ZREMRANGEBYSCORE", key, f"({after}", "+inf")
     commands.many("ZADD", key, pairs)
@@ -113,7 +113,10 @@ def forget_session(commands: RedisCommands, name: str) -> None:
 
 
 class Known:
-    """What Redis has of one store. `has_lost`: positions are missing, so a new session may be an old one."""
+    """What Redis has of one store.
+
+    `has_lost`: positions are missing, so a session without one may have had one.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[int, EntryRow] = {}
@@ -127,7 +130,7 @@ class Known:
         self.has_lost = False
 
     def handed_at(self, seq: int, marks: list[int]) -> float | None:
-        """When a send was handed out: the time of the smallest of the sorted `marks` that covers it."""
+        """Return when a send was handed out: the time of the first sorted mark that covers it."""
         slot = bisect_left(marks, seq)
         return self.handed[marks[slot]] if slot < len(marks) else None
 
@@ -148,7 +151,7 @@ class Known:
         return next((each for each in self.positions if each.watermark.session_id == session_id), None)
 
     def numbered(self, records: Mapping[str, str | None]) -> dict[str, NumberedRecord | None]:
-        """Records with their numbers: a record gets that of the one which it replaces, a new one the next."""
+        """Number the records: one that replaces another gets its number, a new one the next."""
         found: dict[str, NumberedRecord | None] = {}
         last = max((each.n for each in self.records.values()), default=0) if records else 0
         for name, record in records.items():
@@ -203,7 +206,7 @@ class Change:
 
     @property
     def accepts(self) -> bool:
-        """Whether it holds something that is refused when the memory is used up."""
+        """Return whether it has something that Redis refuses when its memory is full."""
         return bool(self.puts or self.keepers)
 
     @property
@@ -237,7 +240,7 @@ class Change:
             forget_session(commands, name)
 
     def done(self, known: Known, following: Change) -> None:
-        """Update `known`, answer the callers, and let `following` erase the sends that were cancelled meanwhile."""
+        """Update `known` and answer the callers; `following` erases sends cancelled meanwhile."""
         for seq in (*self.erased_marks, *known.idle_marks()):  # the same ones as in `add`
             known.handed.pop(seq, None)
         for seq in self.settled:
@@ -259,7 +262,7 @@ class Change:
             future.set_result(None)
 
     def refuse(self, error: StoreError, known: Known, *, was_sent: bool, only_new: bool = False) -> None:
-        """Answer the callers with `error`; what then remains to be written undoes what was sent for them.
+        """Answer the callers with `error`, and let this change undo what was sent for them.
 
         Outcomes, dropped sessions and earlier erasures stay. `only_new`: so do marks and positions,
         whose callers go on waiting.
@@ -281,12 +284,12 @@ class Change:
             future.set_exception(own)
 
     def prepend(self, earlier: Change) -> None:
-        """Take over what an earlier change, refused like this one, has still to write."""
+        """Add what an earlier change, refused like this one, still has to write."""
         for name in ("settled", "records", "dropped", "erased_sends", "erased_marks"):
             setattr(self, name, {**getattr(earlier, name), **getattr(self, name)})
 
     def forget_erasures(self) -> bool:
-        """Whether there is so much to erase that everything should be written again; then forget it."""
+        """Forget the erasures if they are too many; return whether all must be written again."""
         if len(self.erased_sends) + len(self.erased_marks) <= _MOST_ERASED:
             return False
         self.erased_sends, self.erased_marks = {}, {}

@@ -1,7 +1,7 @@
-"""The connection of a store to Redis: each call is bounded in time, and each failure becomes one StoreError without a secret.
+"""The connection of a store to Redis: calls have a timeout, and errors hold no secret.
 
 `redis.asyncio` is imported when a store is opened. Rule: a call that is given up leaves no socket
-open, and it carries a deadline by the server's own clock, after which the server does not execute
+open. A write carries a deadline by the server's own clock, after which the server does not execute
 it.
 """
 
@@ -26,7 +26,7 @@ _CLOSE_TIMEOUT: Final = 1.0  # seconds
 
 
 class RedisLink:
-    """Calls scripts and commands on one Redis."""
+    """Runs scripts and commands on one Redis."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self.name = public_url(url)
@@ -34,10 +34,13 @@ class RedisLink:
         self._timeout = timeout
         self._client: Any = None
         self._errors: Any = None
-        self._offset = 0.0  # what turns a time of our loop into one of the server's clock
+        self._offset = 0.0  # added to a time of our loop it is the server's time
 
     def open(self) -> None:
-        """Make the client, which connects with the first call. ConfigError: no package, or an unknown option."""
+        """Make the client, which connects with the first call.
+
+        Raises ConfigError without the package redis, and for an unknown option in the url.
+        """
         library: Any = needed("redis.asyncio", "RedisStore")
         errors: Any = import_module("redis.exceptions")
         retry, backoff = import_module("redis.asyncio.retry"), import_module("redis.backoff")
@@ -49,7 +52,8 @@ class RedisLink:
                 decode_responses=False,
                 socket_timeout=self._timeout,
                 socket_connect_timeout=self._timeout,
-                # Scripts may be repeated, so a dead connection is replaced once. The writer does all other retries.
+                # Scripts may be repeated, so a dead connection is replaced once. The writer does
+                # all other retries.
                 retry=retry.Retry(backoff.NoBackoff(), 1, supported_errors=(dead,)),
                 retry_on_error=[dead],
             )
@@ -78,7 +82,7 @@ class RedisLink:
         """
         run = self._client.register_script(text)(keys=list(keys), args=list(args(deadline + self._offset)))
         answer = await self._bounded(run, deadline)
-        # The script read the server's clock a moment ago: deadlines fall too early rather than too late.
+        # The script read the server's clock a moment ago: a deadline is rather too early than late.
         self._offset = float(answer[1]) - asyncio.get_running_loop().time()
         return [part.decode() if isinstance(part, bytes) else part for part in answer]
 
@@ -131,7 +135,7 @@ def is_full(error: StoreError) -> bool:
 
 
 def _abrupt(connection: Any) -> Any:
-    """A connection class whose `disconnect` does not wait for a stopped server to read what is buffered."""
+    """Return a connection class whose `disconnect` does not wait for a server that has stopped."""
 
     async def disconnect(self: Any, *args: Any, **options: Any) -> None:
         writer = getattr(self, "_writer", None)

@@ -1,9 +1,9 @@
-"""Opening a store in Redis: become the owner, read the rows, set damaged ones aside, start the writer.
+"""Opens a store in Redis: own it, read the rows, set damaged ones aside, start the writer.
 
-Rows are read one by one, so a damaged row costs only itself, and the worst is assumed of it:
-without readable marks every send may have been handed out, an unreadable position is of a session
-that had joined, a missing value may have been evicted. Rule: an opening never silently starts
-empty.
+Rows are read one by one, so a damaged row costs only itself. The worst is assumed of it: without
+readable marks every send may have been handed out, an unreadable position is of a session that had
+joined, a missing value may have been evicted. Rule: a store that has lost data is never silently
+opened as an empty one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ if TYPE_CHECKING:
 
 
 _ANSWERS: Final = 2_048  # the most messages that a server sends again
-_SIZED: Final = ("sends", "marks", "positions", "session records")  # counted by the sizes in the head
+_SIZED: Final = ("sends", "marks", "positions", "session records")  # as counted in the head
 
 
 async def open_store(
     link: RedisLink, keys: Keys, terms: Terms, clock: Callable[[], Now], report: Callable[[StoreError | None], object]
 ) -> Writer:  # fmt: skip
-    """Become the owner, load, and start the writer. StoreError: the lease is released and the link closed."""
+    """Become the owner, load, and start the writer.
+
+    Raises StoreError; then the lease is released and the link closed.
+    """
     link.open()
     writer = Writer(link, keys, terms, clock, report)
     try:
@@ -59,7 +62,7 @@ async def open_store(
 
 
 async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> StoredState:  # noqa: ASYNC109 -- of each call
-    """Read a store, as its owner. Raises StoreError."""
+    """Read the store that this process owns. Raises StoreError."""
     loop = asyncio.get_running_loop()
     hashes = [("HGETALL", key) for key in keys.fixed[1:6]]
     answers = await link.read(*hashes, ("ZRANGE", keys.outcomes, "0", "-1"), deadline=loop.time() + timeout)
@@ -80,7 +83,7 @@ async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> StoredS
 
 
 class StoredState:
-    """What was read. `aside`: the keys to set aside; `faults`: the damage; `is_new`: nothing was stored."""
+    """What was read. `aside`: keys to set aside; `faults`: damage; `is_new`: nothing was stored."""
 
     def __init__(self, keys: Keys, now: Now) -> None:
         self.known = Known()
@@ -94,7 +97,7 @@ class StoredState:
         self._is_sure_of_marks = True
 
     def report(self, aside: Sequence[str]) -> None:
-        """Emit one event for all that was damaged, with the new names of the keys that were set aside."""
+        """Emit one event for all damage, with the new names of the keys that were set aside."""
         if self.faults:
             tag = self._keys.tag
             code = "SYS_STATE_FOREIGN" if self._is_foreign else "SYS_STATE_DAMAGED"
@@ -117,9 +120,9 @@ class StoredState:
         self._lost.append(lost)
 
     def _read_each(self, key: str, answer: Any, what: str, read: Callable[[bytes, bytes], object]) -> bool:
-        """Call `read` with the field and the text of each row, which raises ValueError for a damaged one.
+        """Call `read` with the field and the text of each row; return whether all could be read.
 
-        Return whether all could be read. The rows of a sorted set have no field.
+        `read` raises ValueError for a damaged row. The rows of a sorted set have no field.
         """
         if isinstance(answer, Exception):
             self._bad(key, f"{key} holds a value of another kind", f"all of {key}")
@@ -138,7 +141,7 @@ class StoredState:
     # ---- the head ---------------------------------------------------------------------------------------------
 
     def read_head(self, head: Any, sizes: list[int]) -> None:
-        """Read the format and the last session, and compare the row counts with `sizes`, those found."""
+        """Read format and last session; compare the head's row counts with `sizes`, those found."""
         key, known = self._keys.head, self.known
         if isinstance(head, Exception):
             self._bad(key, f"{key} holds a value of another kind", f"all of {key}")
@@ -162,7 +165,7 @@ class StoredState:
         except (ValueError, KeyError):
             self._bad(key, f"{key} cannot be read", "the session used last")
             return
-        if -1 in sizes:  # which is reported with its key
+        if -1 in sizes:  # a key of another kind, reported when it is read
             return
         for want, got, what in zip(wanted, sizes, _SIZED, strict=False):
             if got < want:
@@ -189,7 +192,7 @@ class StoredState:
         self.known.rows = dict(sorted(rows.items()))
 
     def read_marks(self, answer: Any) -> None:
-        """Read when sends were handed out. If a mark cannot be read, every send counts as handed out."""
+        """Read when sends were handed out. With an unreadable mark, all count as handed out."""
         handed = self.known.handed
 
         def read(field: bytes, text: bytes) -> None:
@@ -204,7 +207,7 @@ class StoredState:
             self.known.handed = {max(self.known.rows): UNSURE}
 
     def read_outcomes(self, answer: Any) -> None:
-        """Read the outcomes of the last sends, of a day at most."""
+        """Read the outcomes of the last day."""
 
         def read(_: bytes, text: bytes) -> None:
             each = read_row(NumberedOutcome, text)
@@ -229,7 +232,7 @@ class StoredState:
     # ---- positions --------------------------------------------------------------------------------------------
 
     def read_sessions(self, answer: Any) -> dict[str, str | None]:
-        """Read the positions without their messages, by session; None for one that cannot be read."""
+        """Read the positions without their messages, by session; None for an unreadable one."""
         names: dict[str, str | None] = {}
         self.known.has_lost |= isinstance(answer, Exception)
 
@@ -250,11 +253,11 @@ class StoredState:
         return names
 
     def read_position(self, name: str, body: str | None, tail: Any, used: Any) -> None:
-        """Read the messages of a position. Without them it has no anchor, and its next join ends UNKNOWN."""
+        """Read a position's messages. Without them it has no anchor: its next join ends UNKNOWN."""
         tail_key, used_key = self._keys.lists(name)
         if self._is_foreign:
             self.aside.update({tail_key: None, used_key: None})
-        if body is None:  # it had joined, and the consumer may have had every message that is sent again
+        if body is None:  # assume a join, and that every message that is sent again was handed out
             unknown = Watermark(name)
             unknown.asked_to_join = unknown.joined = True
             body, tail, used = position_of(unknown, self._now, is_exact=False, doubt=_ANSWERS), [], []
@@ -266,7 +269,7 @@ class StoredState:
         self.known.positions.append(StoredPosition(watermark, written))
 
     def _rows(self, kind: Any, key: str, answer: Any, last: int, what: str) -> list[Any]:
-        """The last rows up to the number `last` in which none is missing or damaged."""
+        """Return the longest run of rows up to the number `last` with none missing or damaged."""
         found: list[Any] = []
 
         def read(_: bytes, text: bytes) -> None:

@@ -38,11 +38,12 @@ return {'ok', clock, opening}
 """
 
 # KEYS: those of Keys.fixed, then the lists of sessions.
-# ARGV: token, lease in ms, opening, the last acknowledged revision, the revision of this write, its deadline (by the
-# server's clock), how (accept, defer, reset, close), format, the stamp for keys that are set aside, the numbers of the
-# keys to set aside (' 2 5 '); then the commands: name, number of the key, number of values, values.
+# ARGV: token, lease in ms, opening, the last acknowledged revision, the revision of this write, its
+# deadline (by the server's clock), how (accept, defer, reset, close), format, the stamp for keys
+# that are set aside, the numbers of the keys to set aside (' 2 5 '); then the commands: name,
+# number of the key, number of values, values.
 # Answers: {'taken', clock}: another process is the owner. {'late', clock}: the deadline has passed.
-# {'stale', clock}: a later write was done. {'lost', clock}: Redis does not have what was last written.
+# {'stale', clock}: a later write was done. {'lost', clock}: Redis does not have the last write.
 # {'ok', clock, names of the keys set aside ...}.
 WRITE: Final = """
 local token, lease, how, stamp = ARGV[1], ARGV[2], ARGV[7], ARGV[9]

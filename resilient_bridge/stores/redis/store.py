@@ -1,9 +1,9 @@
-"""The durable store in Redis: a client's sends, outcomes and read positions, owned by one process at a time.
+"""The durable store in Redis: sends, outcomes and read positions, owned by one process at a time.
 
-A send is in Redis before `send()` returns; before the first byte of a batch is sent, one mark says
-which sends are about to be. Outcomes and read positions are part of the next write. Rule: every
-write first checks that this process is still the owner, so two processes never use one outbox,
-however long one of them was suspended.
+A send is in Redis before `send()` returns; before the first byte of a batch is sent, one mark
+records which sends are about to be handed out. Outcomes and read positions are part of the next
+write. Rule: every write first checks that this process is still the owner, so two processes never
+use one outbox, however long one of them was suspended.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 
 
 _WITHIN: Final = 0.1  # seconds after which a changed position is saved
-_AT_MOST: Final = 63  # messages taken after which it is saved; the one that is handed out meanwhile makes 64
+# messages taken after which a position is saved; the one handed out meanwhile makes 64
+_AT_MOST: Final = 63
 
 
 class RedisStore:
-    """What a client accepts is in Redis before `send()` returns; a new process with the same `url` and `name` continues from there.
+    """The durable store in Redis: what a client accepts is in it before `send()` returns.
 
-    Accepted means: in the memory of Redis. It survives this process and this machine, and a restart
-    of Redis as far as Redis itself writes to its disk (all of it with `appendonly yes` and
-    `appendfsync always`). If Redis comes back empty while the client runs, the client writes
-    everything again before anything new is accepted. Use a Redis that evicts nothing
-    (`maxmemory-policy noeviction`).
+    A new process with the same `url` and `name` continues from there. Accepted means: in the memory
+    of Redis. It survives this process and this machine, and a restart of Redis as far as Redis
+    itself writes to its disk (all of it with `appendonly yes` and `appendfsync always`). If Redis
+    comes back empty while the client runs, the client writes everything again before anything new
+    is accepted. Use a Redis that evicts nothing (`maxmemory-policy noeviction`).
 
     One client at a time owns `{prefix:name}`: it holds a `lease` (seconds) and renews it. A second
     client gets StoreError (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds;
@@ -87,7 +88,7 @@ class RedisStore:
         self._users = 0
         self._has_client = False
         self._numbered = 0
-        self._mono = self._wall = 0.0  # what turns the loop's time into the client's two clocks
+        self._mono = self._wall = 0.0  # added to the loop's time they are the client's two clocks
 
     def __repr__(self) -> str:
         """The address without user and password, the keys, and whether the store is open."""
@@ -97,7 +98,10 @@ class RedisStore:
     # ---- open and closed --------------------------------------------------------------------------------------
 
     async def open(self, now: Now, *, outbox: bool = True) -> None:
-        """Become the owner, and load. StoreError: in use, or unavailable; ConfigError: no package `redis`."""
+        """Become the owner, and load.
+
+        Raises StoreError: in use, or unavailable; ConfigError: without the package redis.
+        """
         async with self._opening:
             if outbox and self._has_client:
                 raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
@@ -111,7 +115,7 @@ class RedisStore:
                 self._known = self._writer.known
                 self._numbered = max((each.n for each in self._known.outcomes), default=0)
                 self._outcomes = [outcome_of(each.row) for each in self._known.outcomes]
-            elif outbox:  # another user has left it open since the last client was closed
+            elif outbox:  # another user has kept it open since the last client was closed
                 self._set_clock(now.mono, now.wall)
                 self._outcomes = [outcome_of(each.row) for each in self._known.outcomes]
                 self._writer.is_exact = False
@@ -119,7 +123,10 @@ class RedisStore:
             self._has_client |= outbox
 
     async def close(self, *, outbox: bool = True) -> None:
-        """Write what is pending; the last user releases the lease. StoreError: not all was written in time."""
+        """Write what is pending; the last user releases the lease.
+
+        Raises StoreError if not all was written in time.
+        """
         async with self._opening:
             writer = self._writer
             if writer is None or (outbox and not self._has_client):
@@ -158,7 +165,7 @@ class RedisStore:
     # ---- clocks -----------------------------------------------------------------------------------------------
 
     def _clock(self) -> Now:
-        """The client's monotonic and wall clock now, from its last readings and the loop's time."""
+        """Return the client's two clocks now, from their last readings and the loop's time."""
         time = self._loop.time()
         return Now(time + self._mono, time + self._wall)
 
@@ -168,13 +175,14 @@ class RedisStore:
     # ---- positions --------------------------------------------------------------------------------------------
 
     def session(self, session_id: str) -> Watermark:
-        """The read position of a session, a new one if none is stored. Before `open` it is always a new one."""
+        """The read position of a session, a new one if none is stored or the store is not open."""
         if self._writer is None:
             return Watermark(session_id)
         position = self._known.position(session_id)
         if position is None:
             position = StoredPosition(Watermark(session_id))
-            # If positions were lost, one may have been this session's: its join has to end in a verdict.
+            # If positions were lost, one may have been this session's: its join must end in a
+            # verdict.
             position.watermark.asked_to_join = self._known.has_lost
             self._known.positions.append(position)
         position.is_used = True
@@ -261,7 +269,10 @@ class RedisStore:
         return future
 
     def mark(self, through: int, wall: float) -> Awaitable[None]:
-        """Note that the sends up to this number are about to be handed out. StoreError: none of them may be."""
+        """Note that the sends up to this number are about to be handed out.
+
+        Raises StoreError; then none of them may be.
+        """
         change, future = self._open_writer().awaited()
         self._set_clock(self._clock().mono, wall)
         change.marks.setdefault(through, wall)
@@ -269,7 +280,7 @@ class RedisStore:
         return future
 
     def settle(self, entry: Entry) -> None:
-        """Store the outcome of a send with the next write, unless the send was cancelled before it was accepted."""
+        """Store the outcome of a send with the next write, unless the send was not accepted."""
         writer = self._writer
         if writer is not None and writer.knows(entry.seq):
             self._numbered += 1

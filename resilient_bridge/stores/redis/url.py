@@ -37,7 +37,7 @@ def public_url(url: str) -> str:
 
 
 def without_secrets(url: str, text: str) -> str:
-    """`text` with the user and the password of `url` masked, both as the URL spells them and decoded."""
+    """Return `text` with the user and password of `url` masked, as the URL has them and decoded."""
     parts = urlsplit(url)
     query = [value for name, value in parse_qsl(parts.query) if name.startswith(("pass", "user"))]
     user = parts.username if parts.username != "default" else None

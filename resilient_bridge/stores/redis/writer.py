@@ -1,7 +1,7 @@
-"""The one task that writes to Redis: one write at a time, each with everything that came since the last.
+"""The one task that writes to Redis: one write at a time, each with all changes since the last.
 
-It also renews the lease, repeats a write that no caller waits for until it is done, and writes
-everything again, before anything new, if Redis has lost its data. Rule: every caller has an answer
+It also renews the lease, and repeats a write that no caller waits for until it is done. If Redis
+has lost its data, it writes everything again before anything new. Rule: every caller gets an answer
 within the timeout, and what was refused is not done later: see `Change`.
 """
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
 _FIRST_RETRY: Final = 0.1  # seconds, doubled with every failure
 _LAST_RETRY: Final = 2.0
-_PATIENCE: Final = 10  # timeouts that writing everything again may take, while nothing new is accepted
+# timeouts that writing everything again may take, while nothing new is accepted
+_PATIENCE: Final = 10
 
 
 class Terms(NamedTuple):
@@ -43,12 +44,12 @@ class Terms(NamedTuple):
 
 
 class Writer:
-    """The writes of one store, from `acquire` to `close`. `error` is set once another process is the owner.
+    """The writes of one store, from `acquire` to `close`.
 
-    `known` is what Redis has, `pending` the next write. `taken` counts the messages handed out,
-    `stored` those of them that Redis knows of; `is_exact`: no further message is handed out.
-    `report` is called with a failure that no caller waits for, and with None once writing works
-    again.
+    `known` is what Redis has, `pending` the next write. `error` is set once another process is the
+    owner. `taken` counts the messages handed out, `stored` those of them that Redis knows of;
+    `is_exact`: no further message is handed out. `report` is called with a failure that no caller
+    waits for, and with None once writing works again.
     """
 
     def __init__(
@@ -102,21 +103,21 @@ class Writer:
         self._task = self._loop.create_task(self._run(), name="resilient_bridge redis store")
 
     async def close(self) -> None:
-        """Write the rest and release the lease, within the timeout. StoreError: not all was written."""
+        """Write the rest and release the lease, in time. Raises StoreError if that fails."""
         task, self._task = self._task, None
         if task is None:
             return
         self._closing_by = self._loop.time() + self._terms.timeout
         self._news.set()
         try:
-            await asyncio.wait_for(task, self._terms.timeout + 1)  # the task keeps to its deadline by itself
+            await asyncio.wait_for(task, self._terms.timeout + 1)  # the task keeps the deadline
         except TimeoutError:
             raise self._unavailable("not everything was written when the store was closed") from None
 
     # ---- for the store ----------------------------------------------------------------------------------------
 
     def awaited(self) -> tuple[Change, asyncio.Future[None]]:
-        """The next write, and a future to wait for it with. Raises StoreError while nothing is accepted."""
+        """Return the next write and a future for it. StoreError: nothing is accepted now."""
         if self.error is not None:
             raise StoreError(self.error.failure)
         if self._is_restoring:
@@ -132,7 +133,7 @@ class Writer:
             self._news.set()
 
     def knows(self, seq: int) -> bool:
-        """Whether this send was accepted, or may be, and is not settled."""
+        """Return whether this send is accepted or about to be, and not settled."""
         for change in (self._under_way, self.pending):
             if change is not None and seq in change.settled:
                 return False
@@ -142,7 +143,7 @@ class Writer:
 
     @property
     def _is_restoring(self) -> bool:
-        """Whether writing everything again takes longer than a caller would wait."""
+        """Return whether Redis lost its data, and an attempt to write it again has failed."""
         return self._is_lost and self._has_failed_to_restore
 
     def _unavailable(self, text: str, cause: Exception | None = None) -> StoreError:
@@ -170,7 +171,7 @@ class Writer:
                     change.refuse(error, self.known, was_sent=False)
 
     async def _next(self, *, is_last: bool) -> None:
-        """Write what is pending. An error of the last write is raised; after any other it is tried again."""
+        """Write what is pending; raise an error of the last write, try again after any other."""
         change, self.pending = self.pending, Change()
         self._under_way = change
         now = self._loop.time()
@@ -185,7 +186,7 @@ class Writer:
         except Exception as error:
             if isinstance(error, StoreError):
                 self._failed(change, error)
-            else:  # a defect of this package or of `redis`: it must not end the task, for which callers wait
+            else:  # a defect here or in `redis` must not end the task: callers wait
                 self._failed(change, self._unavailable(type(error).__name__, error))
             if is_last:
                 raise
@@ -209,7 +210,7 @@ class Writer:
             except StoreError as error:
                 if not (change.accepts and is_full(error)):
                     raise
-                # And write the rest, which makes room
+                # then write the rest, which makes room
                 change.refuse(error, self.known, was_sent=True, only_new=True)
         for position, now_written in written:
             position.written = now_written
@@ -230,7 +231,7 @@ class Writer:
         after = [(position, position.add_new(commands, now, is_exact=self.is_exact)) for position in used]
         if commands.args:
             self.known.add_head(commands)
-        # with the lease, the messages of sessions in use live on
+        # when the lease is renewed, so is the expiry of the messages of sessions in use
         if is_last or self._loop.time() >= self._due:
             for position in used:
                 for key in self._keys.lists(position.watermark.session_id):
@@ -243,7 +244,7 @@ class Writer:
             self.error = error
             is_unheard = True  # the caller may not be the client
             for position in self.known.positions:
-                # so that a client that only listens asks, and learns of it
+                # so that a client that only listens saves again, and gets the error
                 position.watermark.is_stored = False
         self._has_failed_to_restore = self._is_lost
         # What is pending has waited for nearly as long.
@@ -259,7 +260,7 @@ class Writer:
     # ---- scripts ----------------------------------------------------------------------------------------------
 
     async def restore(self, aside: Iterable[str], deadline: float) -> list[str]:
-        """Replace everything in Redis by what is known; return the new names of the keys set aside."""
+        """Replace all in Redis by what is known; return the new names of the keys set aside."""
         self._is_lost = True
         commands = RedisCommands(self._keys)
         slots = " ".join(["", *(str(commands.slot(key)) for key in aside), ""])
@@ -269,7 +270,10 @@ class Writer:
         return answer[2:]
 
     async def _call(self, how: str, commands: RedisCommands, deadline: float, aside: str = "") -> list[Any]:
-        """Run WRITE; return its answer that begins with `ok`, `lost` or `stale`. Raises StoreError."""
+        """Run WRITE; return its answer, which begins with `ok`, `lost` or `stale`.
+
+        Raises StoreError.
+        """
 
         def args(server_deadline: float) -> list[Any]:
             self._revision += 1
@@ -286,7 +290,9 @@ class Writer:
                 text = f"the store {self._keys.tag} was taken over by another process"
                 raise StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO))
             if answer[0] == "late":
-                continue  # the server's clock was changed, or its last answer came late: the offset is right now
+                # The server's clock was changed, or its last answer was late; now the offset is
+                # right.
+                continue
             if answer[0] == "ok":
                 self._acknowledged = self._revision
             return answer

@@ -1,4 +1,4 @@
-"""The line of a RedisState to one retry budget: it reports calls and unused retries, and asks for retries."""
+"""The line of a RedisState to one retry budget: it reports calls, asks for and returns retries."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RedisBudget(Line):
         return questions
 
     def answered(self, reply: list[Any]) -> None:
-        """Answer the questions: the first ones are granted."""
+        """Answer the questions, the first ones with True: as many as retries were granted."""
         granted = int(reply[0])
         with self._exchange.lock:
             asked, self._asked = self._asked, []

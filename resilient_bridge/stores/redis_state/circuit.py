@@ -1,7 +1,7 @@
-"""The line of a RedisState to one circuit: it reports how calls ended, asks for probes, and sets the state by hand.
+"""The line of a RedisState to one circuit: reports of calls, requests for probes, manual states.
 
-Rule: endings are sent in the order in which they were reported, those that wait together in one
-row. A state set by hand survives an outage of Redis; endings do not.
+Rule: endings (how calls ended) are sent in the order in which they were reported; those that wait
+together are one row. A state set by hand survives an outage of Redis; endings do not.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from ...calls.shared.ports import CircuitRules, Ending, State
     from .exchange import Command, Exchange
 
-    Row: TypeAlias = tuple[int, int, list[str], list[str]]  # era, probe, endings, code of the last failure
+    # era, probe, endings, code of the last failure
+    Row: TypeAlias = tuple[int, int, list[str], list[str]]
 
 
-_DECIDES: Final = 1_000_000  # an ending that can change the circuit alone counts as so many failures
+_DECIDES: Final = 1_000_000  # failures that an ending counts as if it can change the circuit alone
 _SORTS: Final = {"succeeded": "s", "failed": "f", "slow": "F", "critical": "c", "released": "r"}
-_WAITS: Final = 8  # how many openings beyond the last one the script gets the times of
+_WAITS: Final = 8  # the script gets the open times of so many openings beyond the last
 _HOUR: Final = 3_600_000  # milliseconds
 _BY_HAND: Final = 30 * 24 * _HOUR
 
@@ -117,7 +118,7 @@ class RedisCircuit(Line):
         return CIRCUIT, f"circuit:{self.key}", arguments
 
     def lost(self) -> list[PendingQuestion[CircuitAnswer]]:
-        """Forget what was reported, but not a state set by hand; return the unanswered questions."""
+        """Forget the reports, but not a state set by hand; return the unanswered questions."""
         questions = [*self._asked, *self._questions]
         put = self._put or self._putting
         self.begin_anew()
@@ -133,14 +134,15 @@ class RedisCircuit(Line):
     def answered(self, reply: list[Any]) -> None:
         """Learn the view, then answer the questions with it."""
         view, probes = _view(reply)
-        with suppress(KeyboardInterrupt, SystemExit):  # by a listener: from this thread it ends no program
+        # A listener may raise these: in this thread they end no program.
+        with suppress(KeyboardInterrupt, SystemExit):
             self._learn(view)
         with self._exchange.lock:
             self._openings, self._margin = view.openings, view.margin
             self.unanswered -= self._sent
             asked, self._asked, self._putting, self._sent = self._asked, [], None, 0
             granted = [probes.pop() if probes else 0 for _ in asked]
-            self._unwanted = _released(view, probes)  # a call may just have given up for all
+            self._unwanted = _released(view, probes)  # of questions that a late call has ended
         for question, probe in zip(asked, granted, strict=True):
             question.answer(CircuitAnswer(view, probe))
 
@@ -165,7 +167,7 @@ def _numbers(rules: CircuitRules, openings: int) -> list[str]:
 
 
 def _waits(rules: CircuitRules, openings: int) -> list[float]:
-    """Return how long the circuit stays open the first time, the second, and so on."""
+    """Return how long the circuit stays open the first time, the second time, and so on."""
     schedule = rules.open_for
     if schedule.shape == "constant" and not schedule.is_random:
         return [schedule.seconds[0]]

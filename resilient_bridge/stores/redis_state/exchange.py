@@ -1,4 +1,4 @@
-"""The thread of a RedisState: it sends reports and questions, polls the circuits in use, delivers answers.
+"""The thread of a RedisState: sends reports and questions, polls circuits in use, delivers answers.
 
 Rule: only this thread uses the socket, so it does not matter in which thread or event loop a call
 is made. Every failure of the server has the same effect: Redis counts as unavailable, all waiting
@@ -42,7 +42,7 @@ _DEADLINE: Final = 5.0  # the longest that closing waits for the thread, in seco
 
 
 class Line:
-    """One circuit or budget. It keeps lists, under the lock of its exchange; it neither waits nor sends."""
+    """One circuit or budget: lists under the lock of its exchange. It neither waits nor sends."""
 
     is_polled = False  # whether it is polled while it is in use
     is_watched = False  # whether it is being polled
@@ -93,7 +93,8 @@ class Exchange:
 
     def _reset(self) -> None:
         self.lock = threading.Condition()
-        self.delivering = threading.RLock()  # held while lines and circuits are written to: no fork meanwhile
+        # held while lines and circuits are written to: no fork happens meanwhile
+        self.delivering = threading.RLock()
         self.is_up = not self.is_closed
         self._thread: threading.Thread | None = None  # noqa: TID251 -- the type
         self._client: Any = None
@@ -106,13 +107,14 @@ class Exchange:
     # ---- for the lines ------------------------------------------------------------------------------------------
 
     def add(self, line: Line) -> None:
-        """Serve a line. ConfigError without the package redis, and for an unknown option in the url."""
-        self.connect()  # now, where a policy is put around a function: the first call has no time for an import
+        """Serve a line. ConfigError: without the package redis, or an unknown option in the url."""
+        # Now, when a policy is put around a function: the first call has no time for an import.
+        self.connect()
         with self.lock:
             self._lines.add(line)
 
     def send(self, line: Line, within: float) -> None:
-        """Send what the line has to report within so many seconds (0.0: at once); with the lock held."""
+        """Send the line's reports within so many seconds (0.0: at once); with the lock held."""
         due = 0.0 if within == 0.0 else REAL.monotonic() + within
         self._due[line] = min(due, self._due.get(line, inf))
         if self._thread is None and not self.is_closed:
@@ -125,7 +127,7 @@ class Exchange:
             self.lock.notify_all()
 
     def late(self) -> None:
-        """A call has waited in vain: no other call does."""
+        """Count Redis as unavailable: a call has waited in vain, and no other one should."""
         self._away(f"no answer within {self.timeout:g} s")
 
     # ---- the thread ---------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ class Exchange:
         return self._wakes_at
 
     def _chosen(self, now: float, *, is_trial: bool) -> list[Line]:
-        """Return the lines whose turn it is, after an outage all circuits; with the lock held."""
+        """Return the lines that are due, after an outage all circuits; with the lock held."""
         if is_trial:
             return [line for line in self._lines if line.is_polled]
         chosen = [line for line, due in self._due.items() if due <= now or self.is_closed]
@@ -169,7 +171,7 @@ class Exchange:
             return
         with self.delivering:
             if is_trial:
-                # by a listener: from this thread it ends no program
+                # A listener may raise these: in this thread they end no program.
                 with suppress(KeyboardInterrupt, SystemExit):
                     emit(events.StoreRecovered(store=self.name))
             elif not (self.is_up or self.is_closed):
@@ -191,13 +193,16 @@ class Exchange:
                     self.is_up, self._up_since = True, now
 
     def _replies(self, commands: list[Command], *, is_trial: bool) -> list[Any]:
-        """Send all in one round trip, and return the answers. Raises the first error, and for a slow trial."""
+        """Send all in one round trip; return the answers.
+
+        Raises the first error, and TimeoutError for a slow trial.
+        """
         began = REAL.monotonic()
         if self._client is None:
             self._client = self.connect()
         sent = [("EVALSHA", script.sha, 1, self._key(key), *arguments) for script, key, arguments in commands]
         replies = self._sent(sent, is_trial=is_trial)
-        # redis-py would ask for missing scripts before each pipeline: a round trip more for every poll.
+        # redis-py would ask for missing scripts before each pipeline: one more round trip per poll.
         missing = [index for index, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
         if missing:
             again = [("EVAL", commands[index][0].text, *sent[index][2:]) for index in missing]
@@ -211,7 +216,7 @@ class Exchange:
         return replies
 
     def connect(self) -> Any:
-        """Make a client that never retries: a waiting call has no time for it. Raises ConfigError."""
+        """Make a client that never retries: a waiting call has no time. Raises ConfigError."""
         library: Any = needed("redis", "Policy.state")
         retry, backoff = import_module("redis.retry"), import_module("redis.backoff")
         try:
@@ -228,7 +233,7 @@ class Exchange:
             raise config_error("RedisState.url", "options that the package redis knows", got) from None
 
     def _key(self, key: str) -> bytes:
-        # In braces, the part by which a cluster chooses the slot; names may hold lone surrogates.
+        # A cluster chooses the slot by the part in braces; names may hold lone surrogates.
         return f"{{{self._prefix}:{key}}}:{FORMAT}".encode("utf-8", "surrogatepass")
 
     def _sent(self, commands: list[tuple[Any, ...]], *, is_trial: bool) -> list[Any]:
@@ -251,7 +256,7 @@ class Exchange:
     # ---- outages ------------------------------------------------------------------------------------------------
 
     def _away(self, why: str) -> None:
-        """Redis is unavailable: until it has recovered, no call asks it."""
+        """Count Redis as unavailable: until it has recovered, no call asks it."""
         now = REAL.monotonic()
         with self.lock:
             is_first, self.is_up = self.is_up and not self.is_closed, False

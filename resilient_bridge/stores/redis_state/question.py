@@ -1,4 +1,4 @@
-"""A question to Redis: answered by the exchange's thread, ended by a call with `take` or `cancel`.
+"""A question to Redis: the exchange's thread answers it, a call ends it with `take` or `cancel`.
 
 Rule: an answer that no call takes is given back, so a permit is never lost with the call that asked
 for it.
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class PendingQuestion(Generic[T]):
-    """A question under way. `late`: the call has waited in vain; `give_back` gets an answer not taken."""
+    """A question under way. `late`: a call waited in vain; `give_back` gets an unused answer."""
 
     def __init__(self, patience: float, late: Callable[[], None], give_back: Callable[[T], None]) -> None:
         self.patience = patience
@@ -38,7 +38,10 @@ class PendingQuestion(Generic[T]):
             self._give_back(answer)
 
     def take(self, *, is_late: bool) -> T | None:
-        """Return the answer, None if there is none yet. `is_late`: the call has waited for all its patience."""
+        """Return the answer; without one yet, end the question and return None.
+
+        `is_late`: the call has waited for all of `patience`.
+        """
         if not self._future.cancel():
             return self._future.result()
         if is_late:
@@ -46,6 +49,6 @@ class PendingQuestion(Generic[T]):
         return None
 
     def cancel(self) -> None:
-        """The call waits no more: give back the answer, now or when it arrives."""
+        """End the question: give back the answer, now or when it arrives."""
         if not self._future.cancel() and (answer := self._future.result()) is not None:
             self._give_back(answer)

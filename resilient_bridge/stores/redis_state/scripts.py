@@ -1,9 +1,10 @@
-"""The Lua scripts of a RedisState, one for circuits, one for retry budgets: each call of one is atomic.
+"""The Lua scripts of a RedisState, one for circuits, one for retry budgets; each call is atomic.
 
-Rule: only these scripts write. They use the server's clock, and get all numbers with the call; if
-two processes disagree about them, the last call counts. A circuit or budget is one key that expires
-when it is not used; without its key a circuit is closed and a budget is full. The semantics are
-those of the circuits and budgets of one process (`calls`), and the same tests check both.
+Rule: only these scripts write circuits and budgets. They use the server's clock, and get all
+settings with the call; if those of two processes differ, the last call counts. A circuit or budget
+is one key that expires when it is not used; without its key a circuit is closed and a budget is
+full. The semantics are those of the circuits and budgets of one process (`calls`), and the same
+tests check both.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from typing import Final
 
 
 FORMAT: Final = "1"
-"""The version of the keys' contents. It is part of their names, so releases of two formats share no keys."""
+"""The version of the keys' contents, and part of their names: two formats share no keys."""
 CHECK_TTL: Final = 60_000
-"""Milliseconds until the key expires that is written to check a server."""
+"""Milliseconds until the key that is written to check a server expires."""
 
 
 class Script:
-    """A script, and its hash, by which the server calls it."""
+    """A script, and the hash by which EVALSHA calls it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-# ARGV: kind of window, its size (calls, or ms of a bucket), what opens the circuit (a rate, and the fewest calls),
-# probes, lease in ms, ttl in ms, ttl of a state set by hand, open times in s, how many probes are asked for, the state to
-# set by hand; then four for each row of outcomes: era, probe (0: none), outcomes, code of the failure.
+# ARGV: kind of window, its size (calls, or ms of a bucket), what opens the circuit (a rate, and the
+# fewest calls), probes, lease in ms, ttl in ms, ttl of a state set by hand, open times in s, how
+# many probes are asked for, the state to set by hand; then four for each row of outcomes: era,
+# probe (0: none), outcomes, code of the failure.
 # Outcomes: s succeeded, f failed, F failed and slow, c critical, r released.
 CIRCUIT: Final = Script("""
 local key = KEYS[1]
@@ -204,7 +206,8 @@ return {c.state, whole(c.era), c.said, c.why, c.because, whole(left), whole(show
 """)
 
 # ARGV: ratio, floor, calls to count, retries asked for, retries given back, ttl in ms.
-# A call earns in its second and the nine after it; a retry counts for one second more, so rounding never allows more.
+# A call earns in its second and the nine after it; a retry counts for one second more, so rounding
+# never allows more retries.
 BUDGET: Final = Script("""
 local key = KEYS[1]
 local ratio, floor = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -1,8 +1,7 @@
-"""Circuits and retry budgets that several processes share through one Redis: `Policy(..., state=RedisState(url))`.
+"""Circuits and retry budgets shared through one Redis: `Policy(..., state=RedisState(url))`.
 
-Rule: Redis may help a call and never harms it. No call waits for it longer than `timeout`, none
-fails because of it, and while it is unavailable every process decides alone, from what it learned
-last.
+Rule: no call waits for Redis longer than `timeout`, and none fails because of it. While Redis is
+unavailable every process decides alone, from what it learned last.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class RedisState(Value):
     (`StoreFailed`). Redis is tried again after `retry_after` seconds, then after twice as long each
     time, up to 30 s; once it answers, its state counts again (`StoreRecovered`).
 
-    One thread talks to Redis, from the first call until `close()`; this is a context manager. A
-    value: equal by its settings, and pickled as these, password included. ConfigError names a bad
+    One thread talks to Redis, from the first call until `close()`; this is a context manager. It is
+    compared by its settings and pickled as its settings, password included. ConfigError names a bad
     setting, or the package that is missing.
     """
 
@@ -70,13 +69,13 @@ class RedisState(Value):
         return line
 
     def budget(self, key: str, rules: BudgetRules, /) -> RedisBudget:
-        """Return the line to the retry budget of this name. ConfigError without the package redis."""
+        """Return the line to the budget of this name. ConfigError without the package redis."""
         line = RedisBudget(self._exchange, key, rules)
         self._exchange.add(line)
         return line
 
     def close(self) -> None:
-        """Send what is waiting, and end the thread and its connection. From then on every process decides alone."""
+        """Send what is waiting, and end thread and connection; then this process decides alone."""
         self._exchange.stop()
 
     def __enter__(self) -> Self:
@@ -90,7 +89,7 @@ class RedisState(Value):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The other process needs the settings, password included; thread and connection stay in this one.
+        # The other process needs the settings, password included; thread and connection stay here.
         make = partial(RedisState, prefix=self.prefix, timeout=self.timeout, retry_after=self.retry_after)
         return make, (self.url,)
 

@@ -1,6 +1,6 @@
 """When transactions are made: at once on the loop, or together in a thread, always in order.
 
-With the promise "process" a commit is a write to the log (10 us), and a thread would cost more, so
+With durability "process" a commit is a write to the log (10 us), and a thread would cost more, so
 it is made on the loop. With "machine" it waits for the disk, so it is made in a thread; what is
 submitted meanwhile goes into the next transaction, so many senders share one flush of the disk.
 Copying the log into the database takes milliseconds: it is rare, and done in the thread. Rule:
@@ -41,7 +41,7 @@ NOTHING: Final = Gathered([], lambda: None, lambda: None)
 class Commits:
     """The transactions of one open database.
 
-    `gather` returns the postponed work; `on_failure` gets the errors of which no caller learns.
+    `gather` returns the postponed work; `on_failure` gets the errors that no caller gets.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Commits:
             raise config_error("BridgeClient.store", "the process that opened it", "a fork of it")
 
     def submit(self, *ops: Op) -> asyncio.Future[None] | None:
-        """Write these and the postponed work. StoreError, maybe when awaited: nothing written."""
+        """Write these and the postponed work. StoreError, now or when awaited: nothing written."""
         if self._inline and not self._is_busy:
             gathered = self._gather()
             if gathered is NOTHING:
@@ -89,7 +89,9 @@ class Commits:
         future = self._loop.create_future()
         self._waiting.append((ops, future))
         if not self._is_busy:
-            self._is_busy = True  # from now on, though it begins with the next turn: all who send in this one share one flush
+            # From now on, though the write begins with the next turn: sends of this turn share a
+            # flush.
+            self._is_busy = True
             self._loop.call_soon(self._start)
         return future
 
@@ -149,7 +151,7 @@ class Commits:
         self._waiting = []
         self._is_due = False
         gathered = self._gather()
-        # What was put off comes last: it may be the end of a send that waits here.
+        # Postponed work comes last: it may settle a send that waits here.
         ops = [*(op for each, _ in waiting for op in each), *gathered.ops]
         if not ops:
             self._is_busy = False
@@ -196,7 +198,7 @@ class Commits:
     # ---- the log ----------------------------------------------------------------------------------------------
 
     def _copy(self) -> None:
-        """Copy a long log and begin a new one; with writers on the loop most is copied before."""
+        """Copy a long log and begin a new one; writers on the loop wait only for the last part."""
         if self._since_look < _LOOK_EVERY or self._copying is not None:
             return
         self._since_look = 0
@@ -213,7 +215,7 @@ class Commits:
         if work is not None:
             work.exception()
         self._before_waiting()
-        self._is_busy = True  # who writes from here on waits for it, and the loop does not
+        self._is_busy = True  # later writes wait for it, and the loop does not
         self._copying = self._in_thread(self._database.begin_log_anew)
         self._copying.add_done_callback(self._log_restarted)
 

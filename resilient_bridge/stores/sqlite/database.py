@@ -2,8 +2,8 @@
 
 Every row has a CRC over its fields, because SQLite does not notice a flipped bit in one. SQLite
 silently drops what follows a bad page of the log: `log_end` records how far the log goes, and
-`integrity` checks the file. Rule: a file with any doubt in it is not used as it is; `salvage` makes
-a new one of what is certain.
+`integrity` checks the file. Rule: a file with any fault is not used as it is; a new one gets the
+rows that `salvage` finds intact.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 Op: TypeAlias = tuple[str, "Sequence[Any] | list[Sequence[Any]]"]
 
 APPLICATION: Final = 0x72_62_73_31  # "rbs1"
-PAGE: Final = 2_048  # bytes: a commit writes whole pages, and a message is a tenth of this; larger texts cost a little more
+# bytes; small, because a commit writes whole pages and a message is a tenth of one. Larger texts
+# cost a little more.
+PAGE: Final = 2_048
 _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file locked
 
 _PLAIN: Final = frozenset({str, int, float, type(None)})
 
 
 def crc_of(row: Sequence[object]) -> int:
-    return zlib.crc32(repr(tuple(row)).encode())  # repr leaves no lone surrogate
+    return zlib.crc32(repr(tuple(row)).encode())  # repr escapes lone surrogates
 
 
 def insert(table: str, *, or_what: str = "ABORT") -> str:
@@ -71,10 +73,11 @@ def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqli
         execute = connection.execute
         execute(f"PRAGMA page_size={PAGE}")
         execute("PRAGMA journal_mode=WAL")
-        # NORMAL: a commit is in the hands of the system, which outlives this process. FULL: it is on the disk.
+        # NORMAL: a commit is passed to the system, so it survives this process. FULL: it is on the
+        # disk.
         execute(f"PRAGMA synchronous={'FULL' if is_machine else 'NORMAL'}")
         execute("PRAGMA wal_autocheckpoint=0")  # stalls commits: see Database.begin_log_anew
-        execute("PRAGMA journal_size_limit=0")  # nothing of an earlier log stands behind the one in use
+        execute("PRAGMA journal_size_limit=0")  # no rest of an earlier log after the one in use
         if execute("PRAGMA schema_version").fetchone()[0] == 0:
             version = newest() if version is None else version
             execute("BEGIN IMMEDIATE")
@@ -90,12 +93,12 @@ def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqli
 
 
 def is_good(row: Sequence[Any]) -> bool:
-    """Does the CRC, the last field, belong to the others?"""
+    """Return whether the last field is the CRC of the others."""
     return bool(row[-1] == crc_of(row[:-1]))
 
 
 def name_of(error: Exception) -> str:
-    """What SQLite calls this error; "" for one of Python's, such as a text that is no UTF-8."""
+    """Return SQLite's name of an error; "" for one of Python's, such as text that is not UTF-8."""
     return str(getattr(error, "sqlite_errorname", ""))
 
 
@@ -132,7 +135,7 @@ class Database:
             self.begin_log_anew()
 
     def run(self, ops: Sequence[Op], *, is_again: bool = False) -> None:
-        """Do all of it in one transaction, or none of it. Raises StoreError."""
+        """Run all operations in one transaction, or none of them. Raises StoreError."""
         if not ops:
             return
         connection = self.connection
@@ -158,10 +161,11 @@ class Database:
                 with suppress(sqlite3.Error):
                     execute("ROLLBACK")
             name = name_of(error)
-            if not name.startswith("SQLITE_BUSY"):  # then nothing was written: what is there is another's
+            # If busy, nothing was written: the end of the log is another program's.
+            if not name.startswith("SQLITE_BUSY"):
                 self._end.take_back(is_machine=self._is_machine)
             self.hold_log()
-            if name == "SQLITE_BUSY_SNAPSHOT" and not is_again:  # another program has written meanwhile
+            if name == "SQLITE_BUSY_SNAPSHOT" and not is_again:  # another program has written
                 self.run(ops, is_again=True)
                 return
             raise store_error(error, f"{self.path.name} cannot be written") from error
@@ -185,10 +189,9 @@ class Database:
             self._held = None
 
     def hold_log(self) -> None:
-        """Begin a read of the present content, and do not end it.
+        """Begin a read of the present content, and keep it open until the next one.
 
-        Until the next one, SQLite copies nothing newer and begins no new log, and commits need
-        fewer locks.
+        Meanwhile SQLite copies nothing newer and begins no new log, and commits need fewer locks.
         """
         self._let_log_go()
         with suppress(sqlite3.Error):
@@ -201,7 +204,7 @@ class Database:
             beside.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def begin_log_anew(self) -> None:
-        """Copy the rest of the log and empty it, unless it is read. No write may run."""
+        """Copy the rest of the log and empty it, unless it is in use. No write may run then."""
         self._let_log_go()
         execute = self.connection.execute
         with suppress(sqlite3.Error):  # full or read-only: the log grows, and writers get an error
@@ -221,7 +224,7 @@ class Database:
             return 0
 
     def close(self) -> None:
-        """Leave one file, if nothing hinders it."""
+        """Close the database; leave one file, without a log, if possible."""
         self.begin_log_anew()
         self._let_log_go()
         self._end.close_log()

@@ -1,7 +1,7 @@
 """The check of a database file before it is used: header, tables, structure, CRC of each row.
 
-A file is checked against the tables of its own version. Rule: what is not known to be right is
-wrong, and a failure to read is distinguished from damage in the file.
+A file is checked against the tables of its own version. Rule: what cannot be verified counts as
+damaged; a failure to read the file does not.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ class FileFaults(NamedTuple):
 
     @property
     def spare_marks(self) -> bool:
-        """Is every mark there, and right?"""
+        """Return whether every mark is there and intact."""
         return not self.whole and not self.log and "marks" not in dict(self.rows)
 
 
 def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The SQL that made what is in a database. Raises sqlite3.Error."""
+    """Return the SQL that created the contents of a database. Raises sqlite3.Error."""
     return tuple(sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid"))
 
 
 def version_of(schema: tuple[str, ...]) -> int | None:
-    """The version of ours whose tables these are; None if they are of none."""
+    """Return the version of ours that has these tables; None if there is none."""
     return next((version for version, layout in LAYOUTS.items() if layout.schema == schema), None)
 
 
 def faults_of(connection: sqlite3.Connection) -> FileFaults:
-    """Return the faults of a database; without any, trust all rows. Raises sqlite3.Error."""
+    """Return the faults of a database; without any, all rows are right. Raises sqlite3.Error."""
     whole: list[str] = []
     found_version = connection.execute("PRAGMA user_version").fetchone()[0]
-    # A type that reads TEXU makes numbers of later texts, and no row that is there tells.
+    # A flipped bit in a column's type (TEXU) makes SQLite store later texts as numbers. No existing
+    # row shows that, so the SQL is compared.
     version = version_of(schema_of(connection))
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         whole.append("its header does not say that it is ours")
@@ -77,6 +78,6 @@ def faults_of(connection: sqlite3.Connection) -> FileFaults:
 
 def is_about_content(error: sqlite3.Error) -> bool:
     """Return whether an error is about the content of the file, not about a failed read."""
-    # ERROR: "no such table", "no such column": what a bit in the first page can do
+    # SQLITE_ERROR: "no such table" or "no such column", after a flipped bit in the first page
     name = name_of(error)
     return name in {"", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_SCHEMA"} or is_damage(name)

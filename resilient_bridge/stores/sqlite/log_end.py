@@ -2,10 +2,10 @@
 
 SQLite reads a log up to the first damaged page and ignores the rest, so it takes a log that lost
 its end for an older one. Therefore a note beside the log has a check sum of all its bytes up to the
-last transaction. The note is a mapped file, which survives the process; a clean close removes it
-together with the log. Rule: a transaction is noted before its caller learns of it, so nothing that
-was promised is missing in the note. The form of a log is not known here, only that no two logs
-begin with the same bytes.
+last transaction. The note is a memory-mapped file, which survives the process; a clean close
+removes it together with the log. Rule: a transaction is noted before its caller learns of it, so
+the note covers all that was reported as written. This module does not know the form of a log, only
+that no two logs begin with the same bytes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 NOTE: Final = "-end"
 _START: Final = 32  # bytes that identify a log
-_PIECE: Final = 8_192  # bytes; a transaction has seldom more
-_FIELDS: Final = Struct("<32sQI?")  # the log's begin, size, check sum, and whether it may restart
+_PIECE: Final = 8_192  # bytes; a transaction is seldom longer
+_FIELDS: Final = Struct("<32sQI?")  # the log's start, size, check sum, and whether it may restart
 _VOID: Final = bytes(_FIELDS.size)
 
 
@@ -57,7 +57,7 @@ def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
     start, size, total, may_restart = _FIELDS.unpack(note.ljust(_FIELDS.size, b"\0"))
     if size and log[:_START] == start:
         return len(log) < size or crc32(log[:size]) != total
-    # Another log, or none: right if the one that was noted was no longer needed.
+    # Another log, or none: correct if the one that was noted was no longer needed.
     return not may_restart and (is_same_boot or crc32(start + log[_START:size]) == total)
 
 
@@ -69,7 +69,7 @@ class LogEnd:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open both. Raises OSError, StoreError, ConfigError; then nothing is open."""
+        """Open the log and the note. Raises OSError, StoreError, ConfigError; then none is open."""
         self._path = path
         self._log = -1
         self._note: mmap | bytearray = bytearray(_VOID)
@@ -88,7 +88,7 @@ class LogEnd:
             handle = open_private(note_of(self._path), os.O_RDWR | os.O_CREAT, "store")
             try:
                 if len(read_at(handle, _FIELDS.size, 0)) < _FIELDS.size:
-                    write_at(handle, _VOID, 0)  # what is mapped has to be there
+                    write_at(handle, _VOID, 0)  # mmap needs a file of this size
                 self._note = mmap(handle, _FIELDS.size)
             finally:
                 os.close(handle)

@@ -22,7 +22,7 @@ def migrate(path: Path, version: int) -> None:
     """Migrate the file. Raises sqlite3.Error, and what a `lift` raises: a defect of ours."""
     with closing(connect(path, is_machine=True)) as connection:
         execute = connection.execute
-        execute("PRAGMA temp_store=MEMORY")  # messages have no business in /tmp
+        execute("PRAGMA temp_store=MEMORY")  # messages must not be written to /tmp
         execute("BEGIN IMMEDIATE")
         try:
             _replace(connection, version)
@@ -34,7 +34,7 @@ def migrate(path: Path, version: int) -> None:
 
 
 def _replace(connection: sqlite3.Connection, version: int) -> None:
-    """All rows are in memory meanwhile, as they are when a store is opened."""
+    """Replace tables and rows by those of the newest version; all rows are in memory meanwhile."""
     old, new = LAYOUTS[version], LAYOUTS[newest()]
     rows = lifted({table: connection.execute(select(table, old)).fetchall() for table in old.tables}, version)
     for table in old.tables:

@@ -1,8 +1,8 @@
-"""From a path to a database that can be trusted: sound, migrated or repaired.
+"""Opens the database at a path: checked first, then migrated or repaired if necessary.
 
-Rule: no opening silently starts empty. A damaged file is set aside beside a new one, which has the
-certain rows of it. The new file is complete before the old one is moved, so one of them exists
-after a crash or with a full disk. A file is not written to while it is checked.
+Rule: a damaged file is never silently replaced by an empty one. It is set aside beside a new one,
+which has its intact rows. The new file is complete before the old one is moved, so one of them
+exists after a crash or with a full disk. A file is not written to while it is checked.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from .versions import Rows
 
 
-_ASK_AGAIN: Final = 0.1  # seconds between two looks whether a store has become free
+_ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
 _INDEX: Final = "-shm"
 _SIDES: Final = ("-wal", _INDEX, NOTE)
-_NEW: Final = ".new"  # a first database, until it is whole: one of no bytes has lost them
+_NEW: Final = ".new"  # a new database until it is complete: an empty file is a damaged one
 _SALVAGED: Final = ".salvaged"
 
 
 class Mended(NamedTuple):
-    """The faults of a repaired file, its present path, and what was lost."""
+    """A repair: the new path of the damaged file, its faults, and what was lost."""
 
     set_aside: Path
     faults: str
@@ -111,7 +111,7 @@ def open_database(
             if faults:
                 mended = _mend(path, faults)
             elif faults.version != newest():
-                note_of(path).unlink(missing_ok=True)  # the log goes on without us
+                note_of(path).unlink(missing_ok=True)  # the migration does not update it
                 migrate(path, faults.version)
         return Database(path, is_machine=is_machine), mended
     except (OSError, sqlite3.Error) as error:
@@ -150,7 +150,7 @@ def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
         header = file.read(100)
     if not header:
         return FileFaults(("it is empty",))
-    if header[18:20] not in (b"\1\1", b"\2\2"):  # SQLite would take it for a file that must not be written
+    if header[18:20] not in (b"\1\1", b"\2\2"):  # SQLite would take it for a read-only file
         return FileFaults(("its header",))
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as look:
@@ -158,20 +158,20 @@ def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
     except sqlite3.Error as error:
         if not is_about_content(error):
             raise
-        # Not what SQLite says: that may be a text of the user's.
+        # Not the message of SQLite, which may contain a text of the user's.
         return FileFaults((f"it cannot be read ({name_of(error) or 'a text that is none'})",))
     except (UnicodeDecodeError, OverflowError) as error:
         return FileFaults((f"a value that cannot be read ({type(error).__name__})",))
 
 
-# ---- mending --------------------------------------------------------------------------------------------------------
+# ---- repair ---------------------------------------------------------------------------------------------------------
 
 
 def _mend(path: Path, faults: FileFaults) -> Mended:
     rows, lost = salvage(path, faults)
     made = _beside(path, _SALVAGED)
     _make(made, rows)
-    # first: from here on until the end there is no `path`, by which `_clear_up` knows
+    # first: until the end there is then no `path`, by which `_clear_up` detects a crash
     aside = set_aside(path)
     for side in _SIDES:
         with suppress(FileNotFoundError):
@@ -188,17 +188,17 @@ def _make(path: Path, rows: Rows) -> None:
         database.fill(rows)
     finally:
         database.close()
-    if database.log_size():  # a full disk: what is not in the file would stay behind when it is renamed
+    if database.log_size():  # a full disk; a rename would separate the file from its log
         text = f"{path.name} cannot be written: its log could not be copied into it"
         raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text))
 
 
 def _clear_up(path: Path) -> None:
-    """After a crash during a repair, put the damaged file back: the repair is done again."""
+    """After a crash during a repair, put the damaged file back, so that the repair is repeated."""
     made = _beside(path, _SALVAGED)
     if made.exists() and not path.exists():
         aside = _last_set_aside(path)
-        if aside is None:  # another program has removed it: only what was made of it is left
+        if aside is None:  # another program has removed it: only the repaired file is left
             if log_of(path).exists():
                 set_aside(log_of(path))
             for side in (_INDEX, NOTE):

@@ -1,4 +1,4 @@
-"""How far each session has been read: what is new since the last transaction, as rows of the next.
+"""The read positions of sessions: what is new since the last transaction, as rows of the next.
 
 Rule: a position is written completely or not at all, together with the messages it depends on; what
 is written is what the consumer took.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .database import Database, Op
 
 
-_TAILS: Final = 16  # sessions whose messages are kept: of the others only that they were joined
+_TAILS: Final = 16  # sessions whose messages are kept; of others only the position is
 _ANSWERS: Final = 2_048
 
 _POSITION: Final = insert("positions", or_what="REPLACE")
@@ -40,9 +40,9 @@ class _KnownPosition(NamedTuple):
 class Positions:
     """The positions in use.
 
-    `is_exact`: no message is handed out before that is withdrawn, here and in the file, which
-    states it while `says_exact`. `has_lost`: positions are missing, so a new session may be an old
-    one.
+    `is_exact`: no message is handed out before this is withdrawn, here and in the file.
+    `says_exact`: the file may say so. `has_lost`: positions are missing, so a session without one
+    may have had one.
     """
 
     def __init__(self, database: Database, now: Now, current: Callable[[], Now]) -> None:
@@ -82,7 +82,7 @@ class Positions:
         _, body = self._known.get(session_id, (0, None))
         if body is None:
             watermark = Watermark(session_id)
-            # What the file knew of it may be among what was lost: the join has to end in a verdict.
+            # Its position may be one of those that were lost: the join has to end in a verdict.
             watermark.asked_to_join = self.has_lost
             self._written[id(watermark)] = _KnownPosition()
             return watermark
@@ -122,7 +122,7 @@ class Positions:
 
         is_exact = self.is_exact
         if is_exact:
-            self.says_exact = True  # from the moment that it may be in the file
+            self.says_exact = True  # set before the write: from then on it may be in the file
 
         def done() -> None:
             self.says_exact = is_exact or (self.says_exact and not written)
@@ -136,7 +136,7 @@ class Positions:
     def _one(self, watermark: Watermark, used: int, before: _KnownPosition) -> list[Op]:
         now, session = self._current(), watermark.session_id
         ops: list[Op] = []
-        if before.session not in ("", session):  # the server has given it a new name
+        if before.session not in ("", session):  # the server has renamed the session
             ops += [(sql, (before.session,)) for sql in _FORGET]
             before = _KnownPosition(doubt=before.doubt)
         marks = mark_rows(watermark, before.taken, now)

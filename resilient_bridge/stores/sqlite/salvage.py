@@ -1,8 +1,9 @@
-"""What can be read of a damaged database, and what of that is certain; the file is not changed.
+"""Reads the intact rows of a damaged database; the file is not changed.
 
-Each row is judged by its own CRC, so a row that is found can be trusted; pages that SQLite cannot
-read cost their rows. Rule: what is not found stays in the file that is set aside, and the worst is
-assumed about it: a message that may have been handed out was, a position that may be too old is.
+Each row is judged by its own CRC, so a row that is found can be trusted; the rows of a page that
+SQLite cannot read are lost. Rule: what is not found stays in the file that is set aside, and the
+worst is assumed of it: a message that may have been handed out counts as handed out, and a position
+that may be too old counts as too old.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class _Look(NamedTuple):
 def refuse_others(path: Path) -> None:
     """Raise StoreError for a sound database of another program or a later version; changes nothing.
 
-    Their owners would miss such files, so they are not even renamed. A flipped bit in the version's
-    number makes no later version: the tables are those of a known one.
+    Their owners would miss such files, so they are not even renamed. A file with the tables of a
+    known version is not a later one: its version number has a flipped bit.
     """
     with path.open("rb") as file:
         header = file.read(100)
@@ -84,11 +85,11 @@ def _look(path: Path, how: str) -> _Look | None:
 
 
 def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
-    """Return the certain rows of a damaged file in today's layout, and what is lost, in words.
+    """Return the intact rows of a damaged file in the newest layout, and what is lost, in words.
 
     Raises what a `lift` raises.
     """
-    # With what SQLite takes from the log; without the log only if it makes all of it unreadable.
+    # Read with the log; without it only if no row can be read with it.
     for how in ("", _ALONE):
         version, rows, losses = _read(path, how)
         if any(rows.values()):
@@ -98,7 +99,7 @@ def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
 
 
 def _read(path: Path, how: str) -> tuple[int, Rows, dict[str, str]]:
-    """Read the file as the version in which most rows have a right CRC."""
+    """Read the file as the version in which the most rows have a correct CRC."""
     look = _look(path, how)
     known = look and version_of(look.schema)
     with closing(_opened(path, how)) as connection:
@@ -121,11 +122,11 @@ def _loss_text(losses: dict[str, str], rows: Rows, faults: FileFaults) -> str:
 
 
 def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")  # no row with such a text has its CRC
+    return value.decode("utf-8", "surrogateescape")  # the CRC of a row with such a text is wrong
 
 
 def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict[str, str]]:
-    """Return the right rows, and by table what is wrong."""
+    """Return the intact rows, and by table what is lost."""
     rows: Rows = {table: [] for table in layout.tables}
     losses: dict[str, str] = {}
     for table in layout.tables:
@@ -162,7 +163,7 @@ def _table(
 def _consistent(rows: Rows, *, knows_marks: bool) -> Rows:
     """Assume the worst of what is missing: sends may have gone out, positions may be old."""
     if not knows_marks and rows["outbox"]:
-        # Without a time, what a mark covers is too old to be repeated.
+        # The sends that a mark without a time covers are too old to be repeated.
         rows["marks"] = [(max(row[0] for row in rows["outbox"]), None)]
     settled = {outcome[0] for _, body in rows["outcomes"] for outcome in json.loads(body)}
     rows["outbox"] = [row for row in rows["outbox"] if row[0] not in settled]
@@ -189,7 +190,7 @@ def _as_old(row: tuple[Any, ...], rows: Rows) -> tuple[Any, ...]:
     body["taken"] = max(numbers, default=0)
     body["answers_used"] = max([body["answers_used"], *answers])
     body["unsure"] = _MANY
-    # Of the tail only what is without a hole up to its end is one.
+    # Keep only the messages after the last missing number.
     start = body["taken"]
     held = set(numbers)
     while start - 1 in held:

@@ -29,7 +29,7 @@ _OUTCOME: Final = insert("outcomes", or_what="REPLACE")
 
 
 class Sends:
-    """`last_seq`: the highest number in the file; `outcomes`: of earlier processes, in order."""
+    """The sends of a file. `last_seq`: the highest number; `outcomes`: of earlier processes."""
 
     def __init__(self, database: Database, now: Now) -> None:
         self._settled: list[Entry] = []
@@ -99,7 +99,7 @@ def _handed(
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the numbers as spans without a gap."""
+    """Return sorted numbers as spans (first, last) without a gap."""
     spans: list[tuple[int, int]] = []
     first = last = numbers[0]
     for number in numbers[1:]:

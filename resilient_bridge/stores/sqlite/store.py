@@ -1,9 +1,9 @@
 """The durable store of one machine: one SQLite file with one owner.
 
-A send is a row before `send()` returns; one mark per batch records, before its first byte is sent,
+A send is a row before `send()` returns; before the first byte of a batch is sent, one mark records
 which sends may have been handed out. Outcomes and read positions follow with the next write, after
 a turn of the loop or 100 ms at the latest. Rule: after a crash the file has what was reported to
-the caller, or states a doubt.
+the caller, or states that it may be behind.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from .opening import Mended
 
 
-_WITHIN: Final = 0.1  # seconds after which a position is kept
-_AT_MOST: Final = 63  # messages after which it is; the one that is handed out meanwhile makes 64
-_RETRY: Final = 1.0  # seconds until what could not be kept is tried again
+_WITHIN: Final = 0.1  # seconds after which a changed position is saved
+_AT_MOST: Final = 63  # messages after which it is saved; the one handed out meanwhile makes 64
+_RETRY: Final = 1.0  # seconds until a failed save is tried again
 
 _MARK: Final = insert("marks", or_what="IGNORE")  # the first time counts
 _RECORD: Final = insert("records", or_what="REPLACE")
 
 
 class SQLiteStore:
-    """What a client accepts is in the file `path` before `send()` returns.
+    """The durable store in a file: what a client accepts is in it before `send()` returns.
 
     A new process with the same path continues from there. `durability`: "process" survives the
     death of the process (`kill -9`), not of the machine, and costs 10 us a send; "machine" waits
@@ -65,7 +65,7 @@ class SQLiteStore:
         durability: Literal["process", "machine"] = "process",
         wait: float | None = None,
     ) -> None:
-        """Nothing is opened yet. ConfigError names a wrong argument."""
+        """Check the arguments; nothing is opened yet. ConfigError names a wrong argument."""
         self._path = path_of(path, "SQLiteStore.path")
         if durability not in ("process", "machine"):
             raise config_error("SQLiteStore.durability", "'process' or 'machine'", durability)
@@ -133,7 +133,7 @@ class SQLiteStore:
         self._positions = Positions(database, now, self._current)
 
     def _current(self) -> Now:
-        """Both clocks now, from their only reading: for ages only."""
+        """Return both clocks now, computed from the reading when loaded; for ages only."""
         passed = self._loop.time() - self._now.mono
         return type(self._now)(self._now.mono + passed, self._now.wall + passed)
 
@@ -151,7 +151,7 @@ class SQLiteStore:
         )
 
     async def close(self, *, outbox: bool = True) -> None:
-        """Save the rest and release the file. StoreError: not all was saved, yet it is closed."""
+        """Save the rest and release the file. StoreError: not all was saved, but it is closed."""
         if self._users:
             self._commits.check_process()
         async with self._opening:
@@ -178,12 +178,12 @@ class SQLiteStore:
             )
         self._commits.check_process()
 
-    # ---- what was put off -------------------------------------------------------------------------------------
+    # ---- postponed work ---------------------------------------------------------------------------------------
 
     def _gather(self) -> Gathered:
         if not self._has_moved and not self._sends.has_settled:
             return NOTHING
-        self._has_moved = False  # whatever moves from here on goes with the next
+        self._has_moved = False  # later changes are part of the next transaction
         touched = self._touched
         positions, positions_done = self._positions.ops()
         sends, sends_done = self._sends.ops(self._wall())
@@ -210,7 +210,8 @@ class SQLiteStore:
         self._timer = None
         self._is_soon = False
         if self._users:
-            # What was handed out is in what is written now, and the next message is not handed out before that is taken back.
+            # This write covers all that was handed out, and no further message is handed out before
+            # `is_exact` is withdrawn.
             if not self._is_machine and not self._positions.says_exact:
                 self._positions.is_exact = self._has_moved = True
             self._commits.flush()
@@ -248,7 +249,8 @@ class SQLiteStore:
             return None
         self._has_moved = True
         written = None
-        # Where the file says that the consumer has no more than it knows, that has to be taken back before he has.
+        # If the file says that its position is exact, that must be withdrawn before the consumer
+        # gets more.
         is_exact = self._positions.says_exact and not self._is_machine
         if taken and (is_exact or self._touched + taken > _AT_MOST):
             self._positions.is_exact = False
@@ -277,7 +279,7 @@ class SQLiteStore:
 
     def keep(self, watermark: Watermark) -> Awaitable[None] | None:
         """Save this position now."""
-        del watermark  # it is among those that are kept with every transaction
+        del watermark  # every transaction saves all positions in use
         self._check_open()
         self._has_moved = True
         return self._commits.submit()

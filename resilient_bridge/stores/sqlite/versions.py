@@ -49,7 +49,8 @@ LAYOUTS: Final[dict[int, Layout]] = {
         {
             "outbox": ("seq", "id", "key", "type", "frame", "expires", "coalesce", "accepted"),
             "marks": ("seq", "wall"),
-            "outcomes": ("seq", "body"),  # those of one transaction, as JSON, under the last of their numbers
+            # outcomes: those of one transaction, as JSON, under the last of their numbers
+            "outcomes": ("seq", "body"),
             "positions": ("session", "used", "body"),
             "tail": ("session", "n", "type", "id", "text", "stamp", "at", "doubtful"),
             "answers": ("session", "n", "type", "id"),
@@ -58,7 +59,7 @@ LAYOUTS: Final[dict[int, Layout]] = {
         {"positions": "session", "records": "session", "tail": "session, n", "answers": "session, n"},
     )
 }
-"""Every version by its number, the `user_version` of a file. The last is the one that is written."""
+"""Every version by its number, the `user_version` of a file. The last one is written."""
 
 
 def newest() -> int:

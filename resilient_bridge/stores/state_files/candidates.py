@@ -1,4 +1,4 @@
-"""Which of the two copies of a state can be used, and how far: version, migrations, check, orphans.
+"""Whether a copy of a state can be used, and how far: by version, migrations, check and orphans.
 
 Does no I/O.
 
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """The kind of name under which it is set aside."""
+        """The label in the name under which it is set aside."""
         return "foreign" if self.failure.code == "SYS_STATE_FOREIGN" else "damaged"
 
 
@@ -86,7 +86,7 @@ class Demands:
                 raise config_error("StateFile.migrations", wanted, f"{step}: {function}")
 
     def examined(self, path: Path, data: bytes | None) -> Candidate:
-        """Return the candidate for the content of a file; None: it is missing.
+        """Return the candidate for the content of a file; `data` is None if the file is missing.
 
         Raises what a migration raises.
         """
@@ -120,7 +120,7 @@ class Demands:
     def known(self, data: bytes) -> Document | None:
         """Return the document in a file.
 
-        None if it is damaged or of a later program, and so must not be overwritten.
+        None if it is damaged or of a later version, and so must not be overwritten.
         """
         with suppress(InvalidDocumentError):
             document = self.form.read(data)
@@ -133,7 +133,7 @@ class Demands:
             raise config_error("value", "one that passes its check", "one that does not")
 
     def _salvaged(self, path: Path, data: bytes, error: InvalidDocumentError) -> Candidate:
-        """Return a candidate without a valid checksum, if the check accepts its value.
+        """Return the candidate of an invalid document: salvageable if the check accepts its value.
 
         Without a check it is not used.
         """
@@ -183,7 +183,7 @@ class Demands:
     def _accepted(self, value: Any) -> tuple[Any, str]:
         """Return the value without orphans, and what they were.
 
-        Checked before and, if there were any, after.
+        The value is checked before and, if there were any, after.
         """
         self._checked(value)
         if self.orphans is None:

@@ -1,6 +1,6 @@
-"""The two copies of a value, its file and the backup beside it, for callers that must not set aside a later version.
+"""The two copies of a value, for callers that must not set aside a copy of a later version.
 
-Rule: reads, and changes nothing.
+Rule: this module reads the file and the backup beside it, and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def backups_of(path: Path, form: Form = ENVELOPE) -> tuple[Path, ...]:
-    """Return the path of its backup, and those that earlier releases used."""
+    """Return the path of the backup of a file, and the paths that earlier releases used."""
     return tuple(path.with_name(f"{path.name}{ending}") for ending in form.backups)
 
 
 def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE) -> bool | None:
     """Return whether a copy is intact, None if it is missing.
 
-    In a damaged one a version number proves nothing.
+    The version number of a damaged one is ignored.
 
     Raises the StoreError of `later_version` for a later version than this, and what `read_private`
-    does, which names `field`.
+    raises for `field`.
     """
     data = read_private(path, field)
     if data is None:

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 FORMAT: Final = "resilient_bridge.state.1"
-"""The name of the format, in every document; the number is that of the envelope, not of its content."""
+"""The name of the format, in every document; its number is that of the envelope."""
 _FLAT_FORMAT: Final = "resilient_bridge.state.2"
 # the key of a flat document's envelope, beside the fields of its value
 _BESIDE: Final = "resilient_bridge"
 _KEYS: Final = {"format", "version", "saved_at", "lost", "sha256"}
-# as for messages: far below what the interpreter accepts, because values are walked deeper in the
-# stack
+# as for messages: far below the interpreter's limit, because other code walks values with less
+# stack left
 _DEEPEST: Final = 100
 _SHOWN: Final = 40
 
 
 @attrs.frozen(kw_only=True)
 class Document:
-    """The content of a state file: the version of its value, when it was saved (None: unreadable), and what was lost before.
+    """The content of a state file; without a value it says that there is none any more, and why.
 
-    A document without a value says that there is none any more, and why.
+    `version` is that of the value; `saved_at` None: unreadable; `lost`: what was lost before.
     """
 
     version: int
@@ -76,7 +76,7 @@ def write_document(document: Document) -> bytes:
 
 
 def write_flat(document: Document) -> bytes:
-    """Return the document with the fields of its value, an object, at the top level, and the envelope beside them."""
+    """Return the document as bytes, the fields of its value, an object, beside its envelope."""
     if not document.has_value:
         return write_document(document)
     if problem := _problem(document.value):
@@ -97,14 +97,14 @@ def _envelope(form: str, document: Document) -> dict[str, object]:
 def _signed(body: dict[str, object], envelope: dict[str, object]) -> bytes:
     """Put the checksum of the whole body into its envelope, and return the body as bytes."""
     try:
-        envelope["sha256"] = _checksum(body)  # not there yet: of everything but itself
+        envelope["sha256"] = _checksum(body)  # of everything but itself, which is not there yet
         return f"{_encode(body)}\n".encode()
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; little stack left
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; no stack left
         raise config_error("value", "what JSON can hold", f"{type(error).__name__}: {error}") from error
 
 
 def read_document(data: bytes) -> Document:
-    """Return the document in `data`. Raises InvalidDocumentError, and nothing else, for what is none."""
+    """Return the document in `data`. Raises InvalidDocumentError, and nothing else, without one."""
     body = read_json(data)
     if body.get("format") != FORMAT:
         raise InvalidDocumentError("wanted a state document, got other JSON", is_foreign=True)
@@ -129,7 +129,7 @@ def read_flat(data: bytes) -> Document:
 
 
 def read_json(data: bytes) -> dict[str, object]:
-    """Return the fields of the JSON object in `data`, none for other JSON.
+    """Return the fields of the JSON object in `data`; an empty dict for other JSON.
 
     Raises InvalidDocumentError for what is no JSON.
     """
@@ -146,7 +146,7 @@ def read_json(data: bytes) -> dict[str, object]:
 def _checked(
     envelope: dict[str, object], unsigned: dict[str, object], value: object, *, has_value: bool
 ) -> Document:
-    """Return the document of this envelope and value; `unsigned` is what its checksum is of."""
+    """Return the document of this envelope and value; the checksum covers `unsigned`."""
     version, lost = envelope.get("version"), envelope.get("lost")
     if type(version) is not int:
         raise InvalidDocumentError("wanted a state document with a version, got one without")
@@ -169,7 +169,7 @@ def _checked(
 class Form:
     """The layout of a state file: its bytes, and the name of its backup.
 
-    Of `backups` the first is written, the others are read.
+    Of `backups` the first is written, the others are only read.
     """
 
     write: Callable[[Document], bytes]
@@ -213,7 +213,7 @@ def _checksum(body: dict[str, object]) -> str:
 def _problem(value: object) -> tuple[str, str, str] | None:
     """Return what JSON cannot hold or preserve in the value: where, what was wanted, what was got.
 
-    Never the value itself.
+    The value itself is never in it.
     """
     ahead: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while ahead:

@@ -60,10 +60,10 @@ class StateFile:
     `load`, where such a value counts as damaged. `orphans` is called on `load`, after `check`: it
     returns the value without references to things that no longer exist, and a text about what it
     removed ("" for nothing), which becomes `Loaded.lost`. `migrations` maps a version to the
-    function that makes the next version's value of its own.
+    function that turns its value into that of the next version.
 
-    Nothing is read or written before `load` or `save`. Both block until the disk is sure: in async
-    code use `await asyncio.to_thread(file.save, value)`. Threads of one process may share the
+    Nothing is read or written before `load` or `save`. Both block until the disk has done it: in
+    async code use `await asyncio.to_thread(file.save, value)`. Threads of one process may share the
     object; two processes, or two objects, must not share a path. Raises ConfigError for wrong
     arguments.
     """
@@ -97,7 +97,7 @@ class StateFile:
         return self._path
 
     def save(self, value: Any) -> None:
-        """Save the value; when this returns, it survives a crash and a power cut, and its predecessor is the backup.
+        """Save the value: it then survives a crash and a power cut, and the old one is the backup.
 
         A predecessor that is damaged, or of a later version, does not become the backup but is set
         aside, with the event StateSetAside. Raises ConfigError for a value that JSON cannot
@@ -137,7 +137,7 @@ class StateFile:
             _tell(parts)
 
     def _back_up(self, reports: list[events.StateSetAside]) -> None:
-        """Make the current file the backup, in one step; a backup is better than a damaged file."""
+        """Make the current file the backup, in one step; a damaged file is set aside instead."""
         found = read_private(self._path, _FIELD)
         if found is None:
             return
@@ -180,9 +180,9 @@ class StateFile:
     def _recovered(self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]) -> Loaded:
         source, best, used, lost = _choice(main, backup)
         lost = redact(lost)
-        # Everything that can be refused is refused first. Nothing is replaced before it is kept and
-        # its successor is safe, so a crash at any point leaves the state before or after. What was
-        # lost is written in the new files.
+        # What can be refused is refused first. Nothing is replaced before it is copied and its
+        # successor is safe, so a crash at any point leaves the state before or after. What was lost
+        # is written in the new files.
         fresh = self._document(best.value if best else None, has_value=best is not None, lost=lost)
         copies = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
         reports.append(_event(main, copies, used, lost))
@@ -257,6 +257,6 @@ def _event(main: Candidate, copies: list[Path], used: str, lost: str) -> events.
 
 
 def _tell(reports: list[events.StateSetAside]) -> None:
-    """Report to listeners, else to the log; outside of the lock, because a listener may do anything."""
+    """Emit the events, outside of the lock, because a listener may do anything."""
     for event in reports:
         emit(event)
