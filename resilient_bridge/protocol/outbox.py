@@ -19,7 +19,7 @@ from .entries import Entry, EntryState
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .clock import Now
     from .policies.outbox import Outbox as OutboxPolicy
@@ -65,17 +65,20 @@ class Outbox:
         if self.has_room(entry.size):
             return True
         overflow = self._policy.overflow
-        queued = (e for e in self.queued if e.state is EntryState.QUEUED)
         if overflow == "drop_oldest" and entry.size <= self._policy.max_bytes:
             # The entry that this one replaces is removed first: of one name only the latest is
             # kept.
-            first = [] if older is None else [older]
-            for each in [*first, *(e for e in queued if e is not older)]:
-                self.drop(each, "coalesced" if each is older else "overflow")
-                if self.has_room(entry.size):
-                    return True
+            if older is not None:
+                self.drop(older, "coalesced")
+            while not self.has_room(entry.size):
+                oldest = next(self._never_handed_out(), None)
+                if oldest is None:
+                    break
+                self.drop(oldest, "overflow")
+            else:
+                return True
         if overflow == "coalesce":
-            same = next((e for e in queued if e.type == entry.type), None)
+            same = next((each for each in self._never_handed_out() if each.type == entry.type), None)
             if same is not None and self.has_room(entry.size - same.size, after=1):
                 self.drop(same, "coalesced")
                 return True
@@ -90,6 +93,10 @@ class Outbox:
                 f"{self.bytes} of {self._policy.max_bytes} bytes, {entry.size} more asked",
             )
         )
+
+    def _never_handed_out(self) -> Iterator[Entry]:
+        """Yield the queued entries that may be dropped, the oldest first."""
+        return (entry for entry in self.queued if entry.state is EntryState.QUEUED)
 
     def add(self, entry: Entry) -> None:
         older = self._coalesce.get(entry.coalesce) if entry.coalesce is not None else None

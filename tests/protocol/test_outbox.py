@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from resilient_bridge import Outbox
@@ -283,6 +285,27 @@ def test_what_was_handed_out_is_never_dropped_for_room():
     rig.write()
     (late,) = sends(rig, 3)
     assert (states(written), late.state) == (["written"] * 2, S.DROPPED)
+
+
+def test_dropping_the_oldest_looks_at_no_others():
+    """However many are queued, a send costs the same."""
+
+    class Counted(deque):
+        looks = 0
+
+        def __iter__(self):
+            for entry in super().__iter__():
+                Counted.looks += 1
+                yield entry
+
+    box = Queue(Outbox(max_messages=100, overflow="drop_oldest"), [])
+    box.queued = Counted()
+    for seq in range(150):
+        entry = Entry(seq, f"i{seq}", f"i{seq}", "note", "x")
+        assert box.make_room(entry)
+        box.add(entry)
+    assert Counted.looks == 50
+    assert [entry.seq for entry in box.queued] == list(range(50, 150))
 
 
 @pytest.mark.parametrize("overflow", ["raise", "block", "drop_oldest", "drop_newest", "coalesce"])
