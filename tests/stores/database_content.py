@@ -7,9 +7,8 @@ gives back is held against it.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,10 +164,19 @@ async def look(path, **options):
 
 
 def copy(path, to):
-    """The files of a database, as they are at this moment."""
+    """The files of a database, as they are at one moment: its writer may be busy, so they are read until they stay the same."""
+    while (files := _files(path)) != _files(path):
+        pass
+    for side, data in files.items():
+        Path(f"{to}{side}").write_bytes(data)
+
+
+def _files(path):
+    found = {}
     for side in SIDES:
-        if Path(f"{path}{side}").exists():
-            shutil.copyfile(f"{path}{side}", f"{to}{side}")
+        with suppress(FileNotFoundError):
+            found[side] = Path(f"{path}{side}").read_bytes()
+    return found
 
 
 async def checkpointed(directory):
