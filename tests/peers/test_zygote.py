@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import sys
 import pytest
 
 from tests.peers.processes import is_running
-from tests.peers.running import until
+from tests.peers.running import PATIENCE, until
+from tests.peers.stand_in import ask
 from tests.peers.zygote import PYTHON, SOCKET
 
 
@@ -45,6 +47,19 @@ async def test_it_ends_when_what_stands_in_for_it_is_killed():
         assert is_running(pid)
         process.kill()
     await until(lambda: not is_running(pid))
+
+
+@pytest.mark.skipif(SOCKET is None, reason="needs a zygote")
+def test_it_ends_when_its_stand_in_was_killed_before_it_began():
+    """Whoever watches over the program finds nobody to tell its id."""
+    (stdin, held), (output, stdout) = os.pipe(), os.pipe()
+    ask(SOCKET, ["-c", "input()"], (stdin, stdout, stdout)).close()
+    os.close(stdout)
+    ended, _, _ = select.select([output], [], [], PATIENCE)
+    assert ended
+    assert os.read(output, 1000) == b""
+    for end in (stdin, held, output):
+        os.close(end)
 
 
 def test_two_of_them_draw_different_random_numbers():

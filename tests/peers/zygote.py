@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 
@@ -103,15 +104,19 @@ def guard(link: socket.socket) -> None:
     for stream in (0, 1, *streams):
         os.close(stream)
     end = os.pidfd_open(program)
-    link.sendall(program.to_bytes(4, "big"))
+    # The program may already have been read from, and its stand-in killed.
+    _tell(link, program)
     ready, _, _ = select.select([link, end], [], [])
     if link in ready:
         os.kill(program, signal.SIGKILL)
     _, status = os.waitpid(program, 0)
-    try:
-        link.sendall(status.to_bytes(4, "big"))
-    finally:
-        os._exit(0)
+    _tell(link, status)
+    os._exit(0)
+
+
+def _tell(link: socket.socket, number: int) -> None:
+    with suppress(ConnectionError):  # the stand-in is gone, which `link` shows as well
+        link.sendall(number.to_bytes(4, "big"))
 
 
 def begin(streams: list[int], arguments: list[str], folder: str, environment: dict[bytes, bytes]) -> None:
