@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling_workflow import FLOW, call, forgotten_imports
+from tests.peers.zygote import PYTHON
 
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "resilient_bridge", "workflow")
+COMMAND = ("-m", "resilient_bridge", "workflow")
 
 
 @pytest.fixture
@@ -178,10 +179,14 @@ def test_a_damaged_file_is_reported_by_status_and_mended_by_run(run, flow):
 # ---- processes ------------------------------------------------------------------------------------------------------
 
 
-def _started(flow, *argv, until=("make", "ship")):
+def _started(flow, *argv, until=("make", "ship"), python=PYTHON):
     """The command as a process, in the middle of `ship`."""
     child = subprocess.Popen(
-        [*COMMAND, *argv, str(flow)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*python, *COMMAND, *argv, str(flow)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     ends = time.monotonic() + 30
     while ran(flow) != [*until]:
@@ -251,7 +256,7 @@ def test_a_sync_phase_is_waited_for(run, flow):
 def test_another_runner_at_work(run, flow):
     """Whoever would change something is told who has the file, with 2; status looks past it; the runner does not notice."""
     flow.with_name("wait").write_text("")
-    child = _started(flow, "run")
+    child = _started(flow, "run", python=(sys.executable,))
     for action in ("run", "resume", "skip", "abort"):
         code, out, err = run(action, flow)
         assert (code, out, err.count("\n")) == (2, "", 1)
@@ -272,7 +277,7 @@ def test_a_report_that_cannot_be_written(run, flow):
     ready(flow)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*COMMAND, "run", str(flow)],
+            [*PYTHON, *COMMAND, "run", str(flow)],
             cwd=ROOT,
             stdout=full,
             stderr=subprocess.PIPE,
@@ -288,7 +293,7 @@ def test_a_report_that_cannot_be_written(run, flow):
 def test_without_stderr_it_runs_all_the_same(run, flow):
     """`2>&-`: nobody to draw for."""
     ready(flow)
-    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "run", str(flow)]
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, *COMMAND, "run", str(flow)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("demo completed")

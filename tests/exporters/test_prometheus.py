@@ -171,9 +171,8 @@ def test_names_that_a_program_makes_are_bounded_too(scraped):
                 name=f"user {number}", outcome="ok", attempts=1, seconds=0.1, waited=0, key="k"
             )
         )
-    samples = [
-        one for one in scraped.families()["resilient_bridge_calls"].samples if one.name.endswith("_total")
-    ]
+    (calls,) = (one for one in scraped.registry.collect() if one.name == "resilient_bridge_calls")
+    samples = [one for one in calls.samples if one.name.endswith("_total")]
     assert len(samples) == 1_001
     assert [one.value for one in samples if one.labels == {"policy": "other", "outcome": "ok"}] == [200]
 

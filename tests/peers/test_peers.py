@@ -20,6 +20,7 @@ from tests.peers.everything import everything, everything_command, needs_everyth
 from tests.peers.faults import Fault
 from tests.peers.http_fault import HttpFault
 from tests.peers.running import Ledger, mcp_server, stdio_command, until
+from tests.peers.zygote import PYTHON
 
 
 pytestmark = pytest.mark.real
@@ -222,7 +223,7 @@ def test_the_noise_is_really_on_stdout(tmp_path):
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"noise","arguments":{}}}\n'
     )
     command = [
-        sys.executable,
+        *PYTHON,
         "-m",
         "tests.peers.mcp_server",
         "--transport",

@@ -31,6 +31,7 @@ from shutil import rmtree
 
 IMPORTED = (
     "mcp.server.mcpserver",
+    "redis",
     "uvicorn",
     *(
         f"resilient_bridge.cli.{name}"

@@ -1,6 +1,6 @@
 """A second process of the tests of RedisState: does what it is told, a line of JSON each way.
 
-Rule: it is a program of its own, with the interpreter's usual start, as a worker of somebody's would be. Commands: `fail N`, `call N`,
+Rule: it is a program of its own, as a worker of somebody's would be. Commands: `fail N`, `call N`,
 `race N` (from so many threads and tasks at once), `ended` (how many of those have), `free` (the others), `repeat N` (failing calls of
 two attempts each), `state`, `isolate`, `reset`. Each answer says what came of it.
 """
@@ -21,6 +21,7 @@ from typing import Any, Self
 import resilient_bridge as rb
 from resilient_bridge.stores import RedisState
 from tests.internals.telemetry import muted
+from tests.peers.zygote import PYTHON
 
 
 ROOT = Path(__file__).parents[2]
@@ -129,7 +130,7 @@ class Worker:
 
     def __init__(self, **settings: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(settings)],
+            [*PYTHON, __file__, json.dumps(settings)],
             cwd=ROOT,
             env={"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,

@@ -7,7 +7,6 @@ import json
 import signal
 import stat
 import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores import SessionLog
 from resilient_bridge.telemetry import emit, events, has_listeners
 from tests.internals.stores import LONGEST_LINE
+from tests.peers.zygote import PYTHON
 from tests.stores.faulty_disk import FaultyDisk, failing, files_in, insert, open_files
 
 
@@ -290,9 +290,7 @@ def test_a_process_that_is_killed_tears_at_most_its_last_line(path):
     """SIGKILL, five times: every line that was acknowledged is there, and whole."""
     reported = 0
     for turn in range(5):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-        )
+        writer = subprocess.Popen([*PYTHON, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
         try:
             writer.stdout.readline()
             time.sleep(0.01 * turn)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from resilient_bridge.errors import Executed, StoreError
 from resilient_bridge.stores import StateFile
+from tests.peers.zygote import PYTHON
 from tests.samples import some
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
 from tests.stores.states import ONE, THREE, TWO, backup_of, is_state
@@ -286,9 +287,7 @@ while True:
 def test_a_process_that_is_killed_loses_nothing_it_acknowledged(path, heard):
     """SIGKILL at any moment, again and again: the last number printed is there, or the one that was being saved."""
     for turn in range(12):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-        )
+        writer = subprocess.Popen([*PYTHON, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
         try:
             first = int(writer.stdout.readline())
             time.sleep(0.003 * turn)

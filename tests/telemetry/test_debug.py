@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
@@ -17,6 +16,7 @@ import resilient_bridge as rb
 from resilient_bridge.cli import debugging
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate, virtual_time
+from tests.peers.zygote import PYTHON
 from tests.rows import each_row
 
 
@@ -248,7 +248,7 @@ def _run(*argv, **environment):
         key: value for key, value in os.environ.items() if key not in ("DEBUG", "RESILIENT_BRIDGE_DEBUG")
     }
     return subprocess.run(
-        [sys.executable, *argv],
+        [*PYTHON, *argv],
         capture_output=True,
         text=True,
         env=clean | environment,
