@@ -205,7 +205,7 @@ class Connection:
         return Ended(is_lost=True, has_started=stepped.has_started, was_alone=was_alone)
 
     async def _learned(self) -> None:
-        """Wait for the cause of a loss. A client that cancelled only this call is ended for that."""
+        """Wait for the cause of a loss, which may be that the client cancelled only this call."""
         await asyncio.wait([self.over], timeout=_PATIENCE)
         self.end(ConnectionAbortedError("the client cancelled a call"))
         await asyncio.wait([self.lost], timeout=2 * _CLOSING)

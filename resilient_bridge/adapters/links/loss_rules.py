@@ -122,7 +122,7 @@ def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 
 def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
-    """Return whether an error of one call means that its client is lost, by its HTTP answers too."""
+    """Return whether an error of one call, with its HTTP answers, means that its client is lost."""
     if package_of(client) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
         return is_session_lost(error, client, wire)
     if is_not_executed(error):
