@@ -46,7 +46,7 @@ recursor = BridgePolicy(
 """ReCursor: reconnects after 1, 2, 5, 10, 30 s, then fails with a typed error and an event.
 
 After a connect timeout it waits 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling. A
-session is kept 5 minutes. Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; after
-a rate limit with jitter; out of memory is retried once; not found or not permitted never. 5 failures
-open the circuit for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
+session is kept 5 minutes. Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; with
+jitter after a rate limit; out of memory once; not found or not permitted never. 5 failures in a row
+open a circuit for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
 """

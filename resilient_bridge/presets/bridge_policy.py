@@ -101,7 +101,7 @@ class BridgePolicy(Value):
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
     ) -> BridgePolicy:
-        """Return the policy of a link from a file, a dict or the environment: `load(source).bridge`.
+        """Return the link's policy from a file, a dict or the environment: `load(source).bridge`.
 
         Raises ConfigError with all that is wrong in the source.
         """
