@@ -27,7 +27,10 @@ class Call:
 
 
 Idempotent: TypeAlias = bool | Collection[str] | Callable[[Call], bool]
-"""Which calls may be repeated although they may have run: all or none, these names, or those that a predicate accepts."""
+"""Which calls may be repeated although they may have run.
+
+All or none (a bool), the methods named, or those that a predicate accepts.
+"""
 
 
 def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | None:

@@ -43,7 +43,7 @@ class MCPWire:
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer was seen: then its status is known, and what it says about the session."""
+        """Whether an answer was seen, so that its status and its session error are known."""
         return self.answers > 0
 
     @property

@@ -1,4 +1,4 @@
-"""Documents as plain data: TOML, JSON and YAML, with the line of each key where the format has lines.
+"""Parse TOML, JSON and YAML documents into plain data, with the line of each key if known.
 
 Rule: size and depth are bounded, and the result is a Document or a DocumentError. No format may run
 code, and a repeated key is an error, because one of its values would be lost silently.
@@ -21,7 +21,7 @@ _MOST_DOTS: Final = 64  # on one line of TOML
 
 
 class Document(NamedTuple):
-    """A document's data, and the line on which each path begins, where the format has lines."""
+    """A document's data, and the line on which each path begins; JSON has none."""
 
     data: Mapping[str, Any]
     lines: Mapping[str, int]

@@ -41,7 +41,7 @@ def _loader() -> tuple[Any, Any]:
 
 
 def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
-    """Return the data of one document, and the line of each path. DocumentError says what is wrong."""
+    """Return the data of one document, and the line of each path, or raise DocumentError."""
     yaml, loader = _loader()
     lines: dict[str, int] = {}
     try:

@@ -1,4 +1,4 @@
-"""The recommended preset for an unknown server: jittered waits without end, and SUSPENDED."""
+"""The recommended preset for an unknown server: jittered waits without end, and outage reports."""
 
 from __future__ import annotations
 

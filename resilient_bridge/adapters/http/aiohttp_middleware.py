@@ -1,4 +1,4 @@
-"""A policy under an `aiohttp.ClientSession`: a client middleware, with the promises of HTTPTransport.
+"""A policy under an `aiohttp.ClientSession`: a client middleware that works as HTTPTransport.
 
 Rule: one call here is one request; redirects arrive as separate requests. aiohttp's own repeat of a
 lost connection is off.
@@ -40,12 +40,13 @@ aiohttp does not pass them to the next request.
 
 
 class HTTPMiddleware:
-    """A client middleware that applies `policy`: `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])`.
+    """A client middleware that applies `policy` to every request of an `aiohttp.ClientSession`.
 
-    Needs aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT
-    and DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any
-    other only if it provably did not run. A request with an effect gets a generated key, the same
-    on every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
+    Create the session with `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])`. Needs
+    aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and
+    DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any other
+    only if it provably did not run. A request with an effect gets a generated key, the same on
+    every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
     without a key belongs to the origin.
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
@@ -82,7 +83,7 @@ class HTTPMiddleware:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request through `handler`, again if the policy allows it, and return the last response."""
+        """Send a request, repeated as the policy allows, and return the last response."""
         task = asyncio.current_task()
         if task is not None and (error := self._abandoned.pop(task, None)) is not None:
             raise error  # aiohttp repeats a request after the policy gave it up

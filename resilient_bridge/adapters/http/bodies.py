@@ -1,4 +1,4 @@
-"""Bodies over HTTP: requests that can be read once, errors whose body is inspected, and a bound on the bytes read.
+"""HTTP bodies: those that can be sent once, inspected bodies of errors, and a bound on the size.
 
 Rule: a later reader of a response gets every byte of it, as if it had not been inspected.
 """
@@ -21,12 +21,12 @@ _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503,
 
 
 def tells(response: Any) -> bool:
-    """Return whether the body can change what the status means: JSON of a status with several meanings."""
+    """Return whether the body can change what the status means: JSON of an ambiguous status."""
     return response.status_code in _SAYS_MORE and "json" in response.headers.get("content-type", "")
 
 
 def peek(response: Any) -> None:
-    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
+    """Read the beginning of an error's body into `extensions["rb.body"]`, for `classify`."""
     if not tells(response):
         return
     parts: list[bytes] = []

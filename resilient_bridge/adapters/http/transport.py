@@ -79,12 +79,13 @@ def _cookie_lines(response: Any) -> list[str]:
 
 
 class HTTPTransport(_Bases):
-    """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
+    """A transport that applies `policy` to every request of an HTTP client.
 
-    For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the
-    client library's own). The default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are
-    used. A circuit, budget, bulkhead or rate limit without a key belongs to the origin:
-    `rb.circuit("https://host")` is the handle.
+    Use it as `httpx.AsyncClient(transport=rb.HTTPTransport())`. For `Client` and `AsyncClient` of
+    httpx and httpx2; `inner` is the transport below (default: the client library's own). The
+    default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are used. A circuit, budget,
+    bulkhead or rate limit without a key belongs to the origin: `rb.circuit("https://host")` is the
+    handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
     Idempotency-Key header of yours; any other only if it provably did not run. A request with an
@@ -186,7 +187,7 @@ class HTTPTransport(_Bases):
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
-        """Return the function that sends a request under its policy, kept by origin and permission."""
+        """Return the function that sends a request under its policy, by origin and permission."""
         extensions, url = request.extensions, request.url
         if self._inner is None:
             with self._making:
@@ -217,7 +218,7 @@ class HTTPTransport(_Bases):
         return send
 
     def _has_key(self, request: Any) -> bool:
-        """Return whether the caller gave the request an idempotency key; if not, add a generated one."""
+        """Return whether the caller set an idempotency key on a request; if not, add one."""
         headers, extensions = request.headers, request.extensions
         name = self._key_header or "Idempotency-Key"
         key = headers.get(name)

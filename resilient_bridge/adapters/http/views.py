@@ -1,4 +1,4 @@
-"""Requests of other clients in the form that HTTPTransport uses, so that its promises are implemented once.
+"""Requests of other clients in the form that HTTPTransport uses, so that it serves all of them.
 
 Rule: a view changes nothing about the request but its headers. Its extensions are passed to the
 request of the next redirect.
@@ -60,7 +60,7 @@ class HeadersView(MutableMapping[str, str]):
 
 
 def _cookie_lines(answer: Any) -> list[str]:
-    """Return the Set-Cookie lines of a response, which aiohttp, and urllib3 below requests, keep."""
+    """Return the Set-Cookie lines of a response of aiohttp, or of urllib3 below requests."""
     headers = getattr(getattr(answer, "raw", None), "headers", None) or answer.headers
     read = getattr(headers, "getlist", None) or getattr(headers, "getall", None)
     return list(read("set-cookie")) if read is not None else []
@@ -110,7 +110,7 @@ class AnswerView:
 
 
 def says_more(answer: Any) -> bool:
-    """Return whether the body of an error can change what its status means, and is known to be short."""
+    """Return whether an error's body can change what its status means, and is short."""
     length = answer.headers.get("content-length", "")
     return tells(answer) and length.isdecimal() and int(length) <= LOOK
 

@@ -162,7 +162,7 @@ class LinkCalls:
     # ---- one attempt ------------------------------------------------------------------------------------------
 
     async def _attempt(self, call: Call, is_idempotent: bool) -> Any:
-        """Make a call on the current client, and on the next one if this one was lost and a repeat is safe."""
+        """Make a call on the current client; after a loss, on the next one if a repeat is safe."""
         if _receives(self.link.current, call.method):
             return await self._receive(call)
         until = self.link.loop.time() + self._patience
@@ -217,7 +217,7 @@ class LinkCalls:
         return error
 
     async def _receive(self, call: Call) -> Any:
-        """Receive from the connections in order: messages before a loss come before those after it."""
+        """Receive from the connections in order: messages from before a loss come first."""
         while True:
             connection = await self._awaited(self.link.to_read(self._patience))
             begin = _begin(connection.client, call, MCPWire())
@@ -256,7 +256,7 @@ def _receives(client: Any, name: str) -> bool:
 
 
 def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Return the function that makes a call, in a task of its own. `wire` records its HTTP requests."""
+    """Return the function that makes a call in its own task; `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
         if package_of(client) in _HIDES:

@@ -48,11 +48,11 @@ def reconnecting(
     allow_plaintext_credentials: bool = False,
     name: str = "",
 ) -> Reconnecting[T]:
-    """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
+    """Return a link over the clients that `factory` makes, one after each loss.
 
-    The object of the `async with` looks like the client, across all reconnects; state, events and
-    health are on the link. The policy's `reconnect` says when a new client is made, its `calls` how
-    calls are repeated.
+    Use it as `async with reconnecting(lambda: Client(url)) as client`. The object of the `async
+    with` looks like the client, across all reconnects; state, events and health are on the link.
+    The policy's `reconnect` says when a new client is made, its `calls` how calls are repeated.
 
     A call in progress when the client is lost is repeated in two cases. Either the link knows that
     it did not run: it was never started, the connection of its one MCP request was refused, the
@@ -134,7 +134,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         return self._supervisor.state
 
     async def aclose(self) -> None:
-        """Leave the client and end, in bounded time; calls in progress fail. May be called again."""
+        """Close the link in bounded time; calls in progress fail. May be called again."""
         await self._supervisor.aclose()
 
     def events(self) -> EventStream:

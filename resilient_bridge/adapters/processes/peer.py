@@ -198,7 +198,7 @@ class Peer:
         return Reader(self._notifications, self._guard)
 
     async def wait_closed(self) -> None:
-        """Wait until the child has exited or was closed; `close_exc` says why, nothing is raised."""
+        """Wait until the child has exited or was closed; `close_exc` has the cause."""
         self._guard.check()
         await asyncio.wait([self._closed])
 

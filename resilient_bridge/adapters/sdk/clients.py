@@ -1,4 +1,4 @@
-"""`wrap`: a client object whose calls go through a policy, and which otherwise behaves unchanged."""
+"""`wrap`: a client object whose calls go through a policy, and which else behaves unchanged."""
 
 from __future__ import annotations
 

@@ -93,7 +93,9 @@ class Page(Wrapped):
 
 
 class Prepared:
-    """A prepared call: entering or awaiting its object makes it. Most objects can be used only once.
+    """A prepared call: entering or awaiting its object makes it.
+
+    Most objects can be used only once.
 
     `made` is the object, None if it is created on first use.
     """

@@ -1,4 +1,4 @@
-"""Facts about the SDKs of model providers: their own retries, their model calls, errors and addresses.
+"""Facts about the SDKs of model providers: their retries, model calls, errors and addresses.
 
 Rule: classes are recognised by their names. No library is imported that the client has not
 imported already.

@@ -40,7 +40,7 @@ _REQUESTS: Final = frozenset({"get", "post", "put", "patch", "delete", "request"
 
 @attrs.define(eq=False, kw_only=True)
 class Wrapping:
-    """The shared parts of all proxies of one client: the policy, its state, and what may be repeated."""
+    """The shared parts of all proxies of one client: policy, state, and permitted repeats."""
 
     policy: Policy
     name: str

@@ -1,4 +1,4 @@
-"""EventSource: server-sent events over httpx or httpx2, resumed from the last event id after each loss.
+"""EventSource: server-sent events over httpx or httpx2, resumed from the last id after a loss.
 
 Rule: it does I/O only while the next event is requested. It has no task, and no generator that owns
 a connection: a read that ends by a loss, by a cancellation or by the end of the `async with` closes
@@ -176,7 +176,7 @@ class EventSource:
             await asyncio.wait([self._reader_gone], timeout=2 * _GOODBYE)
 
     def __aiter__(self) -> Self:
-        """Iterate over events in the server's order, across reconnects; repeated ones are dropped."""
+        """Iterate over events in the server's order, across reconnects, without repeated ones."""
         return self
 
     async def __anext__(self) -> ServerSentEvent:
