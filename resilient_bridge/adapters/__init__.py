@@ -1,4 +1,4 @@
-"""Policies around existing clients: HTTP, SDKs, connections that die, child processes, event streams.
+"""Policies around existing clients: HTTP, SDKs, connections, child processes, event streams.
 
 Rule: no adapter imports the library it adapts; it works on the object it gets. Each name loads when
 it is first used.

@@ -1,4 +1,4 @@
-"""Users' arguments of adapters, checked and converted: each refusal names its argument."""
+"""Check and convert the arguments of adapters. Each ConfigError names its argument."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of R
 
 
 def calls_of(policy: object, path: str) -> Policy:
-    """Return the policy for calls: the given one, that of a BridgePolicy, or by default the recommended one."""
+    """Return the policy for calls: the given one, the `calls` of a BridgePolicy, or `resilient`."""
     if policy is None:
         from ..calls.recommended import resilient
 
@@ -30,7 +30,7 @@ def calls_of(policy: object, path: str) -> Policy:
 
 
 def check_http_options(owner: str, idempotency_header: object, allow_plaintext_credentials: object) -> None:
-    """Raise the ConfigError for a bad option of `owner`."""
+    """Raise ConfigError if an HTTP option of `owner` is not valid."""
     named = isinstance(idempotency_header, str) and _HEADER_NAME.fullmatch(idempotency_header)
     if idempotency_header is not None and not named:
         raise config_error(f"{owner}.idempotency_header", "the name of a header, or None", idempotency_header)
@@ -38,7 +38,7 @@ def check_http_options(owner: str, idempotency_header: object, allow_plaintext_c
 
 
 def check_sync(policy: Policy, path: str) -> None:
-    """Raise the ConfigError for a Timeout that no sync call obeys."""
+    """Raise ConfigError for a Timeout without `thread=True`, which cannot limit sync calls."""
     for layer in policy.layers:
         if isinstance(layer, Timeout) and not layer.thread:
             raise config_error(path, "Timeout(…, thread=True) or none around sync calls", layer)
@@ -47,7 +47,7 @@ def check_sync(policy: Policy, path: str) -> None:
 def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:
     """Return the error for credentials that would cross a network in clear text (threat 42).
 
-    `whose` argument allows it.
+    `whose` names the class or function whose argument allows it.
     """
     return error_for(
         Failure.of(
@@ -59,7 +59,7 @@ def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:
 
 
 def keyed(policy: Policy, key: str) -> Policy:
-    """Return the policy with `key` for the state of every layer that names none."""
+    """Return a copy of the policy in which each layer without a key gets `key` for its state."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its author has been warned
+        warnings.simplefilter("ignore")  # the user was warned when they created it
         return Policy(*(layer.with_key(key) for layer in policy.layers), name=policy.name, state=policy.state)

@@ -1,4 +1,4 @@
-"""Which calls may be repeated although they may have run, as users state it, and the call that a predicate gets."""
+"""The `idempotent=` argument: which calls may be repeated although they may have run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ class Call:
 
 
 Idempotent: TypeAlias = bool | Collection[str] | Callable[[Call], bool]
-"""Which calls may be repeated although they may have run: all or none, these names, or those that a predicate accepts."""
+"""Which calls may be repeated although they may have run.
+
+All or none (a bool), the methods named, or those that a predicate accepts.
+"""
 
 
 def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | None:
-    """Return the check for which calls may be repeated.
+    """Return the `idempotent=` argument checked, with names as a frozenset.
 
-    A single name is a mistake, and so is an async predicate.
+    ConfigError for a single string, and for an async predicate.
     """
     if passed is None or isinstance(passed, bool):
         return passed
@@ -48,7 +51,7 @@ def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | Non
 
 
 def permission(allowed: Idempotent | None, call: Call) -> bool | None:
-    """Return what the user says about a call, None for nothing."""
+    """Return what `idempotent=` says about a call, None if it says nothing about this one."""
     if allowed is None or isinstance(allowed, bool):
         return allowed
     if callable(allowed):
@@ -59,7 +62,7 @@ def permission(allowed: Idempotent | None, call: Call) -> bool | None:
 def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
     """Return what a predicate says about a call; ConfigError if that is not True or False.
 
-    A coroutine is true: taken as a yes, it would allow everything.
+    A coroutine is truthy, so an async predicate would permit every call.
     """
     verdict = cast("object", predicate(call))
     if isinstance(verdict, bool):
@@ -71,7 +74,10 @@ def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
 
 @contextmanager
 def never_again() -> Generator[None]:
-    """Make the attempt in progress the last one: it runs tools in between, so its end says nothing about what has run."""
+    """Make the attempt in progress the last one, for a call that runs tools between its requests.
+
+    Its error may come from a later request, so Executed.NO becomes MAYBE for the whole call.
+    """
     attempt = CURRENT.get()
     if attempt.plan is None or attempt.world.is_disabled:
         yield
@@ -88,7 +94,10 @@ def never_again() -> Generator[None]:
 
 
 def _tell_those_around(attempt: CallFrame) -> None:
-    """Inform the surrounding policies: they see only the error, and would take a later request's refusal for that of the first."""
+    """Make the attempts of the surrounding policies the last ones, unless they are idempotent.
+
+    They see only the error: the refusal of a later request would look like one of the first.
+    """
     around = (attempt.first or attempt).outer
     while around is not None and around.before_of is None:
         if around.plan is not None and not around.plan.idempotent and not around.is_over:

@@ -1,4 +1,4 @@
-"""Backpressure by size: an argument that is too large is refused before anything is sent."""
+"""Limits on the size of arguments: one that is too large is refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..values.fields import is_count
 
 
 def checked_bytes(passed: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
-    """Return the bounds of arguments by name."""
+    """Return the most bytes of each argument, by name. ConfigError for one that is no count."""
     for name, most in (passed or {}).items():
         if not is_count(most):
             raise config_error(f"{path}[{name!r}]", "a number of bytes of at least 1", most)
@@ -27,7 +27,7 @@ def named(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:
     """Raise RejectedError (SYS_TOO_LARGE) for an argument that is larger than its bound.
 
-    Text as it is, the rest as JSON.
+    Text is measured as UTF-8, bytes as they are, and any other value as JSON.
     """
     for name, limit in most.items():
         if name in arguments and (size := _size(arguments[name])) > limit:

@@ -1,8 +1,8 @@
-"""The HTTP requests of an MCP call: whether one was ever written, and whether the answer says that its session is unknown.
+"""What the HTTP requests of an MCP call prove: none was written, or the session is unknown.
 
-mcp passes on neither: every status but 404 becomes one error without it, and a refused connection
-ends the client under all of its calls. Its requests are made in the context of the call, so a
-watched HTTP client reports to the call itself.
+mcp reports neither: it turns every status but 404 into one error without the status, and a refused
+connection ends the client with all its calls. It makes its requests in the context of the call, so
+a watched HTTP client can report to that call.
 
 Rule: only observations are evidence. A call whose HTTP client is not watched has none, and may have
 run.
@@ -43,7 +43,7 @@ class MCPWire:
 
     @property
     def is_answered(self) -> bool:
-        """Whether an answer was seen: then its status is known, and what it says about the session."""
+        """Whether an answer was seen, so that its status and its session error are known."""
         return self.answers > 0
 
     @property
@@ -55,17 +55,18 @@ class MCPWire:
     def never_sent(self) -> bool:
         """Whether no byte of a request was written.
 
-        A foreign transport must have shown that it would report one.
+        A client that is not watched must have called the `trace` extension, as it would then
+        report a write, too.
         """
         return (self._is_watched or self.is_traced) and not self.is_written and not self.is_answered
 
     @property
     def is_session_unknown(self) -> bool:
-        """Whether the one request of this call was answered by "I do not know your session"."""
+        """Whether the one request of this call was answered that its session is unknown."""
         return self.says_unknown and self.answers == 1 and self.posts == 1 + self.redirects
 
     def sending(self, request: Any) -> None:
-        """Follow a request that is about to be sent."""
+        """Count a request that is about to be sent, and trace whether it is written."""
         self.posts += 1
         before = request.extensions.get("trace")
 
@@ -123,9 +124,9 @@ async def watch_answer(request: Any, response: Any) -> None:
 
 
 def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManager[Any]:
-    """Return the factory's object with its HTTP client watched, where possible: an mcp `Client` of a URL.
+    """Return the factory's object, with its HTTP client watched if it is an mcp `Client` for a URL.
 
-    Other clients report if `rb.HTTPTransport` is below them.
+    Other clients report if they send through `rb.HTTPTransport`.
     """
     library: Any = sys.modules.get("mcp.client.client")  # its user has imported it
     http: Any = sys.modules.get("mcp.client.streamable_http")
@@ -179,7 +180,10 @@ def is_command(client: Any) -> bool:
 
 
 def never_sent_for(cause: BaseException | None, call: Call) -> bool:
-    """Return whether the error that ended a client says that this call was never sent: its own first request was refused."""
+    """Return whether the error that ended a client proves that this call was never sent.
+
+    It does if the request that was refused is the first one of this call.
+    """
     method = _METHODS.get(call.method)
     if method is None or not isinstance(cause, Exception) or classify(cause).executed is not Executed.NO:
         return False

@@ -1,7 +1,7 @@
-"""Our errors with a base class of the wrapped client's library, so that existing `except` clauses catch them.
+"""Add a base class of the client's library to our errors, for existing `except` clauses.
 
-Rule: the object stays the same, with its notes, its history and its traceback; only its class gains
-a base.
+Rule: an error keeps its notes, history and traceback; its class gains a base. Where the base needs
+it, the error is copied into a new object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def package_of(value: object) -> str:
-    """Return the library of an object: "httpx"."""
+    """Return the name of the top-level package of an object's class: "httpx"."""
     return type(value).__module__.partition(".")[0]
 
 
@@ -36,10 +36,10 @@ def add_base(error: BridgeError, base: type[Exception]) -> None:
 
 
 def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeError:
-    """Return `error` as one that is also an instance of its cause's class, with the cause's attributes, if possible.
+    """Return a copy of `error` that is also an instance of its cause's class, with its attributes.
 
-    For an error that is not raised yet: `except websockets.InvalidStatus` catches it, and finds
-    `error.response`.
+    Return `error` itself if that is impossible. For an error that is not raised yet: `except
+    websockets.InvalidStatus` catches the copy, and finds `error.response`.
     """
     if cause is None or isinstance(error, type(cause)) or not isinstance(cause, Exception):
         return error
@@ -61,7 +61,7 @@ def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeErro
 
 
 def same_error_for(error: Any, base: type[Exception]) -> Any:
-    """Return a new error of ours that is also a `base`, for bases whose instances are built differently (OSError)."""
+    """Return a copy of our error that is also a `base`, for bases with another layout (OSError)."""
     if isinstance(error, base):
         return error
     own, other = cast("tuple[Any, Any]", (type(error), base))

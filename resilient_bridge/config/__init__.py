@@ -1,7 +1,7 @@
-"""The readers of text: quantities, calls as in code, and documents in TOML, JSON and YAML.
+"""Parsers of text: quantities, calls as in code, and documents in TOML, JSON and YAML.
 
-Rule: pure. A text becomes plain data or a ValueError that says what was wanted; nothing is opened,
-imported by name, or run.
+Rule: no I/O. A text becomes plain data or a ValueError that says what was wanted; no file is
+opened, and nothing that a text names is imported or run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Documents as plain data: TOML, JSON and YAML, with the line of each key where the format has lines.
+"""Parse TOML, JSON and YAML documents into plain data, with the line of each key if known.
 
-Rule: bounded and total. Whatever the bytes are, the result is a Document or a DocumentError; no
-format may run code, and a repeated key is an error, because one of its values would be lost
-silently.
+Rule: size and depth are bounded, and the result is a Document or a DocumentError. No format may run
+code, and a repeated key is an error, because one of its values would be lost silently.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from .paths import DEEPEST, MOST_BYTES, MOST_KEYS, DocumentError, joined
 
 FORMATS: Final = {".toml": "toml", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 _AT_LINE: Final = re.compile(r"\s*\(?at line (\d+), column \d+\)?")
-_MOST_DOTS: Final = 64  # in one key of TOML
+_MOST_DOTS: Final = 64  # on one line of TOML
 
 
 class Document(NamedTuple):
-    """The data, and the line on which each path begins."""
+    """A document's data, and the line on which each path begins; JSON has none."""
 
     data: Mapping[str, Any]
     lines: Mapping[str, int]
@@ -51,11 +50,11 @@ def read_document(raw: bytes, form: str) -> Document:
 
 
 def checked(data: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """Return a copy with text as keys and lists for tuples.
+    """Return a copy of the data with text as keys, and lists for tuples.
 
-    Refuse what is too deep or too large, and other keys than text and numbers.
-
-    Values other than mappings and sequences are copied unchanged: their readers check them.
+    DocumentError for data that is too deep or too large, and for keys that are neither text nor
+    whole numbers. Other values than mappings, lists and tuples stay as they are: their readers
+    check them.
     """
     return cast("dict[str, Any]", _Copy().of(data, "", 0))
 
@@ -109,7 +108,7 @@ def _name(value: object) -> str:
 
 
 def _toml(text: str) -> tuple[Any, Mapping[str, int]]:
-    from .toml_lines import lines_of  # here: only files need it
+    from .toml_lines import lines_of  # imported here: only TOML documents need it
 
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > _MOST_DOTS and not line.lstrip().startswith("#"):

@@ -1,6 +1,6 @@
 """Paths into a document, its size limits, and the error with a line.
 
-Rule: one spelling of a path for all formats.
+Rule: a path is written in the same way for all formats.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def joined(path: str, key: object) -> str:
         return f"{path}[{key}]"
     text = str(key)
     if path and not text:
-        return path  # what stands for a whole table has its path
+        return path  # an empty key stands for the table itself
     bare = text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
     return f"{path}.{bare}" if path else bare

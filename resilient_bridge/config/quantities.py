@@ -1,6 +1,6 @@
 """Durations and sizes as people write them: "30s", "500ms", "1h30m", "8MiB".
 
-Rule: without a unit it is the base unit.
+Rule: a number without a unit is in seconds or bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_seconds(text: str) -> float:
 
 
 def read_span(text: str) -> timedelta:
-    """Return the same as a timedelta, exact to the microsecond."""
+    """Return the duration of a text as a timedelta, exact to the microsecond."""
     try:
         return timedelta(microseconds=round(_duration(text) * 1_000_000))
     except OverflowError:
@@ -72,7 +72,7 @@ def _duration(text: str) -> Fraction:
         part = _PART.match(text, end)
         unit = None if part is None else _UNITS[part[2].lower()]
         if part is None or unit is None or (before is not None and unit >= before):
-            # the largest unit first, and each once: "1m30m" is a mistake
+            # units must decrease, so "1m30m" is an error
             raise ValueError(DURATION)
         total += Fraction(part[1]) * unit
         end, before = part.end(), unit

@@ -1,7 +1,7 @@
 """Calls as in code, parsed from text and never run: `steps(1, 2, then=exponential(10, cap=60))`.
 
-Rule: names, numbers, durations (`30s`: the seconds), words in quotes, None, further calls, and True and False where they are asked for.
-Whatever else Python can say is refused.
+Rule: arguments are numbers, durations (`30s`, in seconds), quoted text, None, further calls, and
+where allowed True and False. Any other Python expression is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .quantities import DURATION, read_seconds
 
 _LONGEST: Final = 2_000  # characters
 _SHOWN: Final = 60
-# What stands in quotes, which is left as it is, or a number with a unit. Python has no such number, so nothing is hidden.
+# A quoted text, which is left unchanged, or a number with a unit, which Python has not.
 _DURATIONS: Final = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![\w.])(?P<duration>\d[\d.]*(?:us|ms|min|[dhms])[\w.]*)""",
     re.IGNORECASE | re.ASCII,
@@ -96,7 +96,7 @@ class _Reader(NamedTuple):
         return Call(name, arguments, named)
 
     def _near(self, written: str) -> str:
-        from difflib import get_close_matches  # here: what is right needs no hint
+        from difflib import get_close_matches  # imported here: only an error needs it
 
         found = get_close_matches(written.rpartition(".")[2].lower(), self.names, 1)
         return f", did you mean {found[0]}?" if found else ""
@@ -106,7 +106,7 @@ class _Reader(NamedTuple):
             return self.call(node)
         sign = 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, node = -1, node.operand  # so that the receiver says what is wrong with -1
+            sign, node = -1, node.operand  # accepted, so that the receiver's error says what is wrong with -1
         value: object = node.value if isinstance(node, ast.Constant) else ...
         if isinstance(value, int | float) and not isinstance(value, bool):
             return sign * value
@@ -120,5 +120,5 @@ class _Reader(NamedTuple):
 
 
 def shorten(text: str) -> str:
-    """Return a text in quotes, cut where it is too long to be shown."""
+    """Return a text in quotes, cut to 60 characters for an error."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

@@ -1,7 +1,7 @@
 """The line of each key of a TOML document; tomllib returns the values without lines.
 
-Rule: for documents that tomllib has read. Tables, and keys that begin a line, are found; a value
-nested in one line has the line of the table around it.
+Rule: it is for documents that tomllib accepts. It finds tables, and keys that begin a line; a value
+inside an inline table or array has no line of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _KEYS: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _TABLE: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_KEYS})[ \t]*\]")
 _PAIR: Final = re.compile(rf"[ \t]*({_KEYS})[ \t]*=")
 _ONE: Final = re.compile(_KEY)
-# What may contain quotes or a `#` without meaning: a whole short string, or a comment.
+# A one-line string, or a comment: quotes and `#` inside have no meaning.
 _SHORT: Final = re.compile(r'"(?!"")(?:[^"\\\n]|\\.)*"|' + r"'(?!'')[^'\n]*'|#.*")
 _LONG: Final = re.compile(r'"""|' + "'''")
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return the line of each table and of each key that begins one."""
+    """Return the line of each table, and of each key that begins a line, by path."""
     found: dict[str, int] = {}
     counts: dict[str, int] = {}
     table, quote = "", ""
@@ -50,7 +50,7 @@ def _path(table: str, keys: str) -> str:
 
 
 def _open_quote(line: str, quote: str) -> str:
-    """Return the quotes of a long string that is still open at the end of the line."""
+    """Return the quotes of a multi-line string that is open at the line's end, "" if none is."""
     at = 0
     while at < len(line):
         if quote:

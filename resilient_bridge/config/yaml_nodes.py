@@ -1,7 +1,7 @@
 """YAML as plain data, by the rules of YAML 1.2's core schema: `on`, `no` and `1:30` are text.
 
-Rule: pyyaml's parser makes nodes, and nothing makes objects of them: a tag is refused, so no
-document can name a class.
+Rule: pyyaml only parses nodes, and constructs no objects. Any tag outside of the core schema is
+refused, so no document can name a class.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _loader() -> tuple[Any, Any]:
 
 
 def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
-    """Return the data of one document, and the line of each path. DocumentError says what is wrong."""
+    """Return the data of one document, and the line of each path, or raise DocumentError."""
     yaml, loader = _loader()
     lines: dict[str, int] = {}
     try:
@@ -66,11 +66,11 @@ class _Nodes:
             return None
         self.count += 1
         line = node.start_mark.line + 1
-        # an alias may name the node around it, or many
+        # an alias may refer to the node around it, or be expanded many times
         if depth > DEEPEST or self.count > 2 * MOST_KEYS:
             raise DocumentError(f"wanted at most {DEEPEST} levels and {MOST_KEYS} keys, got more", line)
         if path:
-            self.lines.setdefault(path, line)  # of an item; a key has its own
+            self.lines.setdefault(path, line)  # of a list item; `_mapping` sets that of a key
         kind = str(node.tag).removeprefix(_TAG)
         if isinstance(node.value, str):
             return self._scalar(kind, node.value, line)

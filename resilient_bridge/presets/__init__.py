@@ -1,4 +1,4 @@
-"""Ready-made policies: `default` is the recommended one, each other one follows one published specification."""
+"""Ready-made policies: `default` is recommended, each other follows a published specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ccsetup's error recovery, as far as a call goes: what is transient, and how it is repeated.
+"""ccsetup's error recovery for calls: which failures are transient, and how they are repeated.
 
 Delays exact, no jitter.
 """
@@ -12,9 +12,9 @@ from .bridge_policy import BridgePolicy
 
 
 ccsetup = BridgePolicy(calls=Policy(Retry(attempts=4, backoff=Backoff.steps(2, 4, 8), budget=None)))
-"""ccsetup: a transient failure is repeated after 2, 4 and 8 s, with the same parameters, then it is permanent.
+"""ccsetup: a transient failure is repeated after 2, 4 and 8 s with the same parameters.
 
-Everything else is permanent at once. No budget bounds the retries of calls that fail together.
-Restoring and resuming (corruption, partial) are steps of a workflow, not of a call. The link is as
-in `default`.
+Then it is permanent; every other failure is permanent at once. No budget bounds the retries of
+calls that fail together. Restoring and resuming (corruption, partial) are steps of a workflow, not
+of a call. The link is as in `default`.
 """

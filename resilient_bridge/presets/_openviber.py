@@ -37,12 +37,13 @@ openviber = BridgePolicy(
         "browser_action": Policy(Timeout(45, thread=True)),
     },
 )
-"""OpenViber: reconnects after 1, 2, 4, 8, 16 s, then reports SUSPENDED (disconnected mode) and continues.
+"""OpenViber: reconnects after 1, 2, 4, 8, 16 s, then reports SUSPENDED and continues.
 
-A heartbeat unanswered for 30 s is a dead peer; the server deduplicates, so resends keep their key
-and stay inside its 5 minutes.
+SUSPENDED is its disconnected mode. A heartbeat unanswered for 30 s ends the connection. The server
+deduplicates, so resends keep their key and stay inside its 5 minutes.
 
-Model calls: 3 in all, after 1 and 2 s, at most 30, each independently: there is no budget. A rate
-limit waits as the provider says, else 60 s, and `tools["local"]`, for a local provider, not at all.
-What a repeat cannot help fails at once. Tools: 30 s, a shell 120, a scrape 60, a browser 45.
+Model calls: 3 attempts, after 1 and 2 s (at most 30 s), without a budget. After a rate limit a call
+waits as the provider says, else 60 s. `tools["local"]`, for a local provider, repeats without a
+wait. A failure that no repeat can help is raised at once. Tools: 30 s, a shell 120, a scrape 60, a
+browser 45.
 """

@@ -1,6 +1,6 @@
 """ReCursor's error handling specification: a WebSocket bridge between an app and an agent.
 
-Delays exact, no jitter.
+Delays exact, no jitter except after a rate limit.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ recursor = BridgePolicy(
         "search": Policy(Timeout(60, thread=True)),
     },
 )
-"""ReCursor: after a close waits of 1, 2, 5, 10, 30 s, then a typed, reported end.
+"""ReCursor: reconnects after 1, 2, 5, 10, 30 s, then fails with a typed error and an event.
 
-After a connect timeout 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling. A session
-is kept 5 minutes. Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; a rate limit
-with jitter; out of memory once; what is not found or not permitted never. A circuit that 5 failures
-open for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
+After a connect timeout it waits 1, 2 (on the cached address), 5 (fresh DNS), then 10 s doubling. A
+session is kept 5 minutes. Heartbeat 15 s, answered within 10 s. Calls: 3 retries, exponential; with
+jitter after a rate limit; out of memory once; not found or not permitted never. 5 failures in a row
+open a circuit for 60 s. Tools: bash 300, read_file 10, edit_file 30, search 60 s.
 """

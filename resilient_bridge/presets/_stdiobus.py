@@ -1,6 +1,6 @@
-"""The stdio Bus MCP bridge: what its errors mean is in the classification.
+"""The stdio Bus MCP bridge: which operations may be repeated.
 
-Here is what may be repeated.
+The classification knows its errors.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ stdiobus = BridgePolicy(
     repeatable=("bridge_health", "agents_discover", "sessions_status", "sessions_close"),
     repeatable_if_marked=("sessions_create", "sessions_prompt", "sessions_cancel", "tasks_delegate"),
 )
-"""stdio Bus: retryable failures are repeated, a bounded number of times, with the delays of `default`: the specification names none.
+"""stdio Bus: retryable failures are repeated a bounded number of times.
 
-`repeatable` operations may be repeated without asking; those in `repeatable_if_marked` only if the
-error itself says `retryable: true`, or if nothing can have run. A link obeys both by the names of
-tools and methods: `rb.reconnecting(…, rb.presets.stdiobus)`.
+The specification names no delays, so they are those of `default`. `repeatable` operations may
+always be repeated; those in `repeatable_if_marked` only if the error itself says `retryable: true`,
+or if nothing can have run. A link obeys both by the names of tools and methods:
+`rb.reconnecting(…, rb.presets.stdiobus)`.
 """

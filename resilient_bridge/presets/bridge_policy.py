@@ -1,4 +1,4 @@
-"""The policy of a link: everything a bridge does about failures, in one value.
+"""The policy of a link: all that a bridge does about failures, in one value.
 
 Rule: it holds policies and nothing else; each part can be used alone.
 """
@@ -74,7 +74,7 @@ class BridgePolicy(Value):
 
     A part that is not given is the recommended one. Beside the link, `calls` is the Policy for
     calls over it, and `tools` has one by name for tools or operations with other limits.
-    `repeatable` names the operations that may be repeated without asking, for
+    `repeatable` names the operations that may always be repeated, for
     `@policy(idempotent=name in preset.repeatable)`; those in `repeatable_if_marked` only after an
     error that the peer marks `retryable: true`. `rb.reconnecting` obeys both.
 
@@ -101,7 +101,7 @@ class BridgePolicy(Value):
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
     ) -> BridgePolicy:
-        """Return the policy of the link in a file, a dict or the environment, as `load(source).bridge` does.
+        """Return the link's policy from a file, a dict or the environment: `load(source).bridge`.
 
         Raises ConfigError with all that is wrong in the source.
         """
@@ -114,7 +114,7 @@ class BridgePolicy(Value):
 
 
 def calls_of(policy: object, path: str) -> Policy:
-    """Return the policy for calls: the given one, or that of a BridgePolicy.
+    """Return the policy for calls: the given Policy, or the `calls` of a BridgePolicy.
 
     ConfigError names `path` for anything else.
     """

@@ -30,21 +30,21 @@ class World:
     """The machine's clocks, real waits, the system's random source and real threads."""
 
     is_disabled: bool = False
-    """Whether policies let every call through as if they were not there."""
+    """Whether all policies are disabled: each call goes through unprotected."""
     rng: random.Random
     """The source of jitter."""
     ids: random.Random
     """The source of ids.
 
-    With seeds it is another one than that of jitter, so that making an id changes no wait.
+    In a seeded world it is separate from `rng`, so that a new id changes no wait.
     """
 
     def __init__(self) -> None:
-        # Attributes, because they are read on every call. In seconds: one that only grows, and the
-        # time since 1970.
+        # Attributes, because they are read on every call. Both are in seconds: a monotonic clock,
+        # and the time since 1970.
         self.monotonic: Callable[[], float] = time.monotonic
         self.wall: Callable[[], float] = time.time
-        # The wall clock that belongs to the running loop's clock, for what waits for I/O.
+        # The wall clock that goes with the running loop's clock, for code that waits for I/O.
         self.loop_wall: Callable[[], float] = time.time
 
     def now(self) -> datetime:
@@ -56,8 +56,8 @@ class World:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> random.Random:
-            # Created on first use: `random` costs more to import than this package. The system's
-            # source, because forked workers that share a sequence would have no jitter.
+            # Created on first use: importing `random` takes longer than importing this package. The
+            # system's source, because forked workers with one sequence would wait equally long.
             if name not in ("rng", "ids"):
                 raise AttributeError(name)
             from random import SystemRandom
@@ -66,7 +66,7 @@ class World:
             return self.rng
 
     def use_random(self, rng: random.Random, ids: random.Random) -> None:
-        """Draw jitter and ids from these sources: a run that begins with the same seeds repeats them."""
+        """Draw jitter and ids from these sources. The same seeds give the same run."""
         self.rng, self.ids = rng, ids
 
     def new_rng(self) -> random.Random:
@@ -82,7 +82,7 @@ class World:
         return str(UUID(int=self.ids.getrandbits(128), version=4))
 
     def new_token(self) -> str:
-        """Return 16 random hexadecimal digits, as a unique name."""
+        """Return a unique name of 16 random hexadecimal digits."""
         return f"{self.ids.getrandbits(64):016x}"
 
     # ---- waits --------------------------------------------------------------------------------------------------
@@ -100,19 +100,19 @@ class World:
             await asyncio.sleep(seconds)
 
     def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
-        """Return the clock that `call_later` uses: the loop's own, which may be simulated or cached."""
+        """Return the time of the loop's clock, for `call_later`; it may be simulated or cached."""
         return loop.time()
 
     def call_later(
         self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
     ) -> TimerHandle:
-        """Have `loop` run `callback` after that many seconds."""
+        """Have `loop` run `callback` after `seconds`, and return the timer."""
         return loop.call_later(seconds, callback)
 
     # ---- threads ------------------------------------------------------------------------------------------------
 
     def start_thread(self, function: Callable[[], object], name: str) -> Thread:
-        """Run `function` in a new daemon thread."""
+        """Run `function` in a new daemon thread, and return that."""
         thread = Thread(target=function, name=f"resilient_bridge {name}", daemon=True)
         thread.start()
         return thread
@@ -120,14 +120,14 @@ class World:
     def call_in_thread(self, function: Callable[[], T], name: str) -> Future[T]:
         """Call `function` in a daemon thread of its own.
 
-        A simulated world calls it here, before this returns.
+        Return its future. A simulated world calls it in this thread, before this returns.
         """
         from concurrent.futures import Future
 
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        # The future is in a list, and taken out of it: an error holds the frames it came through,
-        # and none of them may hold the error.
+        # `run_into` pops the future out of a list: an error refers to the frames that it passed, so
+        # a frame that held the future, and thus the error, would form a reference cycle.
         self.start_thread(partial(run_into, [future], function), name)
         return future
 
@@ -145,7 +145,7 @@ class World:
 
 
 REAL: Final = World()
-"""The world outside of tests."""
+"""The default world: real clocks, waits, random numbers and threads."""
 
 WORLD: Final[ContextVar[World]] = ContextVar("resilient_bridge.world", default=REAL)
 
@@ -156,7 +156,7 @@ def current_world() -> World:
 
 
 def run_into(held: list[Future[Any]], function: Callable[[], Any]) -> None:
-    """Call the function, and put its result into the future, which is taken out of its list."""
+    """Call the function, and set its result or error on the future, which is popped from `held`."""
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 -- it is raised where the call was made

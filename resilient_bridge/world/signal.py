@@ -1,4 +1,4 @@
-"""A wake-up for one waiter, set from any thread."""
+"""A signal that any thread sets and one thread or task waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Signal:
-    """Set once, from any thread; waited for by one thread or one task, before or after it was set."""
+    """An event that any thread sets once, and that one thread or task waits for."""
 
     __slots__ = ("_event", "_wake")
 
@@ -28,28 +28,24 @@ class Signal:
         return self._event.is_set()
 
     def set(self, *_: object) -> bool:
-        """Wake the waiter, now or as soon as it waits.
+        """Set the signal: the waiter wakes now, or does not wait later.
 
-        False if its loop is closed and no waiter remains.
-
-        Arguments are ignored, so that this can be a callback.
+        Return False if the waiter's loop is closed. Arguments are ignored, so that this can be a
+        callback.
         """
         self._event.set()
         return self._wake is None or self._wake()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Block this thread until it is set, or for so many real seconds; return whether it is set."""
+        """Block this thread until it is set, at most `seconds` (real); return whether it is."""
         return self._event.wait(seconds)
 
     async def suspend(self, world: World, seconds: float | None = None) -> bool:
-        """Suspend this task until it is set, or for so many seconds of that world.
-
-        Return whether it is set.
-        """
+        """Suspend this task until it is set, at most `seconds` of `world`; return whether it is."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._wake = partial(_wake_in, loop, woken)
-        # after `_wake` is set: a thread that sets the signal from now on finds it
+        # checked after `_wake` is assigned: a thread that sets the signal later calls it
         if not self._event.is_set():
             timer = None if seconds is None else world.call_later(loop, seconds, partial(_resolve, woken))
             try:

@@ -1,4 +1,4 @@
-"""An executor of daemon threads: a call that never returns blocks neither the exit of the process nor later calls."""
+"""An executor of daemon threads: a call that never returns blocks neither exit nor later calls."""
 
 from __future__ import annotations
 

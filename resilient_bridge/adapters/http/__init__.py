@@ -1,1 +1,1 @@
-"""HTTP clients: httpx and httpx2 by a transport, requests by an adapter, aiohttp by a middleware."""
+"""HTTP clients: httpx and httpx2 by a transport, requests by an adapter, aiohttp by middleware."""

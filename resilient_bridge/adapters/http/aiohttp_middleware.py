@@ -1,4 +1,4 @@
-"""A policy under an `aiohttp.ClientSession`: a client middleware, with the promises of HTTPTransport.
+"""A policy under an `aiohttp.ClientSession`: a client middleware that works as HTTPTransport.
 
 Rule: one call here is one request; redirects arrive as separate requests. aiohttp's own repeat of a
 lost connection is off.
@@ -33,16 +33,20 @@ if TYPE_CHECKING:
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _NEXT_HOP: ContextVar[tuple[str, dict[str, Any]] | None] = ContextVar("_NEXT_HOP", default=None)
-"""Where the last redirect of this task leads, and what its request carried: aiohttp passes nothing on."""
+"""The target of the last redirect in this context, and the extensions of its request.
+
+aiohttp does not pass them to the next request.
+"""
 
 
 class HTTPMiddleware:
-    """A client middleware that applies `policy`: `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])`.
+    """A client middleware that applies `policy` to every request of an `aiohttp.ClientSession`.
 
-    Needs aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT
-    and DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any
-    other only if it provably did not run. A request with an effect gets a generated key, the same
-    on every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
+    Create the session with `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])`. Needs
+    aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and
+    DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any other
+    only if it provably did not run. A request with an effect gets a generated key, the same on
+    every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
     without a key belongs to the origin.
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
@@ -79,10 +83,10 @@ class HTTPMiddleware:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request through `handler`, again if the policy allows it, and return the last response."""
+        """Send a request, repeated as the policy allows, and return the last response."""
         task = asyncio.current_task()
         if task is not None and (error := self._abandoned.pop(task, None)) is not None:
-            raise error  # aiohttp itself repeats what the policy had given up
+            raise error  # aiohttp repeats a request after the policy gave it up
         comes_back = self._repeats and _switch_off(request)
         carried = _carried(request)
         view = RequestView(
@@ -112,7 +116,7 @@ class HTTPMiddleware:
 
 
 class _SessionBelow:
-    """The rest of the session, as the inner transport of the core: each call sends one request."""
+    """aiohttp's handler as the inner transport of the core: each call sends one request."""
 
     async def handle_async_request(self, view: RequestView) -> AnswerView:
         try:
@@ -123,7 +127,7 @@ class _SessionBelow:
 
 
 class _SentBody:
-    """Return whether the body of a request can no longer be sent again, as aiohttp reports it."""
+    """The body of a request: `is_started` says whether aiohttp reports it as consumed."""
 
     def __init__(self, request: Any) -> None:
         self._request = request
@@ -139,7 +143,10 @@ def _url(request: Any) -> URLView:
 
 
 def _carried(request: Any) -> dict[str, Any]:
-    """Return what the request before this one carried, if this one follows its redirect."""
+    """Return the extensions of the request whose redirect this one follows, else an empty dict.
+
+    Its generated idempotency key is set again where the redirect has lost it.
+    """
     before = _NEXT_HOP.get()
     _NEXT_HOP.set(None)
     if before is None or before[0] != str(request.url):
@@ -152,7 +159,7 @@ def _carried(request: Any) -> dict[str, Any]:
 
 
 def _target(answer: AnswerView) -> str:
-    """Return where a redirect leads, empty for another answer."""
+    """Return the URL that a redirect leads to, empty for any other response."""
     native = answer.native
     location = native.headers.get("Location") or native.headers.get("URI")
     if native.status not in _REDIRECTS or not location:
@@ -164,9 +171,9 @@ def _target(answer: AnswerView) -> str:
 
 
 def _switch_off(request: Any) -> bool:
-    """Switch off aiohttp's own repeat of a lost connection.
+    """Switch off aiohttp's own repeat after a lost connection, for later requests of the session.
 
-    True if it will still do so for this request.
+    Return whether aiohttp may still repeat this request.
     """
     session = getattr(request, "session", None)
     was_on = bool(getattr(session, "_retry_connection", False))
@@ -184,15 +191,18 @@ def _is_repeated_by_aiohttp(error: Exception) -> bool:
 
 
 async def _look(answer: AnswerView) -> None:
-    """Read the body of an error that says more than its status, if it is known to be short, and put it back."""
+    """Read the body of an error that says more than its status, if it is known to be short.
+
+    Then put it back for the reader.
+    """
     native = answer.native
     if not says_more(answer):
         return
     try:
         body = await native.read()
-    except Exception:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+    except Exception:  # noqa: BLE001 -- the status is valid; the body's reader gets the error
         return
     answer.body = body
-    with warnings.catch_warnings():  # no step of another task can come in between
+    with warnings.catch_warnings():  # no await inside, so no other task runs meanwhile
         warnings.simplefilter("ignore", DeprecationWarning)
         native.content.unread_data(body)

@@ -1,4 +1,4 @@
-"""Bodies over HTTP: requests that can be read once, errors whose body is inspected, and a bound on the bytes read.
+"""HTTP bodies: those that can be sent once, inspected bodies of errors, and a bound on the size.
 
 Rule: a later reader of a response gets every byte of it, as if it had not been inspected.
 """
@@ -16,17 +16,17 @@ from .decoding import Decoding, decoded
 
 
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
-_MOST_DECODED: Final = 1_000_000  # bytes that they may become
+_MOST_DECODED: Final = 1_000_000  # bytes that these may have when decoded
 _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
 def tells(response: Any) -> bool:
-    """Return whether the body can change what the status means: JSON of a status with several meanings."""
+    """Return whether the body can change what the status means: JSON of an ambiguous status."""
     return response.status_code in _SAYS_MORE and "json" in response.headers.get("content-type", "")
 
 
 def peek(response: Any) -> None:
-    """Read the beginning of an error's body into `extensions["rb.body"]`, where `classify` finds it."""
+    """Read the beginning of an error's body into `extensions["rb.body"]`, for `classify`."""
     if not tells(response):
         return
     parts: list[bytes] = []
@@ -37,7 +37,7 @@ def peek(response: Any) -> None:
             size += len(part)
             if size >= LOOK:
                 break
-    except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+    except Exception as error:  # noqa: BLE001 -- the status is valid; the body's reader gets the error
         broken = error
     except BaseException:
         response.close()
@@ -57,7 +57,7 @@ async def peek_async(response: Any) -> None:
             size += len(part)
             if size >= LOOK:
                 break
-    except Exception as error:  # noqa: BLE001 -- the status stands; who reads the body gets the error there
+    except Exception as error:  # noqa: BLE001 -- the status is valid; the body's reader gets the error
         broken = error
     except BaseException:
         await response.aclose()
@@ -67,15 +67,18 @@ async def peek_async(response: Any) -> None:
 
 
 def _keep(response: Any, parts: list[bytes]) -> None:
-    # Half of a compressed body, a broken one or one that grows too large: then the status alone is
-    # used.
+    # None for a compressed body that is broken or too large when decoded: then `classify` uses the
+    # status alone.
     body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), _MOST_DECODED)
     if body is not None:
         response.extensions["rb.body"] = body
 
 
 def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeError, Any], None]) -> None:
-    """Raise once more than `most` bytes of a response's body are read, received or decoded (PROTO_MESSAGE_TOO_BIG)."""
+    """Limit a response's body to `most` bytes, received and decoded.
+
+    Reading more raises PROTO_MESSAGE_TOO_BIG.
+    """
     decoding = Decoding(response.headers.get("content-encoding", ""))
     response.stream = _body(response, [], None, bound=_Bound(most, request, add_base, decoding))
 
@@ -84,7 +87,7 @@ def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeEr
 
 
 def once(request: Any) -> None:
-    """Watch a body that can be read only once, to know when it has been."""
+    """Replace a body that can be read only once by one that records that it is read."""
     stream = request.stream
     kind = type(stream).__name__
     if kind != "ByteStream" and (kind != "MultipartStream" or not _rewinds(stream)):
@@ -124,7 +127,7 @@ def _body(
 
 @cache
 def _stream_class(body: type[Any], module: str) -> type[Any]:
-    """Return the class with the bases that the library of this module asks for."""
+    """Return a subclass of `body` with the stream base classes of this module's library."""
     library = import_module(module.partition(".")[0])
     return type(body.__name__, (body, library.AsyncByteStream, library.SyncByteStream), {})
 
@@ -141,7 +144,7 @@ class _Bound:
         self._decoding: Decoding | None = decoding or None
 
     def count(self, part: bytes) -> None:
-        """Raise the error of a body that is too long, before the client decodes the part that makes it so."""
+        """Count a part, and raise if it exceeds the bound, before the client decodes it."""
         self._allowance -= len(part)
         if self._allowance < 0:
             raise self._error("bytes")
@@ -149,7 +152,7 @@ class _Bound:
             raise self._error("bytes once decoded")
 
     def _is_bomb(self, part: bytes) -> bool:
-        assert self._decoding is not None  # noqa: S101 -- asked for by who has one
+        assert self._decoding is not None  # noqa: S101 -- the caller has checked it
         try:
             for piece in self._decoding.pieces(part):
                 self._decoded_allowance -= len(piece)
@@ -167,7 +170,7 @@ class _Bound:
 
 
 class _Around:
-    """A body of the client library inside of one of ours."""
+    """Base class of our bodies: closing one closes the client library's body inside it."""
 
     _stream: Any
 
@@ -179,10 +182,10 @@ class _Around:
 
 
 class _Body(_Around):
-    """A body of which some parts have been read, and of which at most so many bytes are returned.
+    """A body of which some parts have been read; `bound` counts the bytes of the rest.
 
-    `broken` is the error that ended the reading: it is raised after the parts, as it would have
-    been.
+    `broken` is the error that ended the inspection. It is raised after the parts, as it would be
+    without the inspection.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The decoded size of a compressed body: decoded beside the client, piece by piece, to detect a decompression bomb early.
+"""Decode a compressed body in pieces, apart from the client, to detect a decompression bomb early.
 
-Rule: it decodes as httpx and httpx2 do, with the libraries that they have loaded, and never holds
-more than a piece.
+Rule: it decodes as httpx and httpx2 do, with the libraries that they have loaded, and holds one
+piece at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Layer: TypeAlias = Callable[[Iterable[bytes]], Iterator[bytes]]
 class Decoding:
     """The decoding of one body, by its Content-Encoding.
 
-    An encoding that the client does not know is ignored.
+    An encoding that is unknown, or whose library is not loaded, is ignored.
     """
 
     def __init__(self, encodings: str) -> None:
@@ -37,7 +37,7 @@ class Decoding:
         return bool(self._layers)
 
     def pieces(self, part: bytes) -> Iterator[bytes]:
-        """Return the next part of the body decoded, in pieces.
+        """Decode the next part of the body, and yield it in pieces.
 
         Raises the library's error for a broken part.
         """
@@ -48,9 +48,9 @@ class Decoding:
 
 
 def decoded(encodings: str, data: bytes, most: int) -> bytes | None:
-    """Return the data decoded, as far as possible.
+    """Return the data decoded, as far as it goes if it is incomplete.
 
-    None if that is more than so many bytes, or broken from the start.
+    None if that is more than `most` bytes, or if the data is broken.
     """
     found = bytearray()
     try:
@@ -77,9 +77,9 @@ def _layer(name: str) -> _Layer | None:
 
 
 class _Inflating:
-    """zlib with a bounded output.
+    """A zlib decoder with a bounded output; `form` is the `wbits` of zlib.
 
-    `otherwise` is the form that is tried when the first bytes are not of the first one.
+    If the first bytes are not in this form, `otherwise` is tried.
     """
 
     def __init__(self, form: int, otherwise: int | None = None) -> None:
@@ -127,7 +127,7 @@ def _zstd() -> _Layer | None:
 
 
 class _Frames:
-    """Zstandard: one frame after another."""
+    """A Zstandard decoder of several frames in sequence."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make

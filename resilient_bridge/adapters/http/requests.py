@@ -1,4 +1,4 @@
-"""HTTP requests of httpx and httpx2: their origin, whether they may be repeated, and which headers they may carry."""
+"""Checks on HTTP requests: their origin, their credentials, their redirects and their timeouts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 COUNTED: Final = "rb.counted"
-"""Marks a request that was counted in its attempts."""
+"""The extension that marks a request as counted in its attempts."""
 
 IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""The methods that RFC 9110 §9.2.2 calls idempotent: repeating them has the effect of doing it once."""
+"""The methods that RFC 9110 §9.2.2 calls idempotent: repeated, they act as one request does."""
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""The methods that RFC 9110 §9.2.1 calls safe: they ask for no effect, so they need no idempotency key."""
+"""The methods that RFC 9110 §9.2.1 calls safe: without effects, they need no idempotency key."""
 
 # seconds; a socket with timeout 0 does not wait at all, and raises another error
 _SHORTEST: Final = 0.001
@@ -37,12 +37,12 @@ PORTS: Final = {"http": 80, "https": 443}
 
 
 def origin_of(url: Any) -> str:
-    """Return scheme, host and, if it is not the default, port: no path, no user, no secret."""
+    """Return a URL's origin: scheme, host and, if not the default, port. It has no secret."""
     host = f"[{url.host}]" if ":" in url.host else url.host
     return f"{url.scheme}://{host}" if url.port is None else f"{url.scheme}://{host}:{url.port}"
 
 
-# ---- what may not leave -----------------------------------------------------------------------------------------
+# ---- redirects and credentials ----------------------------------------------------------------------------------
 
 
 _Origin: TypeAlias = tuple[str, str, int | None]
@@ -51,7 +51,7 @@ _Origin: TypeAlias = tuple[str, str, int | None]
 class _Hop(NamedTuple):
     """An origin that a redirect came from, and the cookies sent there.
 
-    Extensions may be printed, so its repr shows none.
+    Extensions may be printed, so its repr shows no cookie.
     """
 
     origin: _Origin
@@ -67,30 +67,32 @@ def _origin(url: Any) -> _Origin:
 
 
 def _is_same(one: _Origin, other: _Origin) -> bool:
-    """Return whether two origins are the same: equal, or one host over http and https on their default ports."""
+    """Return whether two origins are equal, or one host over http and https on default ports."""
     usual = {("http", 80), ("https", 443)}
     return one == other or (one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual)
 
 
 def mark_redirect(request: Any) -> None:
-    """Remember where a redirect comes from: the client passes the extensions of a request to the next hop."""
+    """Add the origin of a redirect to the request's extensions, which the client passes on."""
     before: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
     here = _Hop(_origin(request.url), frozenset(_pairs(request.headers.get("cookie", ""))))
     request.extensions[_HOP] = (*before, here)
 
 
 def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Remove from a redirect to another origin the headers that must not follow, and refuse credentials (threat 41).
+    """Drop the headers that must not follow a redirect to another origin (threat 41).
 
     Another origin is another scheme, host or port, except for the change of one host from http to
-    https. A header that is not on the list of `may_follow` is dropped. One with the name of a
-    secret, and any redirect from https to http, is refused, so that the user learns of it. The
-    client itself removes Authorization and a Cookie header, and adds what its jar has for the new
-    host, among them each cookie without a domain. So cookies sent to an earlier origin are dropped
-    as well, unless `domains` says that a server had set a cookie of this name for a domain that the
-    new host is in.
+    https on their default ports. A header that is not on the list of `may_follow` is dropped. A
+    header with the name of a secret raises, and so does any redirect from https to http
+    (CONN_REDIRECT_REFUSED).
+
+    The client itself removes Authorization and a Cookie header, and adds the cookies that its jar
+    has for the new host, among them each cookie without a domain. So a cookie that was sent to an
+    earlier origin is dropped as well, unless it was also sent to this one, or `domains` says that a
+    server set a cookie of this name for a domain that the new host is in.
     """
-    # They stay in the extensions: sent manually, the request is no better.
+    # The hops stay in the extensions: a request that the user sends again is checked again.
     hops: tuple[_Hop, ...] = request.extensions.get(_HOP, ())
     if not hops:
         return
@@ -116,9 +118,8 @@ _MOST_REDIRECTS: Final = 20
 async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
     """Follow the redirects of a response, for a client set not to follow them.
 
-    Return a function that closes the last one, and that one.
-
-    Headers pass `check_hop`; raises what that raises, with the response closed.
+    Return the context manager that closes the last response, and that response. Each request
+    passes `check_hop`; when that raises, the response before it is closed.
     """
     for _ in range(_MOST_REDIRECTS):
         request = getattr(response, "next_request", None)
@@ -128,15 +129,15 @@ async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
         request.extensions[_HOP] = response.request.extensions[_HOP]
         await entered.__aexit__(None, None, None)
         check_hop(request)
-        # Without the client's own authentication, as clients do it: the request has the allowed
-        # credentials already.
+        # Without the client's `auth`, as in the clients' own redirects: the request already has the
+        # credentials that are allowed.
         response = await client.send(request, stream=True, auth=None, follow_redirects=False)
         entered = aclosing(response)
     return entered, response
 
 
 def note_domains(lines: Iterable[str], domains: OrderedDict[str, str]) -> None:
-    """Remember which cookies the Set-Cookie lines of a response set for a whole domain."""
+    """Add the cookies that Set-Cookie lines set for a whole domain to `domains`, by name."""
     for line in lines:
         found = _DOMAIN.search(line)
         name = line.partition("=")[0].strip()
@@ -184,15 +185,15 @@ _is_credential = lru_cache(maxsize=1_024)(is_sensitive)
 _is_loopback = lru_cache(maxsize=1_024)(is_loopback)
 
 
-# ---- what it may take --------------------------------------------------------------------------------------------
+# ---- timeouts, transports and counts -----------------------------------------------------------------------------
 
 
 @contextmanager
 def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
-    """Limit each phase of a request to the seconds left: a thread cannot be interrupted, but its socket can.
+    """Limit the timeout of each phase of a request to `remaining` seconds.
 
-    Afterwards the request has its own timeouts again: it may be sent once more, or be reused by a
-    redirect.
+    A thread cannot be interrupted, but its socket can time out. Afterwards the request has its own
+    timeouts again, for a repeat or a redirect.
     """
     extensions = request.extensions
     timeouts: dict[str, float | None] | None = extensions.get("timeout")
@@ -211,7 +212,7 @@ def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
 
 
 def check_transport(inner: Any, policy: Policy) -> None:
-    """Refuse an object that is no transport, and with a sync one a policy that cannot bound sync calls."""
+    """Raise ConfigError for no transport, or for a Timeout that cannot limit a sync one."""
     if inner is None or hasattr(inner, "handle_async_request"):
         return
     if not hasattr(inner, "handle_request"):
@@ -220,7 +221,7 @@ def check_transport(inner: Any, policy: Policy) -> None:
 
 
 def check_inner(inner: Any, *, is_async: bool) -> None:
-    """Refuse an inner transport of the other kind: that of a Client is sync, that of an AsyncClient async."""
+    """Raise ConfigError for a sync transport in an AsyncClient, or an async one in a Client."""
     wanted = "handle_async_request" if is_async else "handle_request"
     if inner is None or hasattr(inner, wanted):
         return
@@ -230,12 +231,12 @@ def check_inner(inner: Any, *, is_async: bool) -> None:
 
 
 def note_sent(request: Any) -> None:
-    """Count a request in its attempts, unless the client above has done so (see `sdks`)."""
+    """Count a request in its attempts, unless the SDK client has counted it (see `sdks`)."""
     if request.extensions.pop(COUNTED, None) != id(request):
         count_request()
 
 
 def disprove_hop(error: Exception, request: Any) -> None:
-    """Mark the error of a redirected request as no proof for the whole call: a request before it was sent, and answered."""
+    """Record Executed.MAYBE on the error of a redirected request: an earlier one was answered."""
     if _HOP in request.extensions:
         attach(error, (record_of(error) or Record())._replace(executed=Executed.MAYBE))

@@ -1,7 +1,7 @@
 """A policy under a `requests.Session`: an adapter to mount, with the promises of HTTPTransport.
 
-Rule: one call here is one request; redirects arrive as separate requests. It answers as requests'
-own adapter would, only later and more often.
+Rule: one call here is one request; redirects arrive as separate requests. It returns the responses
+of requests' own adapter, and adds only waits and repeats.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
     _Base = BaseAdapter
 else:
-    _Base = object  # requests never asks what an adapter is, and stays unimported until one is used
+    _Base = object  # requests accepts any class, and stays unimported until an adapter is used
 
 
-_CARRIED: Final = "rb"  # the hook name on a prepared request, which its redirects inherit
+_CARRIED: Final = "rb"  # the key in a request's `hooks`, which its redirects inherit
 
 
 class HTTPAdapter(_Base):
-    """An adapter that applies `policy` to every request of a session: `session.mount("https://", rb.HTTPAdapter())`.
+    """An adapter that applies `policy` to every request of a `requests.Session`.
 
-    It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated,
-    and for 270 s every request with an Idempotency-Key of yours; any other only if it provably did
-    not run. A request with an effect gets a generated key, the same on every repeat
-    (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key
-    belongs to the origin.
+    Mount it with `session.mount("https://", rb.HTTPAdapter())`. It promises what HTTPTransport
+    does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request
+    with an Idempotency-Key of yours; any other only if it provably did not run. A request with an
+    effect gets a generated key, the same on every repeat (`idempotency_header=None` adds none). A
+    circuit, budget, bulkhead or rate limit without a key belongs to the origin.
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a
@@ -201,7 +201,7 @@ class _WatchedBody:
 
 
 class _WatchedFile(_WatchedBody):
-    """The same for a body that is read by pieces, as urllib3 does where it can."""
+    """A watched body with a `read` method, which urllib3 prefers to iteration."""
 
     def read(self, size: int = -1) -> Any:
         self.is_started = True
@@ -209,7 +209,7 @@ class _WatchedFile(_WatchedBody):
 
 
 def _watched(request: Any) -> Any:
-    """Return the watcher of a request's body, None for one that can be sent again."""
+    """Replace a body that can be read once by a watched one and return that, else None."""
     body = request.body
     if body is None or isinstance(body, str | bytes | bytearray) or _can_rewind(request):
         return None
@@ -228,7 +228,7 @@ def _rewind(request: Any, watched: Any) -> None:
 
 
 class _Broken:
-    """The rest of a body that broke while it was inspected: its reader gets the error."""
+    """A raw response whose body broke while it was inspected: each read raises that error."""
 
     def __init__(self, raw: Any, error: Exception) -> None:
         self._raw = raw
@@ -254,7 +254,7 @@ def _look(response: Any) -> None:
     raw = response.raw
     try:
         _ = response.content
-    except Exception as error:  # noqa: BLE001 -- the status stands
+    except Exception as error:  # noqa: BLE001 -- the status is valid
         with suppress(AttributeError):
             response.raw, response._content_consumed = _Broken(raw, error.__cause__ or error), False  # type: ignore[arg-type] # noqa: SLF001
             response._content = False  # noqa: SLF001

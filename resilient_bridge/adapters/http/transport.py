@@ -1,6 +1,6 @@
 """A policy under an HTTP client: one transport for httpx and httpx2, async and sync.
 
-Rule: it answers as its inner transport would, only later and more often. The last response is returned
+Rule: it adds only waits and repeats to its inner transport. The last response is returned
 unchanged, no status is ever raised, and a body that can be read once is sent once.
 """
 
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from ...calls.policy import Policy
     from ...presets import BridgePolicy
 
-    class _Bases(  # type: ignore[misc] # the two libraries' words differ in their classes of requests
+    class _Bases(  # type: ignore[misc] # the two libraries differ in their Request classes
         httpx.AsyncBaseTransport, httpx.BaseTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport
     ):
         """The transport base classes of the four kinds of client."""
 
 else:
-    _Bases = object  # at run time it has none of them: each client refuses the other's
+    _Bases = object  # at run time it has none of them, because neither library is imported
 
 
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
@@ -63,12 +63,12 @@ _MOST: Final = 512  # origins whose functions are kept; their circuits are kept 
 _KEY_WINDOW: Final = 270.0
 _OURS: Final = "rb.transport"  # marks a request while one of our transports has it
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True},'
-# the key that we generated, which is no permission; redirects carry it on
+# the generated key, which does not permit repeats; redirects inherit it
 _OWN_KEY: Final = "rb.idempotency_key"
 
 
 def _add_library_base(error: BridgeError, request: Any) -> None:
-    """Make our error one of the client's library as well, so that `except httpx.HTTPError` catches it."""
+    """Add the client library's base class to our error: `except httpx.HTTPError` catches it."""
     library = import_module(package_of(request))
     add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
     cast("Any", error).request = request
@@ -79,25 +79,27 @@ def _cookie_lines(response: Any) -> list[str]:
 
 
 class HTTPTransport(_Bases):
-    """A transport that applies `policy` to every request: `httpx.AsyncClient(transport=rb.HTTPTransport())`.
+    """A transport that applies `policy` to every request of an HTTP client.
 
-    For `Client` and `AsyncClient` of httpx and httpx2; `inner` is the transport below (default: the client
-    library's own). The default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are used. A circuit,
-    budget, bulkhead or rate limit without a key belongs to the origin: `rb.circuit("https://host")` is the
+    Use it as `httpx.AsyncClient(transport=rb.HTTPTransport())`. For `Client` and `AsyncClient` of
+    httpx and httpx2; `inner` is the transport below (default: the client library's own). The
+    default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are used. A circuit, budget,
+    bulkhead or rate limit without a key belongs to the origin: `rb.circuit("https://host")` is the
     handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
-    Idempotency-Key header of yours; any other only if it provably did not run. A request with an effect (PUT
-    and DELETE, too) gets such a header, the same on every repeat, but a generated one is no permission;
-    `idempotency_header=None` adds none. A body that is a stream is sent once. The last response is returned
-    whatever its status; responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
+    Idempotency-Key header of yours; any other only if it provably did not run. A request with an
+    effect (PUT and DELETE, too) gets such a header, the same on every repeat, but a generated key
+    does not permit repeats; `idempotency_header=None` adds none. A body that is a stream is sent
+    once. The last response is returned whatever its status; responses before it are closed.
+    `Retry-After` and `x-should-retry` are obeyed.
 
     `request.extensions` override this for one request: `rb.policy` (a Policy, or None for none) and
-    `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers, or from https to
-    http, raises (CONN_REDIRECT_REFUSED), and so do credentials over http:// to another machine
-    (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than `max_body` bytes,
-    received or decoded, raises while it is read. Errors raised here are both a BridgeError and a RequestError
-    of the client's library.
+    `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers, or from
+    https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials over http:// to another
+    machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than
+    `max_body` bytes, received or decoded, raises while it is read. Errors raised here are both a
+    BridgeError and a RequestError of the client's library.
     """
 
     def __init__(
@@ -109,7 +111,10 @@ class HTTPTransport(_Bases):
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
     ) -> None:
-        """Create a transport for one client. ConfigError names a bad argument; a second HTTPTransport below is one."""
+        """Create a transport for one client. ConfigError names a bad argument.
+
+        An HTTPTransport as `inner` is one.
+        """
         self._policy = calls_of(policy, "HTTPTransport.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
@@ -118,7 +123,7 @@ class HTTPTransport(_Bases):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
         check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
         self._inner: Any = inner
-        self._making = Lock()  # threads share a sync client, and its first requests may come at once
+        self._making = Lock()  # threads may send the first requests of a shared client at the same time
         self._max_body = max_body
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials
@@ -182,7 +187,7 @@ class HTTPTransport(_Bases):
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
-        """Return the function that sends a request under its policy, created once for each origin and permission."""
+        """Return the function that sends a request under its policy, by origin and permission."""
         extensions, url = request.extensions, request.url
         if self._inner is None:
             with self._making:
@@ -195,8 +200,8 @@ class HTTPTransport(_Bases):
         if policy is not self._policy:
             policy = calls_of(policy, 'request.extensions["rb.policy"]')
         method = request.method
-        # The header first, for PUT and DELETE as well: they may be repeated anyway, but they have
-        # an effect (V9).
+        # This also adds the header. PUT and DELETE get one, too: they may be repeated anyway, but
+        # they have an effect (V9).
         has_key = method not in SAFE_METHODS and self._has_key(request)
         is_idempotent = extensions.get("rb.idempotent")
         if is_idempotent is not None:
@@ -205,7 +210,7 @@ class HTTPTransport(_Bases):
             is_idempotent = True
         by_key = has_key and is_idempotent is None
         self._watch(request)
-        # Our own policy is looked up as None: hashing a policy takes as long as the rest of this.
+        # The transport's own policy is looked up as None: hashing it would double the time of this.
         own = None if policy is self._policy else policy
         key = url.scheme, url.raw_host, url.port, is_idempotent, by_key, is_async, own
         send = self._protected.get(key) or self._bind(key, origin_of(url))
@@ -213,7 +218,7 @@ class HTTPTransport(_Bases):
         return send
 
     def _has_key(self, request: Any) -> bool:
-        """Return whether the caller gave the request an idempotency key; if not, add a generated one."""
+        """Return whether the caller set an idempotency key on a request; if not, add one."""
         headers, extensions = request.headers, request.extensions
         name = self._key_header or "Idempotency-Key"
         key = headers.get(name)
@@ -224,7 +229,7 @@ class HTTPTransport(_Bases):
         return False
 
     def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
-        """Put the policy around a function that sends, for one origin and one permission."""
+        """Create and keep the function that sends under a policy, for one origin and permission."""
         *_, is_idempotent, by_key, is_async, policy = key
         policy = policy or self._policy
         if len(self._protected) >= _MOST:
@@ -258,7 +263,7 @@ class HTTPTransport(_Bases):
             bounded(response, self._max_body, request, _add_library_base)
         return response
 
-    # ---- its life ---------------------------------------------------------------------------------------------
+    # ---- closing and entering ---------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
         """Close the inner transport."""
@@ -316,7 +321,7 @@ class HTTPTransport(_Bases):
 
 
 class _Sound:
-    """A successful response, for the policy: it needs no classification."""
+    """A wrapper of a response below status 400, which the policy need not classify."""
 
     __slots__ = ("response",)
 
@@ -325,7 +330,7 @@ class _Sound:
 
 
 def _limit(window: float) -> None:
-    """Allow repeats for so many seconds from the call's first attempt: as long as the server remembers the key."""
+    """Allow repeats for `window` seconds from the first attempt, while the server has the key."""
     attempt = CURRENT.get()
     if not attempt.world.is_disabled:
         attempt.may_repeat_until = (attempt.first or attempt).started + window
@@ -338,7 +343,11 @@ def _same(response: Any) -> Any:
 def _sending(
     inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Return the function that sends a request once; `sound_as` wraps a successful response. `window`: see `_limit`."""
+    """Return the function that sends a request once.
+
+    `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: see
+    `_limit`.
+    """
     once_sent = inner.handle_request
 
     def send(request: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Requests of other clients in the form that HTTPTransport uses, so that its promises are implemented once.
+"""Requests of other clients in the form that HTTPTransport uses, so that it serves all of them.
 
-Rule: a view changes nothing about the request but its headers; what it remembers travels with the
-request to the next hop.
+Rule: a view changes nothing about the request but its headers. Its extensions are passed to the
+request of the next redirect.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class HeadersView(MutableMapping[str, str]):
 
 
 def _cookie_lines(answer: Any) -> list[str]:
-    """Return the Set-Cookie lines of an answer: aiohttp keeps each, urllib3 below requests too."""
+    """Return the Set-Cookie lines of a response of aiohttp, or of urllib3 below requests."""
     headers = getattr(getattr(answer, "raw", None), "headers", None) or answer.headers
     read = getattr(headers, "getlist", None) or getattr(headers, "getall", None)
     return list(read("set-cookie")) if read is not None else []
@@ -74,7 +74,7 @@ def _nothing(*_: Any) -> None:
 class RequestView:
     """A request of another client.
 
-    `stream` says with `is_started` whether its body can no longer be sent again.
+    `stream.is_started` is true once its body cannot be sent again; None: it always can.
     """
 
     native: Any
@@ -90,9 +90,9 @@ class RequestView:
 
 
 class AnswerView:
-    """A response of a library whose attribute is `status`, with its attributes.
+    """A response of a library that calls the status code `status`, with all its attributes.
 
-    `body` is the inspected part.
+    `body` is the part that was inspected, None if none was.
     """
 
     def __init__(self, native: Any) -> None:
@@ -105,21 +105,21 @@ class AnswerView:
         return getattr(self.native, name)
 
     def json(self) -> Any:
-        """Return the inspected part of an error's body, decoded."""
+        """Return the inspected body of an error, decoded from JSON; None if none was inspected."""
         return json.loads(self.body or b"null")
 
 
 def says_more(answer: Any) -> bool:
-    """Return whether the body of an error can change what its status means, and is known to be short."""
+    """Return whether an error's body can change what its status means, and is short."""
     length = answer.headers.get("content-length", "")
     return tells(answer) and length.isdecimal() and int(length) <= LOOK
 
 
 class Core(HTTPTransport):
-    """HTTPTransport over views: errors get the other library's base class when they are raised, and the view watches the body.
+    """HTTPTransport over views of another library's requests.
 
-    `look` reads the body of an error into the answer, if it is short; for an async library it is
-    async.
+    The adapter gives errors the library's base class, and the view watches the body. `look` reads
+    the body of an error into the response, if it is short; for an async library it is async.
     """
 
     _as_theirs = _watch = staticmethod(_nothing)

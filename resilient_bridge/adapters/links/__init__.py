@@ -1,1 +1,1 @@
-"""Connections that die and are made again from a factory: `reconnecting`."""
+"""Clients that a factory creates again when their connection is lost: `reconnecting`."""

@@ -1,7 +1,7 @@
-"""One connection of a link: a context manager entered and left in a task of its own, and the calls that use its client.
+"""One connection of a link: it enters and leaves a client in its own task, and makes its calls.
 
-Rule: the task that enters is the task that leaves (anyio requires it). A call never learns of a
-loss by being cancelled: it waits for the cause, which many clients report only when they are left.
+Rule: the task that enters is the task that leaves (anyio requires it). A caller is never cancelled
+because of a loss: its call waits for the cause, which many clients raise only when they are left.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 _SILENT: Final = "the client ended without saying why"
-_LAST_ANSWERS: Final = 2.0  # seconds for the calls on a connection whose session is gone
-_CLOSING: Final = 5.0  # seconds for a client to be left, and for a call to take its cancellation
-_PATIENCE: Final = 1.0  # seconds in which a client that cancels a call has to end itself as well
+_LAST_ANSWERS: Final = 2.0  # seconds for the calls in progress when the session is lost
+_CLOSING: Final = 5.0  # seconds for leaving a client, and for a cancelled call to end
+_PATIENCE: Final = 1.0  # seconds after which a client that cancelled a call is ended
 
 
 class Connection:
-    """A connection attempt.
+    """A connection attempt, and the connection if it succeeds.
 
-    `opened` is done when the client exists, `over` when it is no longer usable, `lost` when it is
-    gone or no better cause will be known: all without a result.
+    Three futures without a result: `opened` is done when the client exists, `over` when it is no
+    longer usable, `lost` when it has been left or abandoned, so that `cause` is final.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Connection:
         self.client: Any = None
         self.cause: BaseException | None = None  # why it was lost
         self.calls = 0  # in flight
-        self._crowded = False  # since the last idle moment, calls have overlapped
+        self._crowded = False  # calls have overlapped since it was last idle
         self.received = 0  # messages that were read from it
         self.has_worked = False  # something came from the peer: an answer, a message, a pong
         self.opened_at: float | None = None  # by the loop's clock
@@ -66,17 +66,17 @@ class Connection:
 
     @property
     def known_cause(self) -> BaseException | None:
-        """Why it was lost, as far as known before the client has been left.
+        """The cause of the loss, None if only the end is known.
 
-        None if only its end is known.
+        Leaving the client may raise the cause later.
         """
         return None if self._is_silent else self.cause
 
     def end(self, cause: BaseException | None, *, is_silent: bool = False) -> None:
         """Leave the client, or stop entering it: it is lost for `cause`, or the link closes (None).
 
-        The first cause counts, unless it only says that there is an end: then the error raised on
-        leaving replaces it.
+        The first cause counts. An error raised on leaving replaces one that `is_silent`, which only
+        says that the connection is closed.
         """
         if not self.over.done():
             if self.cause is None:
@@ -86,7 +86,10 @@ class Connection:
             self._task.cancel()
 
     def retire(self, cause: BaseException) -> None:
-        """Accept no more calls, and end for `cause` when those in progress have their answers, which is soon: the peer is alive."""
+        """Accept no more calls, and end for `cause` when the calls in progress have ended.
+
+        At the latest 2 seconds later: the peer still answers.
+        """
         if self.over.done() or self._retirement is not None:
             return
         self._retirement = cause
@@ -100,9 +103,9 @@ class Connection:
         self.has_worked = True
 
     async def closed(self) -> None:
-        """Wait until the client has been left, for a bounded time.
+        """Wait until the client has been left.
 
-        Then its task is cancelled, and finally abandoned.
+        Its task is cancelled after 5 seconds, and abandoned after 5 more.
         """
         for step in (_CLOSING, _CLOSING):
             await asyncio.wait([self._task], timeout=step)
@@ -112,7 +115,7 @@ class Connection:
         if not self.lost.done():
             self.lost.set_result(None)
 
-    # ---- its task ---------------------------------------------------------------------------------------------
+    # ---- the task ---------------------------------------------------------------------------------------------
 
     async def _run(self, factory: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         try:
@@ -123,19 +126,19 @@ class Connection:
                 self.opened.set_result(None)
                 await self._until_over(client)
         except asyncio.CancelledError:
-            # Cancelled by a scope of the client's: its own error would have been raised instead.
+            # Cancelled by `end` or `closed`, or by the client, which then raised no error.
             self._learn(ConnectionAbortedError(_SILENT))
-        except BaseException as error:  # noqa: BLE001 -- whatever it is, it is why the connection ended
+        except BaseException as error:  # noqa: BLE001 -- any error is the cause of the loss
             self._learn(error)
         finally:
             if not self.over.done():
                 self.over.set_result(None)
                 self._learn(ConnectionAbortedError(_SILENT))
-            if not self.lost.done():  # or it took so long that it was abandoned
+            if not self.lost.done():  # `closed` has set it if it abandoned this task
                 self.lost.set_result(None)
 
     def _learn(self, error: BaseException) -> None:
-        """Take an error as the cause, unless there is one: the first was closest to the event."""
+        """Set an error as the cause, unless one is known that says more than "closed"."""
         error = _leaf(error)
         says_more = self._is_silent and not isinstance(error, asyncio.CancelledError | ConnectionAbortedError)
         if self.cause is None or says_more:
@@ -155,7 +158,7 @@ class Connection:
             await asyncio.wait([watch, self.over], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if watch.done() and not watch.cancelled():
-                watch.exception()  # it only had to end
+                watch.exception()  # only its end matters
             for helper in helpers:
                 helper.cancel()
                 with suppress(BaseException):
@@ -168,7 +171,7 @@ class Connection:
     async def call(self, begin: Callable[[], Coroutine[Any, Any, Any]]) -> Ended:
         """Make a call and return how it ended.
 
-        If the client was lost meanwhile, once the cause is known.
+        If the client is lost meanwhile, wait for the cause first.
         """
         self.calls += 1
         self._crowded = self._crowded or self.calls > 1
@@ -202,7 +205,7 @@ class Connection:
         return Ended(is_lost=True, has_started=stepped.has_started, was_alone=was_alone)
 
     async def _learned(self) -> None:
-        """Wait for the cause of a loss; if the client cancelled this call alone, that is one."""
+        """Wait for the cause of a loss, which may be that the client cancelled only this call."""
         await asyncio.wait([self.over], timeout=_PATIENCE)
         self.end(ConnectionAbortedError("the client cancelled a call"))
         await asyncio.wait([self.lost], timeout=2 * _CLOSING)
@@ -214,7 +217,7 @@ class Ended:
 
     `has_started` is False for a call that was cancelled before its first step, `has_suspended`
     False for one that failed before it waited for anything: it cannot have reached another task.
-    `was_alone`: no other call was on the connection at that time.
+    `was_alone`: no calls have overlapped since the connection was last idle.
     """
 
     result: Any = None
@@ -235,7 +238,7 @@ class _Stepped:
 
     async def run(self) -> Any:
         self.has_started = True
-        # The loop runs this before anything that the call starts can be answered.
+        # Runs once the call waits, before anything that it has started can be answered.
         mark = asyncio.get_running_loop().call_soon(self._suspended)
         try:
             return await self._begin()
@@ -247,13 +250,13 @@ class _Stepped:
 
 
 def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
-    """Return the object of a factory, if it can be entered.
+    """Return the object of a factory if it can be entered.
 
-    Another attempt would make the same mistake.
+    If not, ConfigError ends the link: another attempt would fail in the same way.
     """
     if not hasattr(made, "__aenter__"):
         if inspect.iscoroutine(made):
-            made.close()  # or Python complains that it was never awaited
+            made.close()  # or Python warns that it was never awaited
         raise config_error(
             "reconnecting.factory", "a callable that returns an async context manager", type(made).__name__
         )
@@ -261,7 +264,7 @@ def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """Return the first error in a group that is no cancellation: task groups wrap errors, possibly in several levels."""
+    """Return the first error in a group that is no cancellation: task groups may nest groups."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         error = next((one for one in inner if not isinstance(one, asyncio.CancelledError)), inner[0])
@@ -269,7 +272,7 @@ def _leaf(error: BaseException) -> BaseException:
 
 
 def close_cause(client: Any) -> BaseException:
-    """Return what a client says about its end, as websockets and our own peers do."""
+    """Return the cause that a client reports for its end, as websockets and our own peers do."""
     for holder in (client, getattr(client, "protocol", None)):
         close_error = getattr(holder, "close_exc", None)
         if isinstance(close_error, BaseException):
@@ -278,7 +281,7 @@ def close_cause(client: Any) -> BaseException:
 
 
 def is_readable(client: object) -> bool:
-    """Return whether a client is something to iterate over."""
+    """Return whether a client is an async iterable."""
     return hasattr(type(client), "__aiter__")
 
 

@@ -1,7 +1,9 @@
-"""What websockets' `connect` may send where: no credentials in clear text to another machine, none after a redirect to another origin.
+"""Checks on the credentials that websockets' `connect` sends, and on its redirects.
 
-Of the other headers only those that may follow are sent there. Rule: checked before a byte is sent,
-on the factory's object; the context manager of any other library is not changed.
+No credentials are sent in clear text to another machine, and none after a redirect to another
+origin; of the other headers only those that may follow are sent there. Rule: the checks run on the
+factory's object before a byte is sent. Of other libraries, only an mcp `Client` is changed (see
+`watched`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 def guarded(
     factory: Callable[[], AbstractAsyncContextManager[Any]], *, allow_plaintext_credentials: bool
 ) -> Callable[[], AbstractAsyncContextManager[Any]]:
-    """Return the factory with checks on what its connections send to whom (threats 41 and 42)."""
+    """Return the factory with these checks on the objects that it makes (threats 41 and 42)."""
 
     def make() -> AbstractAsyncContextManager[Any]:
         made = factory()
@@ -73,7 +75,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
             return _refused("redirect from wss to ws", found)
         if isinstance(found, Exception) or _stays(here, found):
             return found
-        # The library removes Authorization and Cookie, and follows it; it does not know X-Api-Key.
+        # websockets removes Authorization and Cookie before it follows, but not X-Api-Key.
         if carries:
             return _refused(f"redirect with credentials to another origin, {origin_of(parse_uri(found))},")
         headers = Headers(made.additional_headers or ())
@@ -84,7 +86,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
 
 
 def _as_websocket(error: Exception) -> None:
-    """Rewrite http and https in a redirect's Location to ws and wss: proxies such as nginx use the scheme that they know."""
+    """Rewrite http and https in a redirect's Location to ws and wss, for proxies such as nginx."""
     from websockets.exceptions import InvalidStatus
 
     if not isinstance(error, InvalidStatus):
@@ -103,14 +105,14 @@ def _check_plaintext(made: connect) -> None:
     from ...transports.websockets_releases import options_of, target_of
 
     options, target = options_of(made), target_of(made)
-    host = options.get("host") or target.host  # where it really goes
+    host = options.get("host") or target.host  # the host that it connects to
     if target.secure or options.get("unix") or is_loopback(str(host)):
         return
     raise plaintext_refused("wss", origin_of(target), "reconnecting")
 
 
 def _stays(here: WebSocketURI, found: str) -> bool:
-    """Return whether a url has the same origin, or is its upgrade from ws to wss."""
+    """Return whether a url has the same origin, or upgrades it from ws to wss (default ports)."""
     from websockets.uri import parse_uri
 
     there = parse_uri(found)

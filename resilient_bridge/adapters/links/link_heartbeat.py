@@ -1,7 +1,7 @@
 """The heartbeat of a link over websockets: it pings, and ends a connection that does not answer.
 
-Rule: a verdict needs silence. While reading is paused because messages are not taken, while
-messages arrive, or while what was sent still drains, the answer may be on its way.
+Rule: a missing pong counts only if nothing else moves. While reading is paused because messages are
+not consumed, while messages arrive, or while the write buffer drains, the pong may still come.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Beating(Protocol):
-    """What a heartbeat uses of a `Connection`."""
+    """The part of a `Connection` that a heartbeat uses."""
 
     client: Any
     received: int
@@ -29,7 +29,7 @@ class Beating(Protocol):
 def has_heartbeat(client: object) -> bool:
     """Return whether this client can be pinged: a connection of websockets.
 
-    The end of a child or a stream is visible anyway.
+    The end of a child process or a stream is seen without a ping.
     """
     return (
         type(client).__module__.startswith("websockets.")
@@ -39,7 +39,7 @@ def has_heartbeat(client: object) -> bool:
 
 
 async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
-    """Ping until the connection ends.
+    """Ping every `heartbeat.every` seconds until the connection ends.
 
     End it when nothing has come back for `heartbeat.timeout` seconds.
     """
@@ -51,18 +51,18 @@ async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
             if pong is not None and await _answered(connection, pong, heartbeat.timeout) is not None:
                 connection.has_worked = True
                 continue
-        except Exception:  # noqa: BLE001 -- it is closing already, and says itself why
+        except Exception:  # noqa: BLE001 -- it is closing already, and reports the cause itself
             return
         text = f"no pong within {heartbeat.timeout:g} s"
         connection.end(error_for(Failure.of("CONN_HEARTBEAT_TIMEOUT", text)))
-        client.transport.abort()  # a goodbye would wait for the same peer
+        client.transport.abort()  # a close handshake would wait for the same peer
         return
 
 
 async def _answered(connection: Beating, what: Any, seconds: float) -> Any:
-    """Return the result of the ping.
+    """Return the result of the ping or of its pong, True if that is None.
 
-    None if nothing came, and nothing else moved either, for so many seconds.
+    Return None if it did not come for `seconds`, and no data was received or sent either.
     """
     waiting = asyncio.ensure_future(what)
     transport = connection.client.transport

@@ -1,9 +1,9 @@
-"""Decides what follows the end of a link's connection: another attempt, and when, or the end of the link.
+"""Decide what follows the end of a connection: another attempt after a wait, or the link's end.
 
-No side effects.
+It does no I/O.
 
-Rule: an open connection has proven nothing yet. It counts as a success once something came from the
-peer, or once it has lasted `Reconnect.stable_after`; until then its end is a failed attempt.
+Rule: an open connection is not yet a success. It counts as one once something came from the peer,
+or once it has lasted `Reconnect.stable_after`; until then its end is a failed attempt.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Losses:
         self._policy = policy
         self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=True)
         self._made: object = None  # what the factory returned the last time
-        self._unreadable: object = None  # the close code of a message that could not be taken
+        self._unreadable: object = None  # the close code after a message that could not be read
 
     def opened(self) -> None:
         self.reconnection.connected()
         self.reconnection.entered()
 
     def lost(self, connection: Connection, failure: Failure, now: Now) -> Decision:
-        """Return what follows the end of this connection, or of the attempt to make it."""
+        """Return the decision after the end of this connection, or of the attempt to make it."""
         is_stable = False
         if connection.opened_at is not None:
             lasted = now.mono - connection.opened_at
@@ -64,7 +64,10 @@ class Losses:
         return decision._replace(retry=False) if self._is_stuck(failure, is_stable=is_stable) else decision
 
     def _is_stuck(self, failure: Failure, *, is_stable: bool) -> bool:
-        """Return whether the peer's data has ended two connections, with nothing changed in between."""
+        """Return whether unreadable data has ended two connections with the same close code.
+
+        A rule of the policy for it takes precedence.
+        """
         before, self._unreadable = self._unreadable, None if is_stable else self._unreadable
         if not is_unreadable(failure):
             return False
@@ -73,7 +76,7 @@ class Losses:
 
 
 def _factory_failure(what: str, failure: Failure) -> Failure:
-    """Return the failure of a factory with a programming error: a configuration error, which no attempt can help."""
+    """Return a configuration error for a factory with a programming error: it ends the link."""
     return Failure.of(
         "SYS_CONFIG_INVALID",
         f"reconnecting.factory {what}",

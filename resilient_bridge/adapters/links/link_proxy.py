@@ -1,4 +1,7 @@
-"""The proxy of a client on a link: calls go to the current client, behind the policy; other attributes are the client's."""
+"""The proxy of a link's client: calls go to the current client under the policy.
+
+Other attributes are those of the client.
+"""
 
 from __future__ import annotations
 
@@ -58,18 +61,19 @@ _READS: Final[Mapping[str, frozenset[str]]] = {
 """Calls that change nothing on the server, by protocol."""
 
 _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
-"""Calls that take what has arrived, which may exist after the connection has gone."""
+"""Calls that return received messages, some of which may be buffered after a loss."""
 
 _MOST_LOSSES: Final = 3  # connections that one call may lose: it may be their cause
 
 _HIDES: Final = frozenset({"mcp"})
-"""Clients that turn every answer with an HTTP status into the same error."""
+"""Clients that turn every HTTP error status but 404 into the same error."""
 
-_WORD_AFTER: Final = 1.0  # seconds in which a client that only says "closed" may report the cause
+# seconds for the cause from a client that only says "closed", and for a call made at once
+_WORD_AFTER: Final = 1.0
 
 
 class LinkSeen(Protocol):
-    """What calls use of their link, a `LinkSupervisor`."""
+    """The part of a `LinkSupervisor` that calls use."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -85,7 +89,7 @@ class LinkSeen(Protocol):
 
 
 class LinkCalls:
-    """The calls of a link: which may be repeated, and what a loss in the middle of one means."""
+    """The calls of a link: which may be repeated, and what a loss during one means."""
 
     def __init__(
         self,
@@ -108,11 +112,11 @@ class LinkCalls:
         self._trusts = trust_hints
         self._writes = 0  # calls that may have changed something, as far as this link knows
         self._bound: dict[tuple[str, bool], Any] = {}
-        # a policy that cannot be used is refused now, not at a call
+        # a policy that cannot be used raises here, not at a call
         self._protected("", is_idempotent=False)
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the client, and again if the policy allows it and it is safe."""
+        """Call a method of the client, and repeat it if the policy allows that and it is safe."""
         self.link.check_loop()
         if self._max_bytes:
             method = getattr(self.link.current, name, None)
@@ -122,7 +126,7 @@ class LinkCalls:
         connection = None if is_idempotent else self.link.usable()
         if connection is not None:
             is_idempotent = await self._hint(connection, call) == "read"
-        # For some calls the mark is the permission: an answer without it is the last.
+        # Names in `repeatable_if_marked` need the mark on the error; without it `_answer` stops.
         is_free = is_idempotent or (self._idempotent is not False and _operation(call) in self._if_marked)
         return await self._protected(name, is_idempotent=is_free)(call, is_idempotent)
 
@@ -141,7 +145,7 @@ class LinkCalls:
         return self._bound[key]
 
     def _is_permitted(self, call: Call) -> bool:
-        """Return whether this call may be repeated although it may have run, by the user, the protocol or the specification."""
+        """Return whether the user, the protocol or the policy permits repeats of this call."""
         named_so = call.kwargs.get("idempotent")
         if self._idempotent is False or named_so is False:
             return False
@@ -150,7 +154,7 @@ class LinkCalls:
         return _is_read(call, self.link.current) or _operation(call) in self._repeatable
 
     async def _hint(self, connection: Connection, call: Call) -> str:
-        """Return the hint of this connection's server about the called tool, where it counts."""
+        """Return the hint of this connection's server about the called tool, "" for other calls."""
         if call.method != "call_tool" or self._idempotent is False:
             return ""
         return await hint_for(connection, _operation(call), trusts=self._trusts)
@@ -158,14 +162,14 @@ class LinkCalls:
     # ---- one attempt ------------------------------------------------------------------------------------------
 
     async def _attempt(self, call: Call, is_idempotent: bool) -> Any:
-        """Make a call on the current client, and on the next one if this one was lost and a repeat is safe."""
+        """Make a call on the current client; after a loss, on the next one if a repeat is safe."""
         if _receives(self.link.current, call.method):
             return await self._receive(call)
         until = self.link.loop.time() + self._patience
         for losses in count(1):
             connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
             client, wire = connection.client, MCPWire(connection.client)
-            if _receives(client, call.method):  # it was called before there was a client
+            if _receives(client, call.method):  # the call was made before the first client existed
                 return await self._receive(call)
             may_repeat = is_idempotent or (self._idempotent is not False and _is_read(call, client))
             hint = "" if may_repeat else await self._hint(connection, call)
@@ -175,7 +179,7 @@ class LinkCalls:
             is_shut = sends_no_more(client)
             ended = await connection.call(_begin(client, call, wire))
             if ended.error is None and not ended.is_lost:
-                # What a websocket has sent was passed to the system; the peer may be gone.
+                # A websocket's success only says that the system took the data, not the peer.
                 connection.has_worked |= package_of(client) != "websockets"
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
@@ -185,7 +189,7 @@ class LinkCalls:
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
             cause = await _cause_of(ended, connection, wire)
             is_unsent = is_shut or did_not_run(ended, connection, call, wire)
-            # A repeatable write is not repeated after a later one: it would undo that.
+            # An idempotent write is not repeated after a later write, which it would undo.
             may_repeat |= hint == "idempotent" and self._writes == mine
             if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
                 CURRENT.get().is_last |= losses >= _MOST_LOSSES
@@ -197,7 +201,7 @@ class LinkCalls:
     def _answer(
         self, error: Exception, client: Any, wire: MCPWire, call: Call, *, may_repeat: bool
     ) -> Exception:
-        """Return the error that is the answer to a call, with its proof value for the policy: for a method, none."""
+        """Return the error that answers a call. Without `is_proof`, Executed.NO becomes MAYBE."""
         attempt = CURRENT.get()
         failure = failure_in(attempt, error)
         if (
@@ -206,14 +210,14 @@ class LinkCalls:
             and not is_proof(error, failure, client, wire)
         ):
             attempt.seen = error, unproven(failure)
-            # for the later reader of the error
+            # for code that classifies the error later
             attach(error, (record_of(error) or Record())._replace(crossed=2))
         if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
             attempt.is_last = True
         return error
 
     async def _receive(self, call: Call) -> Any:
-        """Receive from the connections in order: messages before a loss come before those after it."""
+        """Receive from the connections in order: messages from before a loss come first."""
         while True:
             connection = await self._awaited(self.link.to_read(self._patience))
             begin = _begin(connection.client, call, MCPWire())
@@ -224,11 +228,11 @@ class LinkCalls:
                     return ended.result
                 if ended.error is not None and not is_loss(ended.error):
                     raise ended.error
-                connection.end(ended.error)  # and once more: a message may have come with the loss
+                connection.end(ended.error)  # then read again: a message may have come with the loss
                 continue
             try:
                 result = await _at_once(begin())
-            except Exception:  # noqa: BLE001 -- nothing is left in it; the cause is reported elsewhere
+            except Exception:  # noqa: BLE001 -- no message is left; the cause is reported elsewhere
                 self.link.drained(connection)
             else:
                 connection.took()
@@ -238,7 +242,7 @@ class LinkCalls:
         try:
             return await connection
         except BridgeError:
-            # It has waited as long as allowed: further waits are useless.
+            # It has waited as long as `patience` allows, so no attempt may follow.
             CURRENT.get().is_last = True
             raise
 
@@ -252,11 +256,12 @@ def _receives(client: Any, name: str) -> bool:
 
 
 def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """Return the function that makes a call, in a task of its own. `wire` records its HTTP requests."""
+    """Return the function that makes a call in its own task; `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
         if package_of(client) in _HIDES:
-            # Requests are made in this context: a Retry below would leave the failure to ours, in vain.
+            # mcp makes its requests in this context, and hides their status from our Retry. So a
+            # Retry in its HTTP client must not leave the repeats to ours.
             around = CURRENT.get()
             CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
             CURRENT_WIRE.set(wire)
@@ -266,7 +271,7 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
 
 
 def _operation(call: Call) -> str:
-    """Return the name of a call on the server: the tool of an MCP server, the method of a Peer; else the method itself."""
+    """Return the name on the server: the tool of MCP, the method of a Peer; else `method`."""
     if call.method in ("call_tool", "request"):
         return str(call.args[0] if call.args else call.kwargs.get("name"))
     return call.method
@@ -279,7 +284,7 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
     # Only the call's own error describes it: what ended the connection may concern another call.
     loss = native(ended.error)
     if is_session_lost(ended.error, connection.client, wire):
-        connection.retire(loss)  # other calls meet it, too, and each has its own answer
+        connection.retire(loss)  # other calls in progress get their own answers
         return loss
     connection.end(loss, is_silent=is_silent(loss))
     if not is_silent(loss):
@@ -291,8 +296,8 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
 async def _is_served(connection: Connection) -> bool:
     """Return whether a client of mcp whose call was refused is still usable; if not, it is lost.
 
-    Some servers answer 400 for a forgotten session, and mcp does not pass on the status: so the server is
-    asked once more.
+    Some servers answer 400 for a forgotten session, and mcp does not report the status, so this
+    sends a ping.
     """
     session: Any = getattr(connection.client, "session", None)
     if not hasattr(session, "send_ping"):
@@ -317,7 +322,7 @@ class _NotYet:
 
 
 class Linked(_ObjectProxy):
-    """The current client, to `isinstance` and to attribute access."""
+    """A proxy that `isinstance` and attribute access see as the current client."""
 
     def __init__(self, calls: LinkCalls) -> None:
         super().__init__(calls.link.current or _NotYet())
@@ -343,10 +348,10 @@ class Linked(_ObjectProxy):
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self, name="Reconnecting")
 
-    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
+    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has its own errors for these
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        """Iterate over what comes in, across reconnects."""
+        """Iterate over the received messages, across reconnects."""
         link = self._self_calls.link
         link.check_loop()
         while True:

@@ -1,6 +1,7 @@
-"""The supervisor behind `reconnecting`: creates a client again whenever it dies, and says what calls and readers may use.
+"""The supervisor behind `reconnecting`: it creates the client again after each loss.
 
-Rule: a dead client is never repaired; a factory makes the next one.
+It returns the connections that calls and readers may use. Rule: a lost client is never used again;
+the factory makes the next one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MOST_UNREAD: Final = 16
 
 
 class LinkSupervisor:
-    """Creates the client again when it is lost; users have a `Reconnecting`."""
+    """The owner of a link's connections, behind the `Reconnecting` that users have."""
 
     def __init__(
         self,
@@ -64,16 +65,16 @@ class LinkSupervisor:
         self._reason = "user"
         self._reconnects = -1
         self._is_suspended = False
-        # What arrived before a loss is read before what comes after it. A program that never reads
-        # keeps some dead clients, no more.
+        # Messages received before a loss are read before later ones. If the program never reads,
+        # only the last lost clients are kept.
         self._unread: deque[Connection] = deque(maxlen=_MOST_UNREAD)
         self._retry_at: float | None = None
 
-    # ---- its life ---------------------------------------------------------------------------------------------
+    # ---- entering and closing ---------------------------------------------------------------------------------
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that entered it."""
+        """The event loop that entered the link."""
         return self.guard.loop or asyncio.get_running_loop()
 
     async def enter(self) -> None:
@@ -94,7 +95,7 @@ class LinkSupervisor:
             raise
 
     async def _first_attempt(self, changed: asyncio.Future[None]) -> None:
-        """Wait for the result of the first attempt, which is bounded; offline, the link keeps trying."""
+        """Wait for the first attempt. Raise a failure that ends the link; else it tries again."""
         while self._reconnects < 0 and self._failure is None and not self.is_over:
             await asyncio.wait([changed])
             changed = self._changed or changed
@@ -122,7 +123,7 @@ class LinkSupervisor:
         self._become(BridgeState.CLOSED, "user")
         self._tell(events.Closed(at=self._now().at, reason="user"))
 
-    # ---- what the user asks -----------------------------------------------------------------------------------
+    # ---- for the user -----------------------------------------------------------------------------------------
 
     def health(self) -> LinkHealth:
         self.guard.check_process()
@@ -139,7 +140,7 @@ class LinkSupervisor:
         )
 
     def late(self, seconds: float, error: NotConnectedError) -> BridgeError:
-        """Return the error of a wait that was too short."""
+        """Return the error of `wait_ready` when its timeout has passed."""
         return error_for(Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{self._last}", cause=error))
 
     def reconnect_now(self) -> None:
@@ -154,7 +155,7 @@ class LinkSupervisor:
     # ---- for calls --------------------------------------------------------------------------------------------
 
     def check_loop(self) -> None:
-        """Refuse to work in another process or on another loop than the one that entered the link (threat 32)."""
+        """Raise ConfigError in another process or on another loop than the link's (threat 32)."""
         self.guard.check()
 
     @property
@@ -182,7 +183,7 @@ class LinkSupervisor:
         return await self._waited(lambda: self._unread[0] if self._unread else None, seconds)
 
     def drained(self, connection: Connection) -> None:
-        """Note that a connection has nothing more to read."""
+        """Remove a connection that has nothing more to read."""
         with suppress(ValueError):
             self._unread.remove(connection)
 
@@ -224,7 +225,7 @@ class LinkSupervisor:
             error.__cause__ = self._failure.cause
             raise with_class_of(error, self._failure.cause)
 
-    # ---- its owner --------------------------------------------------------------------------------------------
+    # ---- the task ---------------------------------------------------------------------------------------------
 
     async def _own(self) -> None:
         """Connect, wait for the loss, decide, wait, until the link ends."""

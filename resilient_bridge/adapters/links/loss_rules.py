@@ -1,6 +1,6 @@
-"""What the end of a call on a link means: whether the client is lost, whether the call can have run, and the caller's error.
+"""Whether a link's call that failed has lost its client, whether it can have run, and its error.
 
-Rule: what ended a connection proves nothing about a call; only the call's own error does.
+Rule: the cause of a connection's end proves nothing about a call; only the call's own error does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 _SENDS_LATER: Final = frozenset({"mcp", "websockets"})
-"""Clients that have sent nothing if a call fails before it waits: mcp writes in another task, websockets raises first."""
+"""Clients that have sent nothing if a call fails before it first suspends.
+
+mcp writes in another task, and websockets raises before it writes.
+"""
 
 _NOT_STARTED: Final = frozenset({-32700, -32601})
 
@@ -46,10 +49,10 @@ _MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
 def did_not_run(ended: Ended, connection: Connection, call: Call, wire: MCPWire) -> bool:
     """Return whether a call that ended in an error, or with its client, provably did not run.
 
-    Only what the link itself knows counts. A user's method may have done something before it
-    raised, whatever its error is about: a refused connection of its second step proves nothing.
-    Known is whether the method was started at all, what it says itself (`NotExecutedError`), and
-    for clients with one request per call (a `Peer`, mcp) what became of the request.
+    A user's method may have done something before it raised, whatever the error: a refused
+    connection in its second step proves nothing. So only three facts count: whether the method was
+    started, whether it raised `NotExecutedError` itself, and for clients with one request per call
+    (a `Peer`, mcp, websockets) what happened to the request.
     """
     error, client = ended.error, connection.client
     if not ended.has_started or (error is not None and is_not_executed(error)):
@@ -77,8 +80,8 @@ def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: MCPW
 def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> bool:
     """Return whether an answer to a call proves that it did not run, as its failure says.
 
-    For one JSON-RPC request -32700 and -32601 do, unless mcp has made them up after the answer. For
-    a Peer also its own statement.
+    The JSON-RPC codes -32700 and -32601 prove it, unless mcp raised them itself after the answer.
+    For a Peer, any failure without a JSON-RPC code that says so is a proof.
     """
     if is_not_executed(error):
         return True
@@ -97,9 +100,9 @@ def is_marked(error: Exception) -> bool:
 
 
 def is_not_executed(error: Exception) -> bool:
-    """Return whether the method itself says that it had no effect.
+    """Return whether an error states that the method itself had no effect.
 
-    Of a function inside of it that says nothing.
+    A statement by another protected function, called inside the method, does not count.
     """
     record = record_of(error)
     return classify(error).proof in OWN_WORDS and (record is None or record.crossed == 0)
@@ -108,7 +111,7 @@ def is_not_executed(error: Exception) -> bool:
 def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of mcp says that the server does not know the session.
 
-    A command has no session to forget.
+    A server started as a command has no session.
     """
     if package_of(client) != "mcp":
         return False
@@ -119,7 +122,7 @@ def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 
 def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
-    """Return whether an error of one call means that no other call will work on this client either."""
+    """Return whether an error of one call, with its HTTP answers, means that its client is lost."""
     if package_of(client) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
         return is_session_lost(error, client, wire)
     if is_not_executed(error):
@@ -128,13 +131,16 @@ def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 
 def sends_no_more(client: Any) -> bool:
-    """Return whether a client can send nothing more: a websocket never reopens once it closes."""
+    """Return whether a client can send nothing more: a websocket that is closing or closed."""
     state = getattr(getattr(client, "state", None), "name", "")
     return package_of(client) == "websockets" and state in {"CLOSING", "CLOSED"}
 
 
 def _is_afterthought(error: BaseException) -> bool:
-    """Return whether an error concerns mcp's follow-up to a tool's first answer: the list of tools, or its next round."""
+    """Return whether mcp raised an error after a tool's first answer.
+
+    It then lists the tools to validate the result, or sends the next round.
+    """
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_name in {"validate_tool_result", "run_input_required_driver"}:
@@ -144,17 +150,17 @@ def _is_afterthought(error: BaseException) -> bool:
 
 
 def is_silent(error: Exception) -> bool:
-    """Return whether an error only says that the connection is closed, as mcp does: the client itself may report the reason."""
+    """Return whether an error only says "closed", as mcp does: the client may raise the cause."""
     return type(error).__name__ == "MCPError" and text_of(error) == _MCP_CLOSED
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether mcp made it of an answer with an error status, whichever it was."""
+    """Return whether an error is mcp's for an answer with any error status but 404."""
     return text_of(error) == _MCP_REFUSED
 
 
 def is_loss(error: Exception) -> bool:
-    """Return whether the error of one call means that no other call will work on this client either."""
+    """Return whether the error of one call by itself means that its client is lost."""
     if isinstance(error, BridgeError):  # one of our clients: it reports its own loss
         return isinstance(error, OutcomeUnknownError | NotConnectedError)
     failure = classify(error)
@@ -165,14 +171,14 @@ def is_loss(error: Exception) -> bool:
         # with data it is a session of the application, one of many on this connection
         return not has_data
     answered = has_data or failure.details.get("http_status") is not None
-    # A server's own error, too, unless it is one of these texts of mcp.
+    # -32000 may be the server's own error, unless the text is one of mcp's.
     if failure.details.get("rpc_code") == -32000:
         answered |= not text_of(error).startswith(_MCP_LOST)
     return failure.category is Category.TRANSPORT and not answered
 
 
 def native(error: Exception) -> Exception:
-    """Return the error below one of our clients' errors: an exit code, which says whether another child can help."""
+    """Return the cause of one of our clients' errors (such as an exit code), else the error."""
     below = error.__cause__ if isinstance(error, BridgeError) else None
     return below if isinstance(below, Exception) else error
 

@@ -1,9 +1,9 @@
-"""An MCP server's hints about its tools: which only read, and which may be called twice.
+"""An MCP server's hints about its tools: which are read-only, and which are idempotent.
 
-Requested once per connection, on demand.
+They are requested once per connection, when the first call needs them.
 
-Rule: only the hints of the session in which a call is sent count; without a hint, or an answer in
-time, there is none.
+Rule: only the hints of the connection on which a call is sent count. A list that does not arrive in
+time counts as no hint.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _PAGES: Final = 20
 
 
 async def hint_for(connection: Connection, tool: str, *, trusts: bool) -> Hint:
-    """Return the hint of this connection's server about a tool, as far as it counts.
+    """Return the hint of this connection's server about a tool, "" if it is not trusted.
 
-    A command that the user starts is trusted when it says read-only. Everything else needs
-    `trusts`.
+    A server that the user starts as a command is trusted about read-only tools. Every other hint
+    needs `trusts`.
     """
     client = connection.client
     if not hasattr(client, "list_tools") or not (trusts or is_command(client)):
         return ""
     if connection.hints is None:
         connection.hints = asyncio.ensure_future(_listed(connection))
-    # It is requested for all calls: a cancelled caller does not cancel the request.
+    # All calls share the request, so a cancelled caller must not cancel it.
     hint: Hint = (await asyncio.shield(connection.hints)).get(tool, "")
     return hint if trusts or hint == "read" else ""
 
@@ -67,7 +67,7 @@ def _hint(tool: Any) -> Hint:
     tool_hints = tool.annotations
     if tool_hints is None:
         return ""
-    # The second name is that of mcp 1.
+    # The second name is from mcp 1.
     if _has_hint(tool_hints, "read_only_hint", "readOnlyHint"):
         return "read"
     return "idempotent" if _has_hint(tool_hints, "idempotent_hint", "idempotentHint") else ""

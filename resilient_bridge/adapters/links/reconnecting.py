@@ -1,8 +1,7 @@
-"""`reconnecting`: a client that is created again whenever it dies, and calls that are repeated only when that is safe.
+"""`reconnecting`: a client that is created again after each loss, with calls repeated when safe.
 
-Rule: a dead client is never repaired; a factory makes the next one. A call is repeated only if it
-provably did not run, or may be run twice; every other call in progress is reported as an unknown
-outcome.
+Rule: a lost client is never used again; a factory makes the next one. A call is repeated only if it
+provably did not run, or may be run twice; every other call in progress raises OutcomeUnknownError.
 """
 
 from __future__ import annotations
@@ -49,22 +48,22 @@ def reconnecting(
     allow_plaintext_credentials: bool = False,
     name: str = "",
 ) -> Reconnecting[T]:
-    """Return a link over the clients that `factory` makes: `async with reconnecting(lambda: Client(url)) as client`.
+    """Return a link over the clients that `factory` makes, one after each loss.
 
-    The object of the `async with` looks like the client, across all reconnects; state, events and
-    health are on the link. The policy's `reconnect` says when a new client is made, its `calls` how
-    calls are repeated.
+    Use it as `async with reconnecting(lambda: Client(url)) as client`. The object of the `async
+    with` looks like the client, across all reconnects; state, events and health are on the link.
+    The policy's `reconnect` says when a new client is made, its `calls` how calls are repeated.
 
-    A call in progress when the client dies is repeated in two cases. Either the link itself knows
-    that it did not run: it was never started, the connection of its one MCP request was refused,
-    the server does not know its session, or the method raises NotExecutedError. Other errors of a
+    A call in progress when the client is lost is repeated in two cases. Either the link knows that
+    it did not run: it was never started, the connection of its one MCP request was refused, the
+    server does not know its session, or the method raises NotExecutedError. Other errors of a
     method prove nothing. Or there is permission: `idempotent=` is True, a collection of method
     names, or a predicate on a `Call` (not async). False permits nothing. By default these may be
     repeated: reads by protocol (an MCP `list_tools`, a websocket's `recv`), the policy's
     `repeatable` names, and a tool that an MCP server calls read-only, if you start the server as a
     command. `trust_hints` also trusts a server at a URL, and a tool that is called idempotent,
-    which is repeated while no other call was sent. Every other call fails with OutcomeUnknownError,
-    from the cause.
+    which is repeated only if no later call that may write was sent. Every other call fails with
+    OutcomeUnknownError, from the cause.
 
     A call made while the client is disconnected waits, for `patience` seconds at most, then fails
     with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
@@ -73,7 +72,7 @@ def reconnecting(
     For a `connect` of websockets, credentials (in its headers, or in its url before the @) are not
     sent over ws:// to another machine (CONN_INSECURE), unless `allow_plaintext_credentials`. They
     follow no redirect to another origin, and nothing follows one from wss to ws
-    (CONN_REDIRECT_REFUSED). Both end the link before anything was sent there.
+    (CONN_REDIRECT_REFUSED). Both errors end the link before anything is sent there.
     """
     if not callable(factory):
         raise config_error(
@@ -126,7 +125,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close it."""
+        """Close the link."""
         await self._supervisor.aclose()
 
     @property
@@ -135,7 +134,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         return self._supervisor.state
 
     async def aclose(self) -> None:
-        """Leave the client and end, in bounded time; calls in progress fail. May be called again."""
+        """Close the link in bounded time; calls in progress fail. May be called again."""
         await self._supervisor.aclose()
 
     def events(self) -> EventStream:
@@ -166,5 +165,5 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._supervisor.reconnect_now()
 
     def __circuit__(self) -> object | None:
-        """Return the circuit of its calls, None where no layer has one: `rb.circuit(link)` is the handle."""
+        """Return the circuit of the link's calls, None if there is none; for `rb.circuit(link)`."""
         return self._calls.states.current

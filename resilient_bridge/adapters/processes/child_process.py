@@ -1,4 +1,4 @@
-"""`rb.stdio(command, …)`: a factory of children that speak JSON-RPC, one per `async with`.
+"""`rb.stdio(command, …)`: a factory of child processes that speak JSON-RPC, one per call.
 
 Rule: wrong arguments are refused here, before anything runs. Neither arguments nor environment are
 ever shown: they may hold secrets.
@@ -39,7 +39,7 @@ def stdio(
 ) -> Callable[[], AbstractAsyncContextManager[Peer]]:
     """Return a factory of peers: `async with factory() as peer` starts the command and ends it.
 
-    Each call is another child.
+    Each call of the factory starts another child process.
 
     The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; the end of its stderr
     is kept. `cwd` and `env` are those of `subprocess` (`env` is the whole environment; None
@@ -62,7 +62,7 @@ def stdio(
 
 @attrs.frozen(repr=False, eq=False)
 class _Factory:
-    """The factory that `stdio` returns; equal arguments make equal children."""
+    """The factory that `stdio` returns: each call starts a child from the same arguments."""
 
     _command: tuple[str, ...]
     _cwd: str | None
@@ -121,7 +121,7 @@ def _checked_max_line(max_line: object) -> int:
 
 
 def _can_be_passed(word: object) -> bool:
-    """Return whether the system accepts it: text, without the null character and in an encoding of file names."""
+    """Return whether a value is text that the system accepts: no null character, encodable."""
     if not isinstance(word, str) or "\0" in word:
         return False
     try:

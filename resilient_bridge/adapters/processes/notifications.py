@@ -1,4 +1,4 @@
-"""The child's notifications, until they are read.
+"""The queue of a child's notifications that are not read yet.
 
 Rule: bounded in number and bytes; the oldest is dropped first.
 """
@@ -23,12 +23,12 @@ _CAPACITY: Final = 1_000
 
 
 class Notifications:
-    """Notifications in their order. `missed` counts those that were dropped to make room."""
+    """A queue of notifications. `missed` counts those that were dropped to make room."""
 
     def __init__(self, max_bytes: int, ending: Callable[[], BridgeError | None]) -> None:
-        """Keep at most 1,000, and of more than one at most so many bytes.
+        """Keep at most 1,000, and at most `max_bytes` of lines, but always the last one.
 
-        `ending` is the reader's result after the last.
+        `ending` returns the error that ends the readers after the last; None: they just stop.
         """
         self.missed = 0
         self._queue: deque[tuple[int, Message]] = deque()
@@ -53,9 +53,9 @@ class Notifications:
         self._wake()
 
     async def next(self) -> Message:
-        """Return the oldest, waiting for it.
+        """Return the oldest notification, waiting for one.
 
-        Raises what `ending` says, or StopAsyncIteration, once there will be no more.
+        After the last, raise the error of `ending`, or StopAsyncIteration if it is None.
         """
         while not self._queue:
             if self._is_ended:
@@ -77,15 +77,15 @@ class Notifications:
         return message
 
     def _wake(self) -> None:
-        for waiting in self._waiting:  # all waiters: one that is being cancelled would take nothing
+        for waiting in self._waiting:  # all, since a waiter that is being cancelled would take none
             if not waiting.done():
                 waiting.set_result(None)
 
 
 class Reader:
-    """An iterator over notifications, on the loop of their peer.
+    """An async iterator over notifications, for the event loop of their peer.
 
-    It owns nothing, so dropping it loses none.
+    It holds no notification, so dropping it loses none.
     """
 
     def __init__(self, notifications: Notifications, guard: LoopGuard) -> None:

@@ -1,7 +1,7 @@
-"""A child process that speaks JSON-RPC 2.0: pending requests, and what is known of each when the child exits.
+"""A child process that speaks JSON-RPC 2.0: its pending requests, and their errors when it exits.
 
-Rule: a request fails the moment its fate is known, and says whether it can have run. The child's
-output can be wrong in every way: that increments a counter and never ends the link.
+Rule: a request fails as soon as its outcome is known, and the error says whether it can have run.
+Invalid output of the child increments a counter and never ends the link.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Peer:
     """
 
     def __init__(self, child: ChildProcess, queue_bytes: int) -> None:
-        """Talk to this child, and keep notifications up to so many bytes of their lines; `rb.stdio` does."""
+        """Create the peer of a child, for `rb.stdio`; `queue_bytes` limits unread notifications."""
         self._child = child
         self._ids = itertools.count(1)
         # None: there will be no answer
@@ -83,25 +83,29 @@ class Peer:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code once it has ended, negative for a signal; None before."""
+        """The exit code of the child once it has ended, negative for a signal; None before."""
         return self._child.returncode
 
     @property
     def close_exc(self) -> Exception | None:
-        """Why it ended by itself: CalledProcessError, EOFError (exit code 0, or stdout closed), BrokenPipeError (stdin closed).
+        """The error with which the child ended by itself; None while open, and after a close by us.
 
-        None while it is open, and after a close by us.
+        CalledProcessError, EOFError (exit code 0, or stdout closed) or BrokenPipeError (stdin
+        closed).
         """
         return self._child.loss
 
     @property
     def stderr(self) -> str:
-        """The end of its stderr: at most 8 KiB, with secrets masked."""
+        """The end of the child's stderr: at most 8 KiB, with secrets masked."""
         return self._child.stderr
 
     @property
     def noise(self) -> int:
-        """How many lines of its stdout were skipped: not JSON-RPC, not UTF-8, empty, or longer than `max_line`."""
+        """How many lines of the child's stdout were skipped.
+
+        They are not JSON-RPC, not UTF-8, empty, or longer than `max_line`.
+        """
         return self._noise + self._child.skipped
 
     @property
@@ -111,7 +115,10 @@ class Peer:
 
     @property
     def missed(self) -> int:
-        """How many notifications were dropped unread, and requests of the child not answered because it does not read."""
+        """How many notifications were dropped unread, plus unanswered requests of the child.
+
+        Its requests stay unanswered while it does not read the answers.
+        """
         return self._notifications.missed + self._unanswered
 
     async def request(
@@ -120,8 +127,8 @@ class Peer:
         params: Mapping[str, Any] | None = None,
         /,
         *,
-        timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
-        idempotent: bool = False,  # noqa: ARG002 -- for who repeats requests: rb.reconnecting
+        timeout: Seconds = 30,  # noqa: ASYNC109 -- the error at the timeout says whether it can have run
+        idempotent: bool = False,  # noqa: ARG002 -- rb.reconnecting reads it
     ) -> Any:
         """Send a request and return the `result` of its answer.
 
@@ -136,7 +143,7 @@ class Peer:
           it was not, both from `close_exc`.
         - ConfigError for what cannot be sent.
 
-        Cancelled, it is withdrawn if it was not written yet.
+        A cancelled request is withdrawn if it was not written yet.
         """
         self._guard.check()
         seconds = read_seconds("request.timeout", timeout, zero=True)
@@ -163,8 +170,8 @@ class Peer:
         """Send a notification; returns when it is written to the pipe, which is not delivery.
 
         Waits while the child does not read. Raises NotConnectedError, from `close_exc`, if the
-        child exits before, and ConfigError for what cannot be sent. Cancelled, it is withdrawn if
-        it was not written yet.
+        child exits before, and ConfigError for what cannot be sent. A cancelled notification is
+        withdrawn if it was not written yet.
         """
         self._guard.check()
         data = encode("notify", method, params)
@@ -181,16 +188,17 @@ class Peer:
             raise self._lost(method, was_handed=False) from self.close_exc
 
     def notifications(self) -> AsyncIterator[Message]:
-        """Iterate over the child's notifications: `type` is the method, `payload` the params (a list as `{"params": […]}`).
+        """Return an async iterator over the child's notifications, as Messages.
 
-        The last 1,000 are kept, from the start on; dropped ones are counted in `missed`. Each goes
-        to one reader. After the last it raises NotConnectedError, from `close_exc`, if the child
+        `type` is the method, `payload` the params (a list as `{"params": […]}`). The last 1,000
+        are kept, from the start on; dropped ones are counted in `missed`. Each goes to one reader.
+        After the last it raises NotConnectedError, from `close_exc`, if the child
         ended by itself, and stops if it was closed by us.
         """
         return Reader(self._notifications, self._guard)
 
     async def wait_closed(self) -> None:
-        """Wait until the child has exited or was closed; `close_exc` says why, nothing is raised."""
+        """Wait until the child has exited or was closed; `close_exc` has the cause."""
         self._guard.check()
         await asyncio.wait([self._closed])
 
@@ -208,7 +216,7 @@ class Peer:
             finally:
                 _wake(self._closed)
 
-    # -- what the child does ----------------------------------------------------------------------------------------
+    # -- lines and exit of the child ----------------------------------------------------------------------------------
     def _on_line(self, line: bytes) -> None:
         message = decode(line)
         if message is None:
@@ -237,7 +245,7 @@ class Peer:
             outcome.set_result(message)
 
     def _came_instead(self, noise: int, unmatched: int) -> tuple[str, dict[str, Any]]:
-        """Return what the child wrote since these counts of noise and unmatched answers: in words, and as details."""
+        """Return what noise and unmatched answers came since these counts: a text, and details."""
         noise, unmatched = self.noise - noise, self.unmatched - unmatched
         words, details = list[str](), dict[str, Any]()
         if noise:
@@ -292,8 +300,8 @@ class Peer:
 
 
 def running(child: ChildProcess, queue_bytes: int, close_timeout: float) -> AbstractAsyncContextManager[Peer]:
-    """Return the block in which this child runs, with its peer."""
-    return Peer(child, queue_bytes)._running(close_timeout)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 -- not its user's
+    """Return the context manager that runs this child and yields its peer."""
+    return Peer(child, queue_bytes)._running(close_timeout)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 -- not for users
 
 
 def _timed_out(

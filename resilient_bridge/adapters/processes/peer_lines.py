@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 as lines of text: encoding, decoding, and the error that an answer stands for.
 
-Rule: a line holds one object and ends where the line ends, so output is ASCII; input is never
-trusted.
+Rule: a line is one object. Output is ASCII, so that no other character can end a line; input is
+checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_ID: Final = 1_000
 
 
 def encode(by: str, method: object, params: object, number: int | None = None) -> bytes:
-    """Return a request, or without a number a notification.
+    """Return the line of a request, or of a notification if `number` is None.
 
     Raises ConfigError, naming `by`, for what cannot be sent.
     """
@@ -40,16 +40,14 @@ def encode(by: str, method: object, params: object, number: int | None = None) -
 
 
 def refusal(number: object) -> bytes:
-    """Return the answer to a request of the child: method not found."""
+    """Return the line that answers a request of the child: method not found."""
     return _line({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}})
 
 
 def decode(line: bytes) -> Fields | None:
     """Return the message in a line: an object with a method, or an answer with an id.
 
-    None for noise.
-
-    A log line can be JSON as well, so `"jsonrpc": "2.0"` is required.
+    None for any other line. `"jsonrpc": "2.0"` is required, because a log line can be JSON as well.
     """
     try:
         message: object = json.loads(line.decode("utf-8-sig"))
@@ -68,7 +66,7 @@ def decode(line: bytes) -> Fields | None:
 
 
 def result_of(method: str, answer: Fields) -> Any:
-    """Return the result.
+    """Return the result of an answer.
 
     Raises the error that an error answer stands for, ProtocolError for an answer that is neither.
     """

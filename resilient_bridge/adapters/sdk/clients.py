@@ -1,4 +1,4 @@
-"""`wrap`: a client object whose calls go through a policy, and which otherwise behaves unchanged."""
+"""`wrap`: a client object whose calls go through a policy, and which else behaves unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-# HTTP clients have a policy inside of them, because there one call is one request.
+# An HTTP client takes the policy in a transport, because there one call is one request.
 _INSTEAD: Final = {
     "httpx.Client": "httpx.Client(transport=rb.HTTPTransport())",
     "httpx.AsyncClient": "httpx.AsyncClient(transport=rb.HTTPTransport())",
@@ -39,30 +39,31 @@ def wrap(
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
 ) -> T:
-    """Return `client` with `policy` around its calls: same type, same `isinstance`, its own retries switched off.
+    """Return a proxy of `client` with `policy` around its calls, and its own retries switched off.
 
-    For the clients of openai, anthropic and google-genai; for any other object `methods` names the
-    methods, with a Policy each if it is a mapping. The default `policy` is the recommended one.
+    It has the same static type, and passes the same `isinstance` checks. For the clients of openai,
+    anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
+    if it is a mapping. The default `policy` is the recommended one.
 
     Model calls and reads of the three SDKs may be repeated. Any other call, and a model call whose
-    tools the provider runs unasked, is repeated only if it provably did not run, or `idempotent`
-    allows it; errors of another object's method prove nothing about the whole method. A 429 counts
-    as not begun. `idempotent=False` forbids every repeat. A call that runs tools inside of it, as
-    google-genai's can, is repeated only if `idempotent` allows it.
+    tools the provider runs without asking, is repeated only if it provably did not run, or
+    `idempotent` allows it; errors of another object's method prove nothing about the whole method.
+    A 429 counts as not executed. `idempotent=False` forbids every repeat. A call that runs tools
+    inside of it, as google-genai's can, is repeated only if `idempotent` allows it.
 
     A derived client (`with_options(…)`) is wrapped, too. A stream is repeated up to its first item,
     which is fetched before the call returns or the context is entered. Each page of a list, and
     each step of a method that makes several calls, is a separate call. The SDK's own errors are
     raised unchanged; a rejection of ours is also that SDK's base error. `max_bytes={"prompt":
-    100_000}` refuses a call whose argument of that name is larger, as JSON in UTF-8: it was not
-    sent. A key over http:// to another machine is refused (CONN_INSECURE), unless
+    100_000}` refuses a call whose argument of that name is larger, as text in UTF-8 or else as
+    JSON: it was not sent. A key over http:// to another machine is refused (CONN_INSECURE), unless
     `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the handle of
     its circuit.
 
     Raises ConfigError for an object that is none of the three and has no `methods`, a missing
-    method, a Timeout around a blocking client, google-genai's own `retry_options`, and for pickling
-    or copying the result. A client of google-genai is itself configured to try once, and to use
-    httpx2 where aiohttp is installed.
+    method, a Timeout without `thread=True` around a blocking client, google-genai's own
+    `retry_options`, and for pickling or copying the result. A client of google-genai is itself
+    configured to try once, and to use httpx2 where aiohttp is installed.
     """
     from .wrapping import Wrapping, wrapped
 
@@ -84,7 +85,7 @@ def wrap(
 
 
 def _without_methods(kind: type) -> str:
-    """Return what was wanted instead of an object whose methods were not named."""
+    """Return what to pass instead, for the error about an object without `methods`."""
     wanted = f"the methods of {kind.__name__} to protect"
     for base in kind.__mro__:
         instead = _INSTEAD.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")

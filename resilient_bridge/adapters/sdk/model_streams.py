@@ -1,10 +1,9 @@
-"""Whether a model's stream is complete, by the items of the three SDKs: a proxy that closes politely truncates an answer.
+"""Detect a truncated model stream by its items: a proxy may close a connection without an error.
 
-Rule: only a stream in a format known here, which has begun an answer in it, can be called
-truncated.
+Rule: a stream is truncated only if it has begun an answer in a format that is known here.
 
 An answer of chat completions ends with a `finish_reason`, or with the `[DONE]` that openai's
-clients hide: where that cannot be seen, no statement is made.
+clients hide. Where `[DONE]` cannot be observed, no stream of them counts as truncated.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
 
 
 class Ending:
-    """What the items of one stream have shown about its end."""
+    """Records from the items of one stream whether its answers have ended."""
 
     __slots__ = ("_finished", "_marks", "_started")
 
     def __init__(self, stream: object = None) -> None:
-        """Watch `stream`, which has returned nothing yet; None: its items only."""
+        """Watch `stream`, which has returned no item yet; None: watch only the items."""
         # By number: a request may ask for several answers at once.
         self._started: set[int] = set()
         self._finished: set[int] = set()
@@ -62,7 +61,7 @@ class Ending:
             (self._started if unfinished else self._finished).add(number)
 
     def cut(self) -> BridgeError | None:
-        """Return the error of a truncated stream, once; None if it is complete, or that is unknown."""
+        """Return the error of a truncated stream, once; None if it is complete or unknown."""
         if self._started <= self._finished or (self._marks is not None and self._marks.are_done):
             return None
         self._started.clear()
@@ -71,7 +70,7 @@ class Ending:
 
 
 class _Marks:
-    """The decoder of an openai stream: it passes on all events, and remembers whether `[DONE]` was among them."""
+    """A wrapper of an openai stream's decoder that records whether `[DONE]` was an event."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
@@ -92,9 +91,9 @@ class _Marks:
 
 
 def _marks_of(stream: object) -> _Marks | None:
-    """Return a watcher of the events of a stream, installed in it.
+    """Wrap the decoder of a stream in `_Marks` and return that.
 
-    None if it has no decoder that can be watched.
+    None if it has no decoder that can be wrapped.
     """
     # openai's `stream()` wraps one of the plain kind
     stream = getattr(stream, "_raw_stream", stream)

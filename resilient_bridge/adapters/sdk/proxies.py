@@ -1,7 +1,7 @@
 """The proxies behind `wrap`: a client and its parts, started streams, and prepared calls.
 
-Rule: a proxy equals its object for `isinstance` and attribute access (wrapt's ObjectProxy); it adds
-the policy, and nothing visible.
+Rule: for `isinstance` and attribute access a proxy behaves as its object (wrapt's ObjectProxy); it
+adds only the policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Shared(Protocol):
-    """What proxies use of the `Wrapping` that all proxies of one client share."""
+    """The part of a `Wrapping`, which all proxies of one client share, that they use."""
 
     sdk: SDK | None
 
@@ -43,7 +43,7 @@ class Wrapped(Proxy):
         value: Any = getattr(self.__wrapped__, name)
         path = self._self_path
         if name == "_client" and path and sdk_of(value) is self._self_wrapping.sdk:
-            # how a step reaches other parts of the client
+            # a method in `steps` reaches other parts of the client by this
             return Wrapped(value, self._self_wrapping, "")
         if name.startswith("_"):
             return value
@@ -66,7 +66,7 @@ class Wrapped(Proxy):
 
 
 def _of_class(name: str) -> Any:
-    """Return a method that is the one of the wrapped object's class, with the proxy as `self`."""
+    """Return a method that calls the wrapped object's class with the proxy as `self`."""
 
     def method(proxy: Any) -> Any:
         return getattr(cast("Any", type(proxy.__wrapped__)), name)(proxy)
@@ -75,7 +75,7 @@ def _of_class(name: str) -> Any:
 
 
 class Page(Wrapped):
-    """A page of a list: fetching the next one is a call, also while iterating."""
+    """A page of a list. Fetching the next page is a protected call, also while iterating."""
 
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
@@ -93,9 +93,11 @@ class Page(Wrapped):
 
 
 class Prepared:
-    """A prepared call: entering or awaiting its object makes it. Most objects can be used only once.
+    """A prepared call: entering or awaiting its object makes it.
 
-    `made` is the object, None for one that is created when it is needed.
+    Most objects can be used only once.
+
+    `made` is the object, None if it is created on first use.
     """
 
     def __init__(self, wrapping: Shared, protected: Any, make: Callable[[], Any], made: Any = None) -> None:
@@ -137,7 +139,7 @@ class AsyncEntry:
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self)
 
-    # read from the object, `__getattr__` would create its manager
+    # otherwise `copy` would call `__getattr__`, which creates the manager
     __copy__ = __deepcopy__ = __reduce_ex__
 
     def __getattr__(self, name: str) -> Any:
@@ -179,7 +181,7 @@ class EntryPoint(Proxy):
 class ProxiedAnswer(Proxy):
     """An awaitable, or an object to iterate over after that, such as a list of pages.
 
-    `seen` makes the proxy of the result.
+    `seen` returns the proxy of the awaited result.
     """
 
     def __init__(self, call: Prepared, seen: Callable[[Any], Any]) -> None:

@@ -1,7 +1,7 @@
-"""The effects of a model call beside its cost: tools that run inside of it, and tools that the provider runs.
+"""The effects of a model call beside its cost: tools that run inside it, or at the provider.
 
-Rule: what cannot be inspected without consuming it, and what is unknown, is treated as a tool that
-runs.
+Rule: an argument that is unknown, or cannot be inspected without consuming it, counts as a tool
+that runs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def field_of(value: object, name: str) -> Any:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         first, *rest = name.split("_")
-        # Google reads camelCase, too
+        # google-genai accepts camelCase, too
         return fields.get(name, fields.get(first + "".join(map(str.title, rest))))
     return getattr(value, name, None)
 
 
 def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
-    """Return whether the provider runs tools without asking, or writes the messages into a conversation.
+    """Return whether the provider runs tools without asking, or stores messages in a conversation.
 
-    `background=True` is no effect: a response that is never fetched costs money, and so does a lost
-    answer.
+    `background=True` counts as no effect: a response that is never fetched costs money, as a lost
+    answer does.
     """
     body = _body(arguments)
     if body.get("conversation"):
@@ -44,7 +44,7 @@ def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
 
 
 def anthropic_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
-    """Whether the provider runs tools: those of MCP servers."""
+    """Return whether the provider runs tools: those of MCP servers."""
     return bool(_body(arguments).get("mcp_servers"))
 
 
@@ -62,7 +62,7 @@ def google_config(arguments: Mapping[str, Any], owner: object) -> object:
 
 
 def google_effect(arguments: Mapping[str, Any], owner: object) -> bool:
-    """Whether the provider runs tools: those of MCP servers."""
+    """Return whether the provider runs tools: those of MCP servers."""
     tools = field_of(google_config(arguments, owner), "tools") or ()
     if not isinstance(tools, Collection):
         return True
@@ -70,7 +70,10 @@ def google_effect(arguments: Mapping[str, Any], owner: object) -> bool:
 
 
 def google_runs_tools(method: str, arguments: Mapping[str, Any], owner: object) -> bool:
-    """Return whether the SDK runs tools inside of a call: functions, sessions of MCP, and on Vertex AI the servers of MCP."""
+    """Return whether the SDK runs tools inside a call.
+
+    It runs functions and MCP sessions, and on Vertex AI also the tools of MCP servers.
+    """
     config = google_config(arguments, owner)
     tools = field_of(config, "tools") or ()
     if (

@@ -1,6 +1,6 @@
-"""Facts about the SDKs of model providers: their own retries, their model calls, errors and addresses.
+"""Facts about the SDKs of model providers: their retries, model calls, errors and addresses.
 
-Rule: facts about classes, looked up by their names; nothing is imported that the client has not
+Rule: classes are recognised by their names. No library is imported that the client has not
 imported already.
 """
 
@@ -32,27 +32,28 @@ from .sdk_tools import (
 )
 
 
-# the same calls, seen in another form
+# attributes with the same calls, whose results have another form
 _VIEWS: Final = ("with_raw_response.", "with_streaming_response.")
 
 
 @attrs.frozen(kw_only=True)
 class SDK:
-    """One SDK.
+    """The facts about one SDK.
 
-    `resources`: the modules whose objects, or their bases, hold calls. `model_calls`: those that
-    may be repeated. `model_paths`: where a bare `post` of the client is one of them, as litellm
-    makes it.
+    `resources` are the modules of the classes, or base classes, whose objects have calls.
+    `model_calls` are the calls that may be repeated. `model_paths` are the URL paths at which a
+    `post` of the client itself is one of them, as litellm makes it.
 
-    `steps` are methods that make several calls: each of those goes through the policy, and not the
-    whole, because a completed step must not run again when a later one failed. `has_effect`: a
-    model call does more than cost money. `runs_tools`: tools run here, inside of the call. Both get
-    its arguments by name, and the part of the client that it is a call of.
+    `steps` are methods that make several calls. Each of these goes through the policy, not the
+    method as a whole: a completed step must not run again when a later one fails. `has_effect`
+    returns whether a model call does more than cost money, `runs_tools` whether tools run in this
+    process, inside the call. Both get the call's arguments by name, and the part of the client that
+    has the method.
 
-    `counts_requests`: have the client's requests counted, and return whether that is possible.
-    `addresses`: where a client sends its key. `options`: what one call says about its requests.
-    `derived` are methods that return another client, `makes` those that return a part of this one
-    without a request.
+    `counts_requests` makes the client's requests be counted, and returns whether that is possible.
+    `addresses` returns the URLs to which a client sends its key, `options` the HTTP options of one
+    call. `derived` are methods that return another client, `makes` those that return a part of this
+    one without a request.
     """
 
     resources: tuple[str, ...]
@@ -79,7 +80,7 @@ class SDK:
         return self.model_calls.fullmatch(path) is not None and not self.has_effect(arguments, owner)
 
     def _is_bare_model_call(self, arguments: Mapping[str, Any], owner: object) -> bool:
-        """Return whether a `post` of the client itself is a model call, by its path and its whole body, which both have to be known."""
+        """Return whether a `post` of the client itself is a model call, by its path and body."""
         body: object = arguments.get("body")
         more: object = field_of(arguments.get("options") or {}, "extra_json") or {}
         if arguments.get("path") not in self.model_paths or arguments.get("files"):
@@ -91,13 +92,13 @@ class SDK:
         )
 
     def check_client(self, client: Any) -> None:
-        """Refuse a client that would send its key in clear text to another machine (threat 42)."""
+        """Raise CONN_INSECURE for a client that sends its key in clear text (threat 42)."""
         _check_plaintext(self.addresses(client))
 
     def check_call(
         self, arguments: Mapping[str, Any], owner: object, *, allow_plaintext_credentials: bool
     ) -> None:
-        """Refuse the same for one call, and retries that it requests."""
+        """Raise the same for the HTTP options of one call, and ConfigError for retries in them."""
         options = self.options(arguments, owner)
         if options is None:
             return
@@ -112,7 +113,7 @@ class SDK:
         return is_part and not hasattr(kind, "model_fields")
 
     def is_prepared(self, path: str, method: Any) -> bool:
-        """Return whether a method only prepares a context manager: entering that one is the call."""
+        """Return whether a method only returns a context manager, and entering that is the call."""
         returned = getattr(inspect.unwrap(method), "__annotations__", {}).get("return")
         return "with_streaming_response." in path or "Manager" in str(returned)
 
@@ -129,7 +130,7 @@ def is_page(value: object) -> bool:
 
 
 def _options_without_retries(client: Any) -> Any:
-    """Return a copy of a client whose every request is tried once, whatever `max_retries` is set to later."""
+    """Return a copy of a client that tries each request once, even if `max_retries` changes."""
     once = client.with_options(max_retries=0)
     once.request = _tried_once(cast("Any", type(once)).request, ref(once))
     return once
@@ -143,11 +144,11 @@ def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., 
     return tried_once
 
 
-# ---- requests, counted ----------------------------------------------------------------------------------------------
+# ---- counting requests ----------------------------------------------------------------------------------------------
 
 
 def _count(request: Any) -> None:
-    if request.extensions.get(COUNTED) != id(request):  # a redirect takes the extensions along
+    if request.extensions.get(COUNTED) != id(request):  # a redirect inherits the extensions
         request.extensions[COUNTED] = id(request)
         count_request()
 
@@ -157,12 +158,10 @@ async def _count_async(request: Any) -> None:
 
 
 def _counting(client: Any) -> bool:
-    """Count the requests of an HTTP client of httpx or httpx2, redirects too, in their attempts.
+    """Count the requests of an HTTP client of httpx or httpx2 in their attempts, with redirects.
 
-    False if that is impossible.
-
-    A proof is about the last request alone; the number of requests shows whether that was the whole
-    call.
+    Return False if that is impossible. A proof is about the last request only; the number of
+    requests shows whether that was the whole call.
     """
     hooks = getattr(client, "event_hooks", None)
     if not isinstance(hooks, dict) or "request" not in hooks:
@@ -200,13 +199,11 @@ def _check_plaintext(addresses: Iterable[object]) -> None:
 
 
 def _without_google_retries(client: Any) -> Any:
-    """Configure a client of google-genai to try once.
+    """Configure a client of google-genai to try once, and return it.
 
-    It cannot be copied, so this client itself is changed.
-
-    Otherwise it still repeats: a request through aiohttp once, and one of `interactions` and
-    similar four times. It also keeps to httpx2, whose errors are known, unless its user has chosen
-    aiohttp, by a session or arguments for it.
+    It cannot be copied, so this client itself is changed. Without this it repeats a request through
+    aiohttp once, and one of `interactions` and similar four times. It is also made to use httpx2,
+    whose errors are known, unless its user chose aiohttp by a session or by arguments for it.
     """
     api = getattr(client, "_api_client", None)
     options = getattr(api, "_http_options", None)
@@ -218,7 +215,7 @@ def _without_google_retries(client: Any) -> Any:
         api._http_options = options.model_copy(update={"retry_options": once})  # noqa: SLF001
         for part in (client, getattr(client, "_aio", None)):
             for name, made in dict(getattr(part, "__dict__", {})).items():
-                # It was made with the retries, and is created again.
+                # It was created with the retries, and is created again on the next use.
                 if "sdk_configuration" in getattr(made, "__dict__", {}):
                     setattr(part, name, None)
     is_chosen = field_of(options, "aiohttp_client") is not None or field_of(options, "async_client_args")
@@ -300,10 +297,7 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
 
 
 def sdk_of(client: object) -> SDK | None:
-    """Return the facts about a client, also if its class is derived from the SDK's.
-
-    None for any other object.
-    """
+    """Return the facts about a client of an SDK's class or a subclass, None for other objects."""
     for cls in client.__class__.__mro__:
         package, _, rest = cls.__module__.partition(".")
         if package == "google" and not rest.startswith("genai"):

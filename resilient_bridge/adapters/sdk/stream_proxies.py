@@ -1,7 +1,7 @@
 """The proxies of started streams, and the base of all proxies of `wrap`.
 
-Rule: an item is passed on unchanged; the end of the stream counts for the circuit, and a truncated
-answer is a failure.
+Rule: an item is passed on unchanged. A failure after the first item counts for the circuit, and so
+does a truncated answer.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that re
 
 
 def has(value: object, name: str) -> bool:
-    """Return whether a value is of a kind: looked up on its class, as the language does."""
+    """Return whether a value's class has an attribute: Python looks up special methods there."""
     return hasattr(type(value), name)
 
 
 class Proxy(_ObjectProxy):
-    """A proxy that is neither pickled nor copied: a copy would have the client without its policy and state."""
+    """A proxy that refuses pickling and copying: the copy would lose its policy and state."""
 
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self.__wrapped__)
 
-    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has refusals of its own for these
+    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has its own errors for these
 
 
 class _StartedProxy(Proxy):
@@ -69,7 +69,7 @@ class _StartedProxy(Proxy):
         raise NotImplementedError
 
     def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Return this stream, with a failure after the first item reported."""
+        """Report failures after the first item to `on_break`, and return this stream."""
         self._self_on_break = on_break
         return self
 
@@ -78,7 +78,7 @@ class _StartedProxy(Proxy):
             self._self_on_break(error)
 
     def _self_ended(self) -> None:
-        """Handle the end of the stream: raise, if the answer was not complete."""
+        """Raise and report the error of a truncated answer at the end of the stream."""
         cut = self._self_ending.cut()
         if cut is not None:
             self._self_report(cut)

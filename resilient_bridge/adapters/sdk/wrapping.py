@@ -1,6 +1,6 @@
-"""The shared parts of one wrapped client: its policy and state, which attributes are calls, and how each kind is made.
+"""The shared parts of one wrapped client: its policy and state, and which attributes are calls.
 
-Rule: a call goes through the policy however it is reached; everything else is unchanged.
+Rule: a call goes through the policy however it is reached; every other attribute is unchanged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 _NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
 _STREAMS: Final = frozenset({"stream", "async_stream"})
-# of a client itself, for paths without a method
+# methods of a client itself, for URL paths that have no method
 _REQUESTS: Final = frozenset({"get", "post", "put", "patch", "delete", "request"})
 
 
 @attrs.define(eq=False, kw_only=True)
 class Wrapping:
-    """The shared parts of all proxies of one client: the policy, its state, and what may be repeated."""
+    """The shared parts of all proxies of one client: policy, state, and permitted repeats."""
 
     policy: Policy
     name: str
@@ -57,14 +57,17 @@ class Wrapping:
     def __attrs_post_init__(self) -> None:
         self.states = States(self.name)
         if self.sdk is not None and (self.is_async or not self.sdk.async_part):
-            self.bound("", is_async=self.is_async)  # refused now, not at a call
+            self.bound("", is_async=self.is_async)  # an unusable policy raises here, not at a call
 
     def __circuit__(self) -> object | None:
         """Return the circuit in use, None where no layer has one."""
         return self.states.current
 
     def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> tuple[bool | None, bool]:
-        """Return whether a call may be repeated (None: only if it provably did not run), and whether it never may, whatever happens."""
+        """Return whether a call may be repeated, and whether it is never repeated.
+
+        None as the first: only if it provably did not run.
+        """
         permitted = permission(self.idempotent, call)
         if not permitted and self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
             return None, True
@@ -90,7 +93,7 @@ class Wrapping:
         return self._bound[key]
 
     def run(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any:
-        """Make a call; an error of ours becomes one of the SDK's, too."""
+        """Make a call, and add the SDK's base class to an error of ours."""
         try:
             return protected(begin, args, kwargs)
         except BridgeError as error:
@@ -109,16 +112,16 @@ class Wrapping:
             add_base(error, self.sdk.base_error())
 
     def broken_off(self, protected: Any, error: Exception) -> None:
-        """Note that a stream failed after its first item: it counts for the circuit."""
+        """Report a stream that failed after its first item, which counts for the circuit."""
         plan = protected.__binding__.plan
         broken_off(plan, begin_held(plan), error)
         if isinstance(error, BridgeError):  # its Deadline
             self.add_base(error)
 
-    # ---- what an attribute is ---------------------------------------------------------------------------------
+    # ---- kinds of attributes ----------------------------------------------------------------------------------
 
     def check(self, client: Any) -> None:
-        """Refuse a policy that cannot protect one of the methods named."""
+        """Raise ConfigError for a policy that cannot protect one of `methods`."""
         for path in self.methods:
             method = attrgetter(path)(client)
             if form_of(method) in _STREAMS:
@@ -127,7 +130,7 @@ class Wrapping:
                 self.bound(path, is_async=self._is_async_at(path, method))
 
     def seen(self, path: str, value: Any, owner: Any) -> Any:
-        """Return the proxy for an attribute of `owner`: a protected call, a part with calls, or the attribute itself."""
+        """Return the proxy of an attribute that is a call or has calls, else the attribute."""
         if self.sdk is not None and path in self.sdk.derived:
             return _returning(value, partial(wrapped, wrapping=self))
         if self.sdk is not None and path in self.sdk.makes:
@@ -218,7 +221,7 @@ _MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
     (True, False): _make_async,
     (True, True): _make_once_async,
 }
-"""The runners, by whether the client is async, and whether the call is made once and never again."""
+"""The functions that make a call, by whether it is async, and whether it is never repeated."""
 
 
 def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> tuple[bool | None, bool]:
@@ -244,7 +247,7 @@ def _ready(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *
 
 
 def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """A method that is an async function."""
+    """Return the proxy of a method that is an async function."""
 
     async def begin(*args: Any, **kwargs: Any) -> Any:
         result = await method(*args, **kwargs)
@@ -260,7 +263,7 @@ def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
 
 
 def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """A method of a client that blocks."""
+    """Return the proxy of a method that blocks."""
 
     def begin(*args: Any, **kwargs: Any) -> Any:
         result = method(*args, **kwargs)
@@ -270,7 +273,7 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
         result = wrapping.run(protected, begin, args, kwargs)
-        # of an SDK that is not known to prepare
+        # the method only prepared the call, which `is_prepared` could not know
         if has(result, "__enter__") and not has(result, "__next__"):
             return EntryPoint(Prepared(wrapping, protected, partial(method, *args, **kwargs), result))
         return _watched(result, wrapping, protected, path)
@@ -279,7 +282,7 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
 
 
 def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """A method of a blocking client that only prepares: entering its result is the call."""
+    """Return the proxy of a blocking client's method whose result is entered to make the call."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -291,13 +294,13 @@ def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
 
 
 def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool) -> Any:
-    """A method of an async client that only prepares: awaiting or entering its result is the call."""
+    """Return the proxy of a method whose result is awaited or entered to make the call."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
         make = partial(method, *args, **kwargs)
-        # created on entering: some hold a coroutine, which a rejected call would leave unawaited
+        # created on entering: it may hold a coroutine, which a rejected call would never await
         if is_prepared:
             return AsyncEntry(Prepared(wrapping, protected, make))
         result = make()
@@ -315,7 +318,7 @@ def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool)
 
 
 def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """A generator function of any object."""
+    """Return the proxy of a generator function of any object."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -335,7 +338,7 @@ def _watched(result: Any, wrapping: Wrapping, protected: Any, path: str) -> Any:
 
 
 def _returning(method: Any, proxied: Callable[[Any], Any]) -> Any:
-    """A method that returns another client, or a part of this one, without a request."""
+    """Return the proxy of a method that returns a client, or a part of one, without a request."""
 
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -345,7 +348,7 @@ def _returning(method: Any, proxied: Callable[[Any], Any]) -> Any:
 
 
 def wrapped(client: Any, wrapping: Wrapping) -> Any:
-    """Return the proxy of a client, its own retries switched off."""
+    """Return the proxy of a client, with the client's own retries switched off."""
     if wrapping.sdk is not None:
         if not wrapping.allow_plaintext_credentials:
             try:

@@ -1,1 +1,1 @@
-"""Streams of server-sent events that resume where they broke: `EventSource`."""
+"""Streams of server-sent events that resume after the last event received: `EventSource`."""

@@ -1,8 +1,8 @@
-"""EventSource: server-sent events over httpx or httpx2, resumed from the last event id after each loss.
+"""EventSource: server-sent events over httpx or httpx2, resumed from the last id after a loss.
 
-Rule: it works only while the next event is requested. It has no task, and no generator that owns a
-connection: whatever ends a read (a loss, a cancellation, the end of the `async with`) closes the
-response first.
+Rule: it does I/O only while the next event is requested. It has no task, and no generator that owns
+a connection: a read that ends by a loss, by a cancellation or by the end of the `async with` closes
+the response first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 _GOODBYE: Final = 1.0  # seconds that closing a response may take
-_BODY_BYTES: Final = 65_536  # of an answer that is no stream: enough for its error text
+_BODY_BYTES: Final = 65_536  # read of an answer that is no stream, for its error text
 _BODY_SECONDS: Final = 2.0
 _OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
 
@@ -60,7 +60,7 @@ class EventSource:
     and `params` are passed to its `stream()` on every attempt, so a POST is sent again after each
     loss. `reconnect` is a Reconnect, or a BridgePolicy with one; its schedule and the server's
     `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing, before
-    the first event after the hole. `last_event_id` resumes what another process read.
+    the first event after the gap. `last_event_id` resumes what another process read.
     `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
     be quiet for long). An event of more than `max_event_bytes` is a ProtocolError.
 
@@ -109,7 +109,7 @@ class EventSource:
         self._due = 0.0  # when the next attempt may start, by the loop's clock
         self._is_suspended_reported = False
         self._reading: tuple[asyncio.Task[Any] | None, asyncio.Timeout] | None = None
-        self._reader_gone: asyncio.Future[None] | None = None  # set when that reader has left
+        self._reader_gone: asyncio.Future[None] | None = None  # done when that reader has ended
 
     __reduce__ = stays_here
 
@@ -169,14 +169,14 @@ class EventSource:
             await self._drop()
             return
         task, scope = self._reading
-        # which would be `on_gap`: that reader ends when it returns
+        # `on_gap` may close in the reader's task: then the reader ends after `on_gap` returns
         if task is not asyncio.current_task():
             self._reader_gone = self._reader_gone or asyncio.get_running_loop().create_future()
             scope.reschedule(self._now().mono)
             await asyncio.wait([self._reader_gone], timeout=2 * _GOODBYE)
 
     def __aiter__(self) -> Self:
-        """Iterate over events in the server's order, across reconnects; repeated ones are dropped."""
+        """Iterate over events in the server's order, across reconnects, without repeated ones."""
         return self
 
     async def __anext__(self) -> ServerSentEvent:
@@ -193,7 +193,7 @@ class EventSource:
         return await self._wait() if event is None else event
 
     async def _wait(self) -> ServerSentEvent:
-        scope = asyncio.timeout(None)  # which `aclose` may end
+        scope = asyncio.timeout(None)  # `aclose` may let it expire
         self._reading = asyncio.current_task(), scope
         try:
             async with scope:
@@ -227,12 +227,12 @@ class EventSource:
                 await self._step(self._read)
 
     def _take(self) -> ServerSentEvent | None:
-        """Return the next event that is here already. None: something else has to happen first."""
+        """Return the next received event; None if it must connect, read or report a gap first."""
         if self._state in _OVER:
             return None
         try:
             return self._stream.take()
-        except Exception as error:  # noqa: BLE001 -- an event too big: it would only come again
+        except Exception as error:  # noqa: BLE001 -- an event too big: the server would send it again
             self._fail(classify(error), "protocol_error")
             return None
 
@@ -240,11 +240,11 @@ class EventSource:
         answer = None if self._on_gap is None else self._on_gap(gap)
         if answer is not None:
             await answer
-        # only now: an event whose delivery was cancelled or raised is delivered again
+        # after `on_gap`: a gap whose report was cancelled or raised is reported again
         self._stream.gap_reported()
 
     async def _step(self, step: Callable[[], Awaitable[Failure | None]]) -> None:
-        """Connect or read.
+        """Run `_connect` or `_read`.
 
         An error is a loss, and so is a cancellation: the rest of that response is never read.
         """
@@ -269,7 +269,7 @@ class EventSource:
         timer = asyncio.timeout(self._connect_timeout)
         try:
             async with timer:
-                # Followed here: the client would carry every header of ours to another origin.
+                # Redirects are followed here: the client would send all headers to another origin.
                 follows: bool = getattr(self._client, "follow_redirects", None) is True
                 options = {**self._options, "follow_redirects": False} if follows else self._options
                 entered = self._client.stream(self._method, self._url, headers=headers, **options)
@@ -286,7 +286,10 @@ class EventSource:
         return await self._admit(self._answer)
 
     async def _admit(self, answer: _OpenAnswer) -> Failure | None:
-        """Return whether this answer is a stream. 204 means that there will never be one again."""
+        """Return the failure of an answer that is no event stream, else None.
+
+        204 closes the source for good.
+        """
         status: int = answer.response.status_code
         headers: Mapping[str, str] = answer.response.headers
         if status == 204:
@@ -306,7 +309,7 @@ class EventSource:
         return None
 
     async def _read(self) -> Failure | None:
-        assert self._answer is not None  # noqa: S101 -- reading is what one does with an answer
+        assert self._answer is not None  # noqa: S101 -- called only with an open response
         data = await self._answer.read()
         if data is None:
             return Failure.of("CONN_RESET", "the server ended the event stream")
@@ -314,10 +317,7 @@ class EventSource:
         return None
 
     async def _drop(self) -> None:
-        """Close the response, if there is one, whatever happens meanwhile.
-
-        It needs a task of its own to outlast a cancellation.
-        """
+        """Close the response, if there is one, in a task that a cancellation does not end."""
         answer, self._answer = self._answer, None
         if answer is not None:
             await ended(asyncio.create_task(answer.close(), name="resilient_bridge response"))
@@ -361,13 +361,13 @@ class _OpenAnswer:
         self._chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
 
     async def read(self) -> bytes | None:
-        """Return the next piece, None at the end."""
+        """Return the next piece of the body, None at its end."""
         return await anext(self._chunks, None)
 
     async def body(self) -> bytes:
-        """Return the beginning of an answer that is no stream.
+        """Return the beginning of the body of an answer that is no stream.
 
-        Less if it does not arrive in time: then the status is enough.
+        It has the part that arrives within 2 seconds.
         """
         body = b""
         with suppress(Exception):
@@ -377,7 +377,7 @@ class _OpenAnswer:
         return body
 
     async def close(self) -> None:
-        """Give the connection back, or close it. Raises no network error: it is over either way."""
+        """Close the response within a second, and raise no error of the client."""
         with suppress(Exception):
             async with asyncio.timeout(_GOODBYE):
                 try:

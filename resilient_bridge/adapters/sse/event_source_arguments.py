@@ -1,6 +1,6 @@
 """Checks of the arguments of an EventSource, and the secrets in them.
 
-Rule: a wrong argument is refused here, by name, before anything is connected.
+Rule: a wrong argument raises ConfigError with its name before anything is connected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_arguments(
 
 
 def checked_policy(reconnect: object) -> Reconnect:
-    """Return the reconnect schedule, also out of a BridgePolicy."""
+    """Return the Reconnect, or that of a BridgePolicy, or the default."""
     chosen: object = Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
     if not isinstance(chosen, Reconnect):
         refuse("EventSource.reconnect", "a Reconnect, a BridgePolicy or None", reconnect)
@@ -48,7 +48,7 @@ def checked_policy(reconnect: object) -> Reconnect:
 
 
 def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the headers, with ours added where they are not set."""
+    """Return the headers, with Accept and Cache-Control added where they are not set."""
     received = dict(headers or {})
     names = {name.lower() for name in received}
     _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
@@ -57,7 +57,11 @@ def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:
-    """Return the client's own time limits without that for reading: a stream may be quiet longer than any answer."""
+    """Return the timeouts of the request: connect, read, write, pool.
+
+    They are the client's own, or `connect_timeout`. For reading it is `read_timeout`, because a
+    stream may be quiet longer than any response.
+    """
     read = None if read_timeout is None else as_seconds(read_timeout)
     is_limit = read is None or (is_number(read) and 0 < read <= LONGEST_TIMEOUT)
     _wanted(is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout)
@@ -67,9 +71,9 @@ def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[floa
 
 
 def secrets_in(client: object, url: str, headers: Mapping[str, str]) -> Secrets:
-    """Return the values that an error must not show if an answer echoes them.
+    """Return the secrets of a request, to mask in errors in case an answer echoes them.
 
-    Of "Bearer X" also X alone.
+    Of "Bearer X", X alone is one as well.
     """
     own: Mapping[str, str] = getattr(client, "headers", {})
     sent = [value for name, value in headers.items() if name.lower() not in _HARMLESS]
