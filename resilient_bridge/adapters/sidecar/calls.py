@@ -234,7 +234,10 @@ class Calls:
             self.finish(call, outcomes.unreachable(call.name, loss, 0, 0.0), now)
 
     def _pause_after(self, call: Call, session: Session | None, loss: Loss, now: float) -> float:
-        """Count a try; return the wait before the next: `retry_after`, or a longer backoff."""
+        """Count a try; return the seconds before the next.
+
+        That is `retry_after`, and while the session is usable at least the backoff.
+        """
         if call.sent_at is not None and now - call.sent_at >= self._options.patience:
             call.tries, call.waited = 0, 0.0  # a try that lasted: count anew
         call.tries += 1
@@ -252,7 +255,7 @@ class Calls:
         return call.permission == "read" or (call.permission == "idempotent" and not self._is_overtaken(call))
 
     def _is_overtaken(self, call: Call) -> bool:
-        """Return whether a later call was sent whose write a repeat of this one could undo."""
+        """Return whether a later call that may write was sent: a repeat of this could undo it."""
         return self._state.writes != call.write_mark
 
     def finish(self, call: Call, ending: Ending, now: float) -> None:

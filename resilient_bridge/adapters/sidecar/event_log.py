@@ -24,7 +24,7 @@ _LONGEST: Final = 2_000  # characters of a line
 
 
 class EventLog:
-    """Writes records to the file `path` and lines to the descriptor `stderr`; either may be None."""
+    """Writes records to the file `path`, and lines to the descriptor `stderr`; None for neither."""
 
     def __init__(self, path: str | None = None, stderr: int | None = 2) -> None:
         """Open the file for appending; a new one has mode 600. Raises ConfigError if that fails."""
