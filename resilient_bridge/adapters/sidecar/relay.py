@@ -217,7 +217,7 @@ class Relay:
         self._calls.flush(now)
 
     def _learned(self, session: Session, call: Call, answer: Message) -> Message:
-        """Store what an answer says about the session; return it, in a list with the status tool."""
+        """Store what an answer says about the session; return it, with the status tool if due."""
         method, client = call.method, call.client
         if method in LISTS:
             cursor = cursor_of(call.request)
