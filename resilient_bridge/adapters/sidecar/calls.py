@@ -239,7 +239,7 @@ class Calls:
         That is `retry_after`, and while the session is usable at least the backoff.
         """
         if call.sent_at is not None and now - call.sent_at >= self._options.patience:
-            call.tries, call.waited = 0, 0.0  # a try that lasted: count anew
+            call.tries, call.waited = 0, 0.0  # the try lasted: reset
         call.tries += 1
         pause = loss.retry_after or 0.0
         is_up = session is not None and session is self._state.usable

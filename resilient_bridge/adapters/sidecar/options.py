@@ -107,9 +107,9 @@ def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: obje
 class Sidecar(Value):
     """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
 
-    The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http:// to
-    another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in a
-    value is replaced by the secret. Durations are seconds or timedeltas.
+    The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
+    to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in
+    a value is replaced by the secret. Durations are seconds or timedeltas.
 
     While there is no server a call waits for at most `patience` seconds, and then ends as not
     executed. A tool that does not answer within its time in `timeouts`, else within `timeout`, ends
