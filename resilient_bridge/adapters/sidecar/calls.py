@@ -1,7 +1,7 @@
-"""The requests of clients: which wait, which are sent, and what becomes of one without an answer.
+"""Decides for each request of a client whether it waits, is sent or repeated, and how it ends.
 
-Rule: a request that may have run is sent again only with proof or permission, and every request
-ends in exactly one stated outcome.
+Rule: a request that was sent is sent again only with proof that it did not run, or with permission.
+Every accepted request ends in exactly one `Outcome`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from .upstream import Loss
 
 
-_UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # streams without a time limit
-# connections that one call may lose after it was sent: it may be their cause
+_UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # they stay open: no deadline
+# losses after which a call is not repeated: the call itself may crash the server
 _MOST_LOSSES: Final = 3
-_NOTICE: Final = 5.0  # seconds between two progress notices to a waiting call
-_SHOWN: Final = (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)  # to people, in a line
-_TINY: Final = 1e-6  # progress has to grow, and the server's own first value has to be larger
+_NOTICE: Final = 5.0  # seconds between two progress notifications for a waiting call
+_SHOWN: Final = (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)  # of a tool: with a log line
+# the step of our progress values: they have to grow, and the server's first value has to be larger
+_TINY: Final = 1e-6
 _INVALID_REQUEST: Final = -32600
 
 
@@ -74,7 +75,7 @@ class Calls:
         self.flush(now)
 
     def wait(self, call: Call, now: float, *, is_repeat: bool = False) -> None:
-        """Queue a call; one that was sent before keeps its position by arrival."""
+        """Queue a call; a repeated call keeps its position in the order of arrival."""
         call.waits_since, call.attempts_at = now, self._restarts.attempts
         call.patient_until = now + self._options.patience - call.waited
         call.next_notice_at = now + _NOTICE if call.request.progress_token is not None else None
@@ -84,12 +85,12 @@ class Calls:
             waiting.sort(key=lambda one: one.number)
 
     def hold(self, client: ClientState, note: Message, now: float) -> None:
-        """Queue a notification for a session; it is dropped when none comes in time."""
+        """Queue a client's notification for a usable session; drop it after `patience` seconds."""
         self._state.held.append(Held(client, note, now + self._options.patience))
         self.flush(now)
 
     def cancel(self, client: ClientState, key: Key, note: Message, now: float) -> None:
-        """Cancel a request for its client: an unsent one is never sent; the server is informed of a sent one."""
+        """Cancel a client's request: never send it, or cancel it at the server if it was sent."""
         call = client.calls.get(key)
         if call is None or call.method == "initialize":
             return
@@ -97,7 +98,7 @@ class Calls:
         self.flush(now)
 
     def leave(self, client: ClientState, now: float) -> None:
-        """Cancel the requests of a client that has left."""
+        """Cancel the requests of a client that has left, and drop its queued notifications."""
         self._state.held = [one for one in self._state.held if one.client is not client]
         note = message.notification("notifications/cancelled", {"requestId": 0, "reason": "the client left"})
         for call in list(client.calls.values()):
@@ -112,7 +113,7 @@ class Calls:
             self._state.actions.append(Drop(call.client.client, call.request.key))
 
     def _forget(self, call: Call, note: Message) -> None:
-        """Drop a request whose answer is not wanted. A server need not answer it, so nothing is kept for that."""
+        """Cancel a request at the server it was sent to, and ignore a later answer to it."""
         session = call.session
         if session is None:
             return
@@ -126,7 +127,7 @@ class Calls:
     # ---- to the server -----------------------------------------------------------------------------------------
 
     def flush(self, now: float) -> None:
-        """Send what can be sent now, in the order of arrival."""
+        """Send the queued notifications, then the waiting calls that may go, as they arrived."""
         state = self._state
         session = state.usable
         if session is None:
@@ -175,7 +176,7 @@ class Calls:
             self.finish(call, outcomes.gone(call.name, session.lists.names()), now)
 
     def is_refused(self, call: Call, now: float) -> bool:
-        """Refuse a call at once if the circuit is open or a limit leaves no room in time; return whether."""
+        """Refuse a call if the circuit is open or a rate delays it too long; return whether."""
         seconds = self._restarts.open_for(now)
         if seconds is not None and self._state.usable is None:
             self.finish(call, outcomes.circuit_open(call.name, self._state.last_loss, seconds), now)
@@ -188,7 +189,7 @@ class Calls:
     # ---- what becomes of a call --------------------------------------------------------------------------------
 
     def heard(self, session: Session, now: float) -> None:
-        """Note that the server has answered a client's request, so it works."""
+        """Record that a session has answered a client's request: its server works."""
         if not session.has_answered:
             session.has_answered = True
             if session is self._state.current:
@@ -211,7 +212,7 @@ class Calls:
         self._deliver(call, answer, Outcome.FAILED if is_failure else Outcome.ANSWERED, now)
 
     def lost(self, call: Call, loss: Loss, now: float) -> None:
-        """Handle the loss of an answer: queue the call for another try, or answer with what is known."""
+        """Handle a lost answer: queue the call again, or answer it without the server."""
         session = call.session
         call.session = call.times_out_at = None
         if loss.executed is not Executed.NO:
@@ -233,9 +234,12 @@ class Calls:
             self.finish(call, outcomes.unreachable(call.name, loss, 0, 0.0), now)
 
     def _pause_after(self, call: Call, session: Session | None, loss: Loss, now: float) -> float:
-        """Return the seconds before another try: the server's, or where nothing else slows it down a growing wait."""
+        """Count a try; return the seconds before the next.
+
+        That is `retry_after`, and while the session is usable at least the backoff.
+        """
         if call.sent_at is not None and now - call.sent_at >= self._options.patience:
-            call.tries, call.waited = 0, 0.0  # this one lasted
+            call.tries, call.waited = 0, 0.0  # the try lasted: reset
         call.tries += 1
         pause = loss.retry_after or 0.0
         is_up = session is not None and session is self._state.usable
@@ -251,17 +255,17 @@ class Calls:
         return call.permission == "read" or (call.permission == "idempotent" and not self._is_overtaken(call))
 
     def _is_overtaken(self, call: Call) -> bool:
-        """Return whether another call was sent since: a late repeat of a write would undo the later one."""
+        """Return whether a later call that may write was sent: a repeat of this could undo it."""
         return self._state.writes != call.write_mark
 
     def finish(self, call: Call, ending: Ending, now: float) -> None:
-        """End a call with a statement of ours."""
+        """End a call, and send `ending` to its client as the answer."""
         is_modern = bool(call.client.is_modern)
         answer = outcomes.answer(call.request.id, call.method, ending, is_modern=is_modern)
         self._deliver(call, answer, ending.outcome, now, reason=ending.code)
 
     def refuse_waiting(self, loss: Loss, now: float) -> None:
-        """Refuse all waiting calls and openings at once: the server is unreachable, or is left alone."""
+        """End the waiting requests, except open streams: the circuit is open or no start is due."""
         seconds = self._restarts.open_for(now)
         for call in [*self._state.openings(), *self._state.waiting]:
             if _lasts(call):
@@ -274,7 +278,7 @@ class Calls:
                 self.finish(call, outcomes.circuit_open(call.name, loss, seconds), now)
 
     def give_up(self, call: Call, now: float, *, is_closing: bool = False) -> None:
-        """End a call whose time is over."""
+        """End a call without an answer of the server, as unknown or as not executed."""
         check = self._options.check.get(call.name)
         if is_closing:
             ending = outcomes.closing(
@@ -326,7 +330,7 @@ class Calls:
     # ---- time --------------------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
-        """Return when something is due, in monotonic seconds."""
+        """Return when `timer` has something to do, in monotonic seconds; None for never."""
         times = [one.until for one in self._state.held]
         for call in self._state.waiting:
             patient_until = None if _lasts(call) else call.patient_until
@@ -343,10 +347,10 @@ class Calls:
         return min(times, default=None)
 
     def timer(self, now: float) -> list[Call]:
-        """Do what is due; return the calls that were not answered in their time."""
+        """Do what is due; return the calls that were sent and not answered in time."""
         state = self._state
         state.held = [one for one in state.held if one.until > now]
-        self.flush(now)  # before the patience ends: what is due at the same moment is sent
+        self.flush(now)  # first, so that a call that may be sent now is not given up
         for call in list(state.waiting):
             if _is_past(call.deadline_at, now) or (now >= call.patient_until and not _lasts(call)):
                 self.give_up(call, now)
@@ -391,5 +395,5 @@ def _is_past(at: float | None, now: float) -> bool:
 
 
 def _lasts(call: Call) -> bool:
-    """Return whether it is a stream of the client that stays open while the server is away."""
+    """Return whether a call is an acknowledged listen stream: it stays open without a server."""
     return call.has_acknowledged

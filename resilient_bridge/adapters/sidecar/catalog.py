@@ -1,7 +1,8 @@
-"""The lists of the server: read by us, learnt from passing answers, and compared after a restart.
+"""Reads the server's lists, learns them from answers to clients, and compares them after a restart.
 
-Rule: clients are informed of a list exactly when it differs from the one they could see before. It
-is compared once in each session, by the first complete reading, ours or a client's.
+Rule: after a restart, clients are notified of a list exactly when it differs from the one they
+could see before. A list is compared once per session, when we or a client have first read all of
+it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ if TYPE_CHECKING:
     from .state import Session, State
     from .upstream import Loss
 
-SETTLING: Final = 5.0  # seconds that a new session may take to be set up before calls go on without
+# seconds for each request that sets up a new session; then calls go on without its answer
+SETTLING: Final = 5.0
 _ANSWER: Final = 30.0  # seconds for an answer that no client waits for
-_MOST_LOSSES: Final = 3  # of one reading
+_MOST_LOSSES: Final = 3  # lost answers after which a list is not read further
 
 
 class Catalog:
     """The lists of one relay.
 
-    `on_read` is called when a list of a new session has been read, or cannot be.
+    `on_read(session, now)` is called when a list was read to its end, or cannot be read.
     """
 
     def __init__(self, state: State, on_read: Callable[[Session, float], None]) -> None:
@@ -38,12 +40,12 @@ class Catalog:
         self._on_read = on_read
 
     def remember(self, session: Session) -> None:
-        """Keep what the clients could see before this session, for comparison."""
+        """Save in `session.before` what the clients could see of each list, for the comparison."""
         known = ((method, self._state.known.seen(method)) for method in LISTS)
         session.before = {method: seen for method, seen in known if seen is not None}
 
     def relist(self, session: Session, notice: str, now: float) -> None:
-        """Handle the server's notice that a list has changed: inform the clients, and use its new hints."""
+        """Handle the server's `list_changed`: it is no longer complete; tools are read again."""
         for method, (_, _, changed) in LISTS.items():
             if changed == notice:
                 session.lists.forget(method)
@@ -52,7 +54,10 @@ class Catalog:
                     self.read(session, method, now)
 
     def learn(self, session: Session, method: str, cursor: str, result: Mapping[str, Any]) -> str:
-        """Take a page of a list; return the cursor of the next one, "" at the end."""
+        """Store a page of a list; return the cursor of the next page, "" after the last.
+
+        A complete list is compared with `session.before`; clients are notified of a difference.
+        """
         following = session.lists.learn(method, cursor, result)
         self._state.known.learn(method, cursor, result)
         if method in session.lists.complete:
@@ -69,7 +74,7 @@ class Catalog:
         return following
 
     def read(self, session: Session, method: str, now: float, *, is_awaited: bool = False) -> None:
-        """Read a list, page by page; with `is_awaited` the session is not ready before."""
+        """Read a list, page by page; with `is_awaited` the session is ready only after that."""
         if is_awaited:
             session.setting_up.add(method)
         self._ask(session, method, "", now, pages=0, losses=0)

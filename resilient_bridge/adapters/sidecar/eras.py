@@ -1,9 +1,8 @@
-"""Translates the two eras of MCP where possible: a client that opens with `initialize`, and a server that knows only 2026-07-28, or the reverse.
+"""Translates between the eras of MCP: sessions opened by `initialize`, and requests of 2026-07-28.
 
-`LegacyClient` makes requests of 2026-07-28 out of those of a client with a session, `ModernClient`
-the reverse. Both are pure: they return messages for the server and for the client, and remember
-which request of ours is which of theirs. Rule: nothing is invented. What the other era cannot
-express is refused, with the reason.
+`LegacyClient` serves a client with a session at a server of 2026-07-28, `ModernClient` the reverse.
+Both do no I/O: they return messages for the server and for the client, and map request ids. Rule:
+a request that the other era cannot express is answered here or refused with the reason.
 """
 
 from __future__ import annotations
@@ -42,43 +41,46 @@ _CACHED: Final = frozenset({*LISTS, "resources/read", "server/discover"})
 
 
 class Out(NamedTuple):
-    """The result of a message: messages for the server and the client, each with the client's request that it belongs to, if any."""
+    """The messages that follow from a message.
+
+    `to_client` pairs each with the id of the client's request that it belongs to, None for none.
+    """
 
     to_server: list[Message]
     to_client: list[tuple[Message, int | None]]
 
 
 class _Asking(NamedTuple):
-    """A request whose server wants input first."""
+    """A client's request for which the server has requested input."""
 
     request: Message
     answers: dict[str, Any]
-    keys: dict[str, str]  # by the id of our request to the client: the server's key
+    keys: dict[str, str]  # the server's key of an input, by the id of our request
     state: Any
 
 
 class LegacyClient:
-    """Translates for a client with a session and a server without.
+    """Translates between a client with a session and a server of 2026-07-28.
 
-    `opening` is the client's initialize, `discovered` the server's answer.
+    `opening` is the client's `initialize`, `discovered` the server's answer to `server/discover`.
     """
 
     def __init__(self, opening: Message, discovered: Message) -> None:
         self._opening, self._discovered = opening, discovered
         self._numbers = -1_000  # ids of our own; those of the client are not negative
-        # our id of a request that was sent again: the client's id
+        # the id of a client's request, by our id of its repetition with input
         self._rounds: dict[int, int] = {}
         self._asking: dict[int, _Asking] = {}
-        # the id of our request to the client: the client's request that it belongs to
+        # the id of a client's request, by the id of our request for its input
         self._asked: dict[str, int] = {}
-        # the client's pending requests, and how often more input was requested
+        # the client's pending requests by id, and how often the server requested input
         self._sent: dict[int, tuple[Message, int]] = {}
         self._log_level: str | None = None
         self._uris: dict[str, None] = {}
         self._listening: int | None = None
 
     def opened(self) -> Message:
-        """Return the answer to the client's initialize."""
+        """Return the answer to the client's `initialize`."""
         found = self._discovered.result
         answer: dict[str, Any] = {
             "protocolVersion": self._opening.params.get("protocolVersion", "2025-11-25"),
@@ -107,7 +109,7 @@ class LegacyClient:
         if received.method == "notifications/cancelled":
             number: Any = received.params.get("requestId")
             self._sent.pop(number, None)
-            # an answer to it comes too late
+            # input that still comes for it is ignored
             if (asking := self._asking.pop(number, None)) is not None:
                 for question in asking.keys:
                     self._asked.pop(question, None)
@@ -115,10 +117,10 @@ class LegacyClient:
                 if theirs == number:
                     return Out([received.with_request_id(ours)], [])
             return Out([received], [])
-        return Out([], [])  # there is no other in that era
+        return Out([], [])  # 2026-07-28 has no other of a client
 
     def _answer_at_once(self, received: Message) -> Out | None:
-        """Answer a request that the other era does not have."""
+        """Answer a request that 2026-07-28 does not have; return None for any other."""
         to_server: list[Message] = []
         if received.method == "logging/setLevel":
             level = received.params.get("level")
@@ -134,7 +136,7 @@ class LegacyClient:
         return Out(to_server, [(message.result(received.id, {}), None)])
 
     def _listen(self) -> list[Message]:
-        """Return a request for a stream of changes, and the end of the one before."""
+        """Return the messages that replace the listen stream by one for what is wanted now."""
         offered = object_of(self._discovered.result.get("capabilities"))
         wanted: dict[str, Any] = {
             name: True for capability, name in CHANGES.values() if capability in offered
@@ -171,7 +173,7 @@ class LegacyClient:
         return Out([], [(received.with_id(theirs), None)])
 
     def _noticed_by_server(self, received: Message, about: int | None) -> Out:
-        if received.is_request:  # not in that era
+        if received.is_request:  # 2026-07-28 has none
             return Out([message.error(received.id, _REFUSED, "this era has no requests of a server")], [])
         if received.method == ACKNOWLEDGED:
             return Out([], [])
@@ -181,7 +183,7 @@ class LegacyClient:
         return Out([], [(received, about)])
 
     def unanswered(self, number: int) -> int | None:
-        """Handle a request without an answer; return the client's request, None for one of ours."""
+        """Forget a request without an answer; return its id at the client, None for one of ours."""
         if number == self._listening:
             self._listening = None
             return None
@@ -264,12 +266,15 @@ class LegacyClient:
 
 
 class ModernClient:
-    """Translates for a client without sessions and a server with one, which `opened` answered."""
+    """Translates between a client of 2026-07-28 and a server with a session.
+
+    `opened` is the server's answer to `initialize`.
+    """
 
     def __init__(self, opened: Message) -> None:
         self._opened = opened
         self._numbers = -1_000
-        # the client's streams of changes, by their request: what is wanted
+        # what each listen stream of the client wants, by the id of its request
         self._listens: dict[int, Mapping[str, Any]] = {}
         self._cached: set[int] = set()
         self._own: set[int] = set()
@@ -343,7 +348,7 @@ class ModernClient:
         return found
 
     def unanswered(self, number: int) -> int | None:
-        """Handle a request without an answer; return the client's request, None for one of ours."""
+        """Forget a request without an answer; return its id at the client, None for one of ours."""
         if number in self._own:
             self._own.discard(number)
             return None

@@ -1,6 +1,7 @@
-"""The output of a sidecar: lines for people on stderr, and records for programs in a file, one JSON object per line.
+"""The log of a sidecar: lines for people on stderr, and a file with one JSON object per line.
 
-Rule: neither may stop the relay. A full disk, or a closed stderr, costs lines, which are counted.
+Rule: neither stops the relay. What cannot be written is dropped and counted; lines for a closed
+stderr are not counted.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_UNWRITTEN: Final = 256 * 1024  # bytes for a stderr that is not read; more is dropped
+_UNWRITTEN: Final = 256 * 1024  # bytes queued for a stderr that is not read; more is dropped
 _LONGEST: Final = 2_000  # characters of a line
 
 
 class EventLog:
-    """Writes records to `path` (None: nowhere) and lines to `stderr` (a descriptor, None: nowhere)."""
+    """Writes records to the file `path`, and lines to the descriptor `stderr`; None for neither."""
 
     def __init__(self, path: str | None = None, stderr: int | None = 2) -> None:
-        """Open the file to append to it, for this user alone. ConfigError if that fails."""
+        """Open the file for appending; a new one has mode 600. Raises ConfigError if that fails."""
         self._output = None if stderr is None else Output(stderr, limit=_UNWRITTEN)
         self._file: int | None = None
         self._wall = current_world().wall
@@ -39,14 +40,17 @@ class EventLog:
                 raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
 
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
-        """Write a record of the relay, and its line; an empty line is omitted."""
+        """Write a record to the file, and a line that is not empty to stderr.
+
+        Records of the event "line" are not written to the file.
+        """
         if line:
             self.line(line)
         if self._file is not None and record.get("event") != "line":
             self._write({"at": round(self._wall(), 6), **record})
 
     def line(self, text: str) -> None:
-        """Write a line to stderr; line breaks in it are kept, secrets are masked."""
+        """Write text to stderr, each of its lines with a prefix; secrets are masked."""
         if self._output is None or self._output.is_broken:
             return
         if self._output.is_full:
@@ -64,7 +68,7 @@ class EventLog:
             self.dropped += 1
 
     async def close(self) -> None:
-        """Write what is left, within a second, say how much was dropped, and close the file.
+        """Report how much was dropped, write queued lines for a second at most, and close the file.
 
         May be called again.
         """

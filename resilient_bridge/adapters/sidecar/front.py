@@ -2,7 +2,7 @@
 
 Standard input and output is one front, HTTP is the other.
 
-Rule: a front handles bytes, HTTP sessions and access; ids, eras and outcomes are the relay's.
+Rule: a front handles bytes, HTTP sessions and access; the relay handles ids, eras and outcomes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Client(Protocol):
     def deliver(self, message: Message, request: Key | None) -> None:
         """Send a message to the client. Never blocks.
 
-        `request` is the key of the client's own request in whose answer stream it belongs: that of
-        the answer itself, and of messages that the server sends while it works on the request.
-        None: it belongs to no request.
+        `request` is the key of the client's request in whose response stream the message belongs;
+        None for no request. An answer belongs to its own request, and so does a message that the
+        server sends while it works on that request.
         """
 
     def drop(self, request: Key) -> None:
@@ -32,26 +32,29 @@ class Client(Protocol):
 
 
 class Relayed(Protocol):
-    """A relay, as its front uses it: one server, and one client or several that share it.
+    """The interface of a relay for its front: one server, and one client or several that share it.
 
-    All in the loop's thread.
+    All methods are called in the event loop's thread.
     """
 
     def connect(self, client: Client) -> None:
         """Register a client session."""
 
     def receive(self, client: Client, message: Message) -> None:
-        """Handle a message of a client. Never blocks and never raises; an error is an answer."""
+        """Handle a message of a client. Never blocks and never raises: errors are answers."""
 
     def disconnect(self, client: Client) -> None:
         """Unregister a client session; its requests are cancelled."""
 
     def status(self) -> Mapping[str, Any]:
-        """Return the state of the server: `status` ("ok", "degraded" or "down") and details as JSON data, without secrets."""
+        """Return the state of the server as JSON data, without secrets.
+
+        `status` is "ok", "degraded" or "down"; the other members are details.
+        """
         ...
 
     def schema_of(self, tool: str) -> Any:
-        """Return the schema of a tool's arguments that the server sent last; None without one."""
+        """Return the input schema that the server last sent for a tool; None if it sent none."""
 
     async def close(self) -> None:
-        """End the server's connection, in bounded time."""
+        """Close the connection to the server, in bounded time."""

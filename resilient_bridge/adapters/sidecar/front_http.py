@@ -1,8 +1,8 @@
-"""The front over streamable HTTP: several MCP clients, of versions with and without sessions, use a relay.
+"""The front over streamable HTTP, for MCP clients of versions with and without sessions.
 
 Rule: this module routes a request and reports its problems, in the order access (Host, Origin,
-token), session, message. It never looks into a call, and only the message of a request reaches a
-relay.
+token), path, message, session. It never reads the arguments of a call, and only the message of a
+request reaches a relay.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ async def serve_http(
     allowed_origins: Iterable[str] = (),
     limits: HttpLimits | None = None,
 ) -> AsyncGenerator[str]:
-    """Serve MCP clients over HTTP inside of the block, which gets the address for them.
+    """Serve MCP clients over HTTP while the block runs; it gets the URL for clients.
 
     Each client session gets a relay of its own, closed when the session ends; with `shared` all
-    have one. Requests without a session (protocol 2026-07-28) do not identify clients: they share
-    one relay in either case. `token` is the bearer token that every client has to send; None admits
-    every program that reaches a loopback address.
+    sessions use one. Requests without a session (protocol 2026-07-28) do not identify clients: they
+    share one relay in either case. `token` is the bearer token that every client has to send; None
+    admits every program of this machine, on a loopback address only.
 
     Leaving the block waits `limits.close_seconds` for requests in progress, ends all sessions and
-    closes all relays. Raises ConfigError without the extra `mcp`, or for a host that others can
-    reach without a token; OSError if the port is not available.
+    closes all relays. Raises ConfigError without the extra `mcp`, for a token that is not valid, or
+    for a host that other machines can reach without a token; OSError if the port is not available.
     """
     if find_spec("mcp") is None or find_spec("uvicorn") is None:
         raise config_error("serve_http", how_to_install("mcp"), "no such package")
@@ -67,7 +67,7 @@ async def serve_http(
     from .front_http_server import listening
 
     bounds = limits or HttpLimits()
-    # which may be two addresses, with two ports
+    # `localhost` may be two addresses, which would get two ports
     address = "127.0.0.1" if host == "localhost" else host
     front = HttpFront(HttpSessions(make_relay, bounds, shared=shared), guard, bounds)
     shown = f"[{address}]" if ":" in address else address
@@ -113,7 +113,7 @@ class HttpFront:
             await self._mcp(exchange)
 
     async def close(self) -> None:
-        """Accept no more requests, wait a bounded time for those in progress, and end everything."""
+        """Refuse new requests, wait `close_seconds` for those in progress, and end all sessions."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -174,7 +174,7 @@ class HttpFront:
     ) -> tuple[HttpSession, Use] | None:
         """Return the session of a request, a new one for `initialize`.
 
-        None if the request was refused, and answered.
+        None if it has refused the request; the refusal is sent.
         """
         shown = exchange.headers.get(SESSION_HEADER)
         if shown is not None:
@@ -207,7 +207,7 @@ class HttpFront:
             )
         finally:
             self._done(exchange)
-            # Without the answer nothing was opened: the client starts again, with another session.
+            # Without the answer the client does not know the session: it opens another one.
             if message.method == "initialize" and (session.is_refused or not is_whole):
                 session.end()
 
@@ -230,7 +230,7 @@ class HttpFront:
         )
 
     async def _post_modern(self, exchange: Exchange, message: Message) -> None:
-        # the schema is asked for last: a bad request starts no server
+        # the relay is created for the last check only: a bad request creates none
         if await refuse_modern(exchange, message, lambda: self._sessions.modern()[0].relay):
             return
         clients, use = self._sessions.modern()
@@ -238,7 +238,7 @@ class HttpFront:
             if message.is_request:
                 await self._ask_modern(exchange, clients, message)
                 return
-            # Closing the response is what cancels; an id alone could belong to another client.
+            # A client cancels by closing the response: the id could be that of another client.
             if message.method != "notifications/cancelled":
                 clients.post(message)
             await exchange.respond(202)
@@ -263,7 +263,7 @@ class HttpFront:
 
 
 def is_modern_version(exchange: Exchange) -> bool:
-    """Whether a request without a body is of a version without sessions."""
+    """Return whether the version header names a version without sessions."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     return exchange.headers.get(VERSION_HEADER) in MODERN_PROTOCOL_VERSIONS

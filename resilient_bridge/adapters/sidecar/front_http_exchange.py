@@ -1,7 +1,7 @@
-"""One HTTP request and its response, over ASGI: headers, a bounded body, a JSON answer or a stream of events.
+"""One HTTP request and its response over ASGI: a bounded body, a JSON answer or an event stream.
 
-Rule: it knows HTTP and no sessions. A response is sent once; a disconnected client is noticed while
-a stream is sent.
+Rule: this module handles HTTP, and no sessions. It sends one response, and detects a disconnected
+client while it sends a stream.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 ABORT: Final = "resilient_bridge.abort"
-"""The key in a request's `state` of the server's function that cuts its connection."""
+"""The key in the ASGI `state` of the server's function that aborts the connection."""
 
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 
@@ -44,7 +44,7 @@ _KEEP_ALIVE: Final = b": keep-alive\r\n\r\n"
 class BodyError(Exception):
     """A body that is too large, too slow, or incomplete.
 
-    `status` is the answer's, 0 if the client has disconnected.
+    `status` is the HTTP status to answer with; 0 if the client has disconnected.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -61,7 +61,7 @@ class Exchange:
         self.pairs: list[tuple[str, str]] = [
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
         ]
-        # a repeated header is one value with a comma, which no origin and no token has
+        # the values of a repeated header are joined by ", ", which no origin and no token contains
         self.headers: dict[str, str] = {}
         for name, value in self.pairs:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
@@ -75,7 +75,7 @@ class Exchange:
         return not ranges.isdisjoint({kind, kind.partition("/")[0] + "/*", "*/*"})
 
     async def body(self, size: int, seconds: float) -> bytes:
-        """Return the body. Raises BodyError."""
+        """Return the body: at most `size` bytes within `seconds`. Raises BodyError."""
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > size:
             raise BodyError(413, "Request body too large")
@@ -112,18 +112,18 @@ class Exchange:
         id: object = None,
         data: Any = None,
     ) -> None:
-        """Answer with a JSON-RPC error; `id` is that of the request where it is known."""
+        """Answer with a JSON-RPC error; `id` is that of the request, None if it is not known."""
         error: dict[str, Any] = {"code": code, "message": text}
         if data is not None:
             error["data"] = data
         body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}, separators=(",", ":"))
-        # After 413 the rest of the body is read and dropped: closing at once would reset the
-        # connection, and lose the answer.
+        # 413 does not close: the server reads and drops the rest of the body, because closing at
+        # once would reset the connection and lose the answer.
         closing = [("connection", "close")] if status == 408 else []
         await self.respond(status, body, [*headers, *closing])
 
     async def read_message(self, size: int, seconds: float) -> rpc.Message | None:
-        """Return the message in the body; None where the request was refused, and answered."""
+        """Return the message in the body; None if it was refused or the client has disconnected."""
         if self.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             await self.refuse(415, f"Unsupported Media Type: Content-Type must be {JSON}")
             return None
@@ -149,10 +149,10 @@ class Exchange:
         keep_alive: float,
         status_of: Callable[[str], int] | None = None,
     ) -> bool:
-        """Send the answer as JSON if it comes alone and within `wait` seconds, else the whole stream.
+        """Send the answer as JSON if it comes alone within `wait` seconds, else the whole stream.
 
-        Returns as `stream_events` does. `status_of` returns the status of an answer that is sent as
-        JSON.
+        Returns as `stream_events` does. `status_of` returns the HTTP status for the text of an
+        answer that is sent as JSON; without it, that is 200.
         """
         with self._reading(stream) as gone:
             if wait > 0:
@@ -166,19 +166,19 @@ class Exchange:
     async def stream_events(self, stream: MessageStream, headers: Headers, *, keep_alive: float) -> bool:
         """Send events until the stream ends.
 
-        Returns whether it was sent completely: not disconnected or taken over.
+        Returns False if the client disconnected or another reader replaced this one before.
         """
         with self._reading(stream) as gone:
             return await self._stream(stream, headers, keep_alive, gone)
 
     def abort(self) -> None:
-        """Cut the connection, if the server of this application can."""
+        """Abort the connection, if the ASGI server supports that."""
         if self._cut is not None:
             self._cut()
 
     @contextmanager
     def _reading(self, stream: MessageStream) -> Generator[asyncio.Task[None]]:
-        """Read a stream; yield the task that ends when the client leaves, which wakes the stream."""
+        """Attach to a stream; yield a task that ends, and wakes it, when the client disconnects."""
         gone = asyncio.get_running_loop().create_task(self._disconnected())
         gone.add_done_callback(lambda _: stream.wake.set())
         stream.attach(self)
@@ -226,7 +226,7 @@ async def _woken(stream: MessageStream, seconds: float) -> bool:
 
 
 async def _first_event(stream: MessageStream, gone: asyncio.Task[None], seconds: float) -> None:
-    """Wait until a message is in the stream, or it ended, or its reader left."""
+    """Wait up to `seconds` until a message is queued, the stream ends or the client disconnects."""
     try:
         async with asyncio.timeout(seconds):
             while not (stream.has_messages or stream.is_ended or gone.done()):

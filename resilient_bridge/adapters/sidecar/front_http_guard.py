@@ -1,7 +1,7 @@
 """Access control of an HTTP front: Host, Origin and the bearer token.
 
-Rule: what a browser can be made to send is refused before anything else is read. Pure but for
-`new_http_token` and `save_http_token`.
+Rule: a request that a foreign web page makes a browser send is refused before its body is read.
+All functions are pure, except `new_http_token` and `save_http_token`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ _ORIGIN: Final = re.compile(r"https?://(?P<authority>[^/@\s]+)")
 class HttpGuard:
     """The access rules.
 
-    `hosts` are allowed besides loopback, `origins` are complete ("https://example.org").
+    `hosts` and `origins` are allowed besides loopback; an origin has its scheme, and its port if it
+    has one ("https://example.org").
     """
 
     token: str | None = attrs.field(repr=False)
-    # whether only this machine can connect; otherwise a Host that is an address may be any
+    # whether only this machine can connect; if not, Host may be any IP address
     is_loopback: bool = True
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
@@ -81,7 +82,8 @@ def guard_of(
 ) -> HttpGuard:
     """Return the guard of a front that listens on `host`.
 
-    Raises ConfigError for other hosts than loopback without a token.
+    Raises ConfigError for a host other than loopback without a token, and for a token that is
+    shorter than 16 characters or has other characters than printable ASCII without spaces.
     """
     if token is None and not is_loopback(host):
         raise config_error(
@@ -99,7 +101,7 @@ def guard_of(
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host is this machine: `localhost`, or an address of the loopback network."""
+    """Return whether a host is this machine: `localhost`, or an address of the loopback network."""
     if name.lower() == "localhost":
         return True
     address = _address_of(name)
@@ -113,9 +115,10 @@ def new_http_token() -> str:
 
 
 def save_http_token(path: str | os.PathLike[str], token: str) -> None:
-    """Write the token to a file that only its owner can read (mode 600), in the place of an older one.
+    """Write the token to a file that only its owner can read (mode 600), replacing an older token.
 
-    Raises ConfigError for a path that is a link or not ours, StoreError where the system refuses.
+    Raises ConfigError for a path that is a link or a file of another user, StoreError if the file
+    cannot be written.
     """
     file = path_of(path, "token_file")
     handle = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "token_file")

@@ -13,19 +13,22 @@ _MIB = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class HttpLimits:
-    """The bounds of one HTTP front. Sizes are in bytes, times in seconds."""
+    """The bounds of one HTTP front. Times are in seconds, sizes in bytes.
 
-    sessions: int = 1_000  # client sessions at a time; one more is answered 503
-    idle_seconds: float = 1_800.0  # a session without any HTTP request for so long ends
+    `queue_bytes` and `event_bytes` are compared with numbers of characters.
+    """
+
+    sessions: int = 1_000  # open client sessions; `initialize` beyond that is answered 503
+    idle_seconds: float = 1_800.0  # a session without an HTTP request for so long ends
     header_bytes: int = 64 << 10
     body_bytes: int = 64 * _MIB
     body_seconds: float = 60.0  # to receive the whole body of a request
-    # messages queued for a slow client on one stream; one more ends it
+    # queued for a slow client on one stream; a message beyond that ends its session or request
     queue_bytes: int = 16 * _MIB
-    # kept per session for `Last-Event-ID`, and for a stream that does not exist yet
+    # kept per session for `Last-Event-ID`, and queued per stream without a reader
     events: int = 1_000
-    # the size of those that are kept; the newest is kept whatever its size
+    # the size of the kept events of a session; the newest is kept whatever its size
     event_bytes: int = 16 * _MIB
-    keep_alive_seconds: float = 15.0  # between the comments on a silent stream
-    retry_seconds: float = 1.0  # how long a client is asked to wait before it resumes a stream
-    close_seconds: float = 5.0  # at the end: for requests under way, and once more for connections
+    keep_alive_seconds: float = 15.0  # between two SSE comments on a silent stream
+    retry_seconds: float = 1.0  # `retry` for clients: the wait before they resume a stream
+    close_seconds: float = 5.0  # at the end: for requests in progress, then for connections

@@ -1,8 +1,7 @@
-"""Requests without a session (protocol 2026-07-28): their checks, and the relay's clients they belong to.
+"""Requests without a session (protocol 2026-07-28): their checks, and their clients at the relay.
 
-Rule: requests of all clients are those of one client of the relay. Two with the same id, or the
-same progress token, are never in progress in one: the second goes to another. A closed response
-cancels its request.
+Rule: the requests of all HTTP clients share one client of the relay. A request whose id or progress
+token is in use there goes to another client of the relay. A closed response cancels its request.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _UNSUPPORTED_VERSION: Final = -32022
 
 
 class ModernClient:
-    """Some requests in progress, as one client of the relay."""
+    """One client of the relay: requests in progress with different ids and progress tokens."""
 
     def __init__(self) -> None:
         self.in_flight: dict[Key, MessageStream] = {}
@@ -41,19 +40,19 @@ class ModernClient:
         self._token_of: dict[Key, Key] = {}
 
     def begin(self, request: Key, token: Key | None, stream: MessageStream) -> None:
-        """Add a request, whose id and progress token none of the others has."""
+        """Add a request; its id and its progress token must not be in use."""
         self.in_flight[request] = stream
         if token is not None:
             self._token_of[request] = token
             self.tokens.add(token)
 
     def deliver(self, message: Message, request: Key | None) -> None:
-        """Put a message into the stream of its request; without a request it is dropped."""
+        """Put a message into the stream of its request; drop one without a request."""
         stream = self.in_flight.get(request) if request is not None else None
         if stream is None or request is None:
             return
         if not stream.put(SentEvent(message.text, is_answer=message.is_answer)):
-            stream.abandon()  # the connection is cut, which cancels the request
+            stream.abandon()  # aborts the connection, which cancels the request
         if message.is_answer:
             self.drop(request)
 
@@ -69,7 +68,7 @@ class ModernClients:
     """All requests without a session that one relay gets."""
 
     def __init__(self, relay: Relayed, limits: HttpLimits) -> None:
-        """Start with one client, which stays."""
+        """Connect the first client, which stays until `end`."""
         self.relay = relay
         self._limits = limits
         self._clients = [self._connected()]
@@ -78,7 +77,7 @@ class ModernClients:
         self.relay.receive(self._clients[0], message)
 
     def ask(self, message: Message) -> tuple[ModernClient, MessageStream]:
-        """Pass on a request; return whose it is, and the stream of its answer."""
+        """Send a request to the relay; return its client there, and the stream of its answer."""
         key, token = _key(message), rpc.key_of(message.progress_token)
         for client in self._clients:
             if key not in client.in_flight and (token is None or token not in client.tokens):
@@ -92,9 +91,9 @@ class ModernClients:
         return client, stream
 
     def finish(self, client: ModernClient, message: Message) -> None:
-        """End a response: an unanswered request is cancelled.
+        """Handle the end of a response: cancel its request if that is not answered.
 
-        An unused client, except the first, is removed.
+        A client without requests is removed, except the first.
         """
         if _key(message) in client.in_flight:
             params = {"requestId": message.id, "reason": "the client closed the response"}
@@ -117,7 +116,11 @@ class ModernClients:
 
 
 def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
-    """Return whether a message is without a session: by its header, or, if that is missing, by the message itself."""
+    """Return whether a message is of a version without sessions.
+
+    The version header decides. Without it, a message with a version in its `_meta` is, unless it
+    has a session id.
+    """
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
     version = headers.get(VERSION_HEADER)
@@ -127,9 +130,9 @@ def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
 
 
 async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[], Relayed]) -> bool:
-    """Answer what is wrong with a message without a session, and return True; False if nothing is.
+    """Refuse a message without a session that is not valid; return whether it was refused.
 
-    `relay` returns the relay that would get it, and starts it if there is none yet.
+    `relay` returns the relay for the message, and creates it if there is none yet.
     """
     from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
@@ -142,7 +145,7 @@ async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[]
 
 
 def status_of_answer(text: str) -> int:
-    """Return the status that an answer has when it is sent as JSON."""
+    """Return the HTTP status of an answer that is sent as JSON: 200, or that of its error code."""
     from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
     if '"error"' not in text:
@@ -167,9 +170,9 @@ def _wrong(exchange: Exchange, message: Message, relay: Callable[[], Relayed]) -
 
 
 def _wrong_version(version: str) -> tuple[int, str, Any] | None:
-    """Return the error for a notification's unserved version.
+    """Return the error for a notification of a version that is not supported, else None.
 
-    A request's is checked with the rest of it.
+    The version of a request is checked by `classify_inbound_request`.
     """
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -182,7 +185,10 @@ def _wrong_version(version: str) -> tuple[int, str, Any] | None:
 def _wrong_parameter(
     exchange: Exchange, message: Message, relay: Callable[[], Relayed]
 ) -> tuple[int, str, Any] | None:
-    """Compare the `Mcp-Param-*` headers with the arguments, as far as the tool's schema is known."""
+    """Return the error for `Mcp-Param-*` headers that are malformed or contradict the arguments.
+
+    They are compared with the arguments only if the tool's schema is known.
+    """
     from mcp.shared import inbound
 
     if message.method != "tools/call":

@@ -1,6 +1,7 @@
-"""The listening socket of an HTTP front: uvicorn's HTTP/1.1 on this loop, without its signal handlers, logs and threads.
+"""The listening socket of an HTTP front: uvicorn's HTTP/1.1 protocol in this event loop.
 
-Rule: every connection can be cut. A client that does not read never delays a stop.
+Without uvicorn's signal handlers, logs and threads. Rule: every connection can be aborted, so a
+client that does not read delays the end by a bounded time only.
 """
 
 from __future__ import annotations
@@ -19,24 +20,25 @@ if TYPE_CHECKING:
     from .front_http_limits import HttpLimits
 
 
-# seconds: longer than clients keep a connection in their pools, so that they close it
+# seconds: longer than clients keep an idle connection, so that the client closes it
 _IDLE_CONNECTION: Final = 75
 
 
 @asynccontextmanager
 async def listening(app: App, host: str, port: int, limits: HttpLimits) -> AsyncGenerator[int]:
-    """Serve an ASGI app inside of the block, which gets the port.
+    """Serve an ASGI app while the block runs; it gets the port.
 
     Raises OSError if the port is not available.
 
-    Afterwards all connections are closed; those with unsent data have `close_seconds` for it.
+    Leaving the block waits up to `close_seconds` for responses in progress, then closes all
+    connections.
     """
     from uvicorn import Config
     from uvicorn.protocols.http.h11_impl import H11Protocol
     from uvicorn.server import ServerState
 
     class Connection(H11Protocol):
-        """A connection whose requests carry, in their state, a way to cut it."""
+        """A connection that gives its requests, in their ASGI state, a function that aborts it."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             self.app_state = {ABORT: transport.abort}
@@ -66,7 +68,7 @@ async def listening(app: App, host: str, port: int, limits: HttpLimits) -> Async
 
 
 async def _end(state: Any, seconds: float) -> None:
-    """Let connections finish their responses; cut the others."""
+    """Wait for responses in progress, then abort the connections and cancel late tasks."""
     for connection in [*state.connections]:
         connection.shutdown()
     tasks: set[asyncio.Task[None]] = {*state.tasks}
@@ -74,7 +76,7 @@ async def _end(state: Any, seconds: float) -> None:
         await asyncio.wait(tasks, timeout=seconds)
     for connection in [*state.connections]:
         connection.transport.abort()
-    await asyncio.sleep(0)  # for `connection_lost` of each, which lets its task go on
+    await asyncio.sleep(0)  # lets `connection_lost` run, which unblocks the task of each
     late = {task for task in tasks if not task.done()}
     if late:
         _, late = await asyncio.wait(late, timeout=seconds)

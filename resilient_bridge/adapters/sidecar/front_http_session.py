@@ -1,7 +1,7 @@
-"""A client session over HTTP, for versions with sessions: the stream of each message, and what a client may resume.
+"""A client session over HTTP, for versions with sessions: its streams, and events to replay.
 
-Rule: a session is a client of the relay. Messages that belong to a request go into its stream, all
-others into the one that the client opens with GET; both are bounded queues while they are not read.
+Rule: a session is a client of the relay. Messages that belong to a request go into the stream of
+that request, all others into the stream that the client opens with GET. Streams are bounded queues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .message import Key, Message
 
 
-# clients of earlier versions take an event without data for a broken message
+# clients of earlier versions treat an event without data as a broken message
 _PRIMING_SINCE: Final = "2025-11-25"
 
 
@@ -31,7 +31,7 @@ class HttpSession:
     def __init__(
         self, id: str, relay: Relayed, limits: HttpLimits, on_end: Callable[[HttpSession], None]
     ) -> None:
-        """Begin; `on_end` is called once, when it ends for whatever reason."""
+        """Connect to the relay; `on_end` is called once, when the session ends for any reason."""
         self.id = id
         self.relay = relay
         self.is_refused = False  # whether the answer to `initialize` was an error
@@ -41,8 +41,8 @@ class HttpSession:
         self._version = ""
         self._in_flight: dict[Key, MessageStream] = {}
         self._opening: Key | None = None
-        self._streams: dict[int, MessageStream] = {}  # what can be resumed
-        self._replayable: deque[tuple[MessageStream, SentEvent]] = deque()  # the oldest first
+        self._streams: dict[int, MessageStream] = {}  # open, or with events to replay
+        self._replayable: deque[tuple[MessageStream, SentEvent]] = deque()  # oldest first
         self._replay_size = 0
         self._number = 0  # of the last event
         self._stream_count = 0  # streams
@@ -55,9 +55,9 @@ class HttpSession:
         self.relay.receive(self, message)
 
     def ask(self, message: Message) -> MessageStream | None:
-        """Pass on a request; return the stream of its answer.
+        """Send a request to the relay; return the stream of its answer.
 
-        None, and nothing is passed on, while its id is in progress.
+        Returns None, and sends nothing, if its id is in use by a request in progress.
         """
         key = message.key
         if key is None or key in self._in_flight:
@@ -72,14 +72,17 @@ class HttpSession:
         return stream
 
     def prime(self, stream: MessageStream) -> None:
-        """Send an event id to resume from before there is any message, if the client's version supports that."""
+        """Put an event without data, which gives the client an id to resume from at once.
+
+        Only for versions that support it.
+        """
         if self._version >= _PRIMING_SINCE:
             self._put(stream, "", is_answer=False)
 
     def resume(self, last_event_id: str) -> MessageStream | None:
-        """Return the stream of an event, with everything after it queued again.
+        """Return the stream of an event, with the kept events after it queued again.
 
-        None if it is unknown.
+        None if the stream is unknown.
         """
         first, _, second = last_event_id.partition("-")
         if not (first.isdecimal() and second.isdecimal() and len(last_event_id) < 40):
@@ -111,11 +114,11 @@ class HttpSession:
             self._forget_ended(stream)
 
     def end(self) -> None:
-        """End the session: its streams end, its requests are cancelled, and its id becomes unknown."""
+        """End the session: end its streams, cancel its requests, and forget its id."""
         if self.is_ended:
             return
         self.is_ended = True
-        # those of requests in flight are among them, or have ended
+        # this includes the streams of requests in flight that have not ended
         for stream in self._streams.values():
             stream.end()
         self._in_flight.clear()
@@ -148,8 +151,8 @@ class HttpSession:
         if stream.put(event):
             self._keep(stream, event)
             return
-        # The client does not read. Its relay is in the middle of a delivery, so the session ends a
-        # moment later.
+        # The client does not read. The relay is still delivering this message, so the session ends
+        # in the next iteration of the loop.
         stream.abandon()
         asyncio.get_running_loop().call_soon(self.end)
 
@@ -166,6 +169,6 @@ class HttpSession:
             self._forget_ended(oldest)
 
     def _forget_ended(self, stream: MessageStream) -> None:
-        """Forget streams that have ended and have no replayable events."""
+        """Forget a stream if it has ended and has no events to replay."""
         if stream.is_ended and not stream.replayable:
             self._streams.pop(stream.number, None)

@@ -1,8 +1,8 @@
-"""The sessions of an HTTP front, their relays, and their ends.
+"""The sessions of an HTTP front and their relays: created, found, ended after an idle time.
 
-Rule: a relay is created for its first user and closed after its last: one for each session, and one
-for all requests without a session; or a single one for all. An unused object ends after the idle
-time.
+Rule: each session has a relay of its own, and all requests without a session have one; a shared
+front has a single relay for all. A relay that is not shared is closed with its session, or when
+requests without a session have not come for the idle time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .front_http_limits import HttpLimits
 
 
-_CLOSE_SECONDS: Final = 20.0  # for relays, which have bounds of their own
+_CLOSE_SECONDS: Final = 20.0  # seconds for all relays; each has bounds of its own
 _RANKS: Final = ("ok", "degraded", "down")
 
 
@@ -58,7 +58,7 @@ class Use:
 
 
 class HttpSessions:
-    """The clients' sessions. All of it in the loop's thread."""
+    """The client sessions of an HTTP front. Used in the event loop's thread only."""
 
     def __init__(self, make_relay: Callable[[], Relayed], limits: HttpLimits, *, shared: bool) -> None:
         """Start without sessions; with `shared` the one relay is created now."""
@@ -69,7 +69,7 @@ class HttpSessions:
         self._closing: set[asyncio.Task[None]] = set()
 
     def open(self) -> tuple[HttpSession, Use] | None:
-        """Begin a session; None if there are too many."""
+        """Create a session and return it; None if `limits.sessions` are open."""
         if len(self._sessions) >= self._limits.sessions:
             return None
         world = current_world()

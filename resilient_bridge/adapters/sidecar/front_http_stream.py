@@ -13,14 +13,15 @@ from typing import Final, Protocol
 import attrs
 
 
-_CHUNK: Final = 64 << 10  # bytes that are sent in one piece, or one event if it is larger
+_CHUNK: Final = 64 << 10  # bytes after which `take` adds no further event
 
 
 @attrs.frozen
 class SentEvent:
     """One event of a stream.
 
-    `id` is the session's, empty where streams are not resumed; empty `text` primes a client.
+    `id` is the SSE id, empty if the stream cannot be resumed. An event with empty `text` only gives
+    the client an id to resume from.
     """
 
     text: str
@@ -37,10 +38,10 @@ class SentEvent:
 
 
 class Reader(Protocol):
-    """What sends a stream to a client."""
+    """The HTTP response that sends a stream to a client."""
 
     def abort(self) -> None:
-        """Cut the connection."""
+        """Abort the connection."""
 
 
 class MessageStream:
@@ -67,15 +68,15 @@ class MessageStream:
 
     @property
     def only_answer(self) -> SentEvent | None:
-        """The answer, if it is the only queued message and nothing was sent before it."""
+        """The answer, if it is the only queued message; else None."""
         waiting = [event for event in self._waiting if event.text]
         return waiting[0] if len(waiting) == 1 and waiting[0].is_answer else None
 
     def put(self, event: SentEvent) -> bool:
         """Add an event.
 
-        Returns False, and adds nothing, if the reader is too slow; without a reader the oldest are
-        dropped.
+        Returns False, and adds nothing, if the reader is too slow. Without a reader the oldest
+        events are dropped. An ended stream ignores the event and returns True.
         """
         if self.is_ended:
             return True
@@ -89,7 +90,7 @@ class MessageStream:
         return True
 
     def resume(self, after: int, replayable: list[SentEvent]) -> None:
-        """Queue everything after an event: the kept events, and those not sent yet."""
+        """Queue all events after the number `after`: the kept ones, and those not sent yet."""
         events = {event.number: event for event in (*replayable, *self._waiting) if event.number > after}
         self._let_wait([events[number] for number in sorted(events)])
 
@@ -110,9 +111,10 @@ class MessageStream:
         return b"".join(parts)
 
     def end(self) -> None:
-        """End the stream: queued events are still sent if there is a reader.
+        """End the stream; a reader still gets the queued events.
 
-        A resumed stream gets the stored ones.
+        A stream that was read and has no reader drops its queue: if it is resumed, the client gets
+        the kept events.
         """
         self.is_ended = True
         if self.reader is None and self._was_read:
@@ -120,21 +122,21 @@ class MessageStream:
         self.wake.set()
 
     def abandon(self) -> None:
-        """End at once: the queue is dropped, and the reader's connection is cut, because it may be stuck."""
+        """End at once: drop the queue, and abort the reader's connection, which may be stuck."""
         self._let_wait([])
         self.end()
         if self.reader is not None:
             self.reader.abort()
 
     def attach(self, reader: Reader) -> None:
-        """Start reading. An earlier reader is cut off."""
+        """Set the reader, and abort the connection of an earlier one."""
         before, self.reader = self.reader, reader
         self._was_read = True
         if before is not None:
             before.abort()
 
     def detach(self, reader: Reader) -> None:
-        """Stop reading, unless another reader has taken over."""
+        """Remove the reader, unless another one has replaced it."""
         if self.reader is not reader:
             return
         self.reader = None

@@ -1,8 +1,8 @@
-"""The front over standard input and output: one client, one message a line.
+"""The front over standard input and output: one client, one message per line.
 
-Rule: only messages go to standard output, whatever prints. The end of the input, of its reader or
-of our parent process ends the session: requests in progress may still be answered, within a bound,
-and then the server is ended.
+Rule: only messages go to standard output; everything else that prints goes to stderr. The session
+ends with the input, the reader of the output, the parent process, or by a signal. At the end of the
+input, requests in progress still get a bounded time. Then the server is ended.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 _MAX_LINE: Final = 64 * 2**20
-# bytes queued for a client that does not read, before the server has to wait as well
+# bytes queued for a client that does not read; beyond that, reading from the server is paused
 _UNWRITTEN: Final = 8 * 2**20
-_LAST_ANSWERS: Final = 5.0  # seconds for what is under way when the input ends
+_LAST_ANSWERS: Final = 5.0  # seconds for requests in progress when the input ends
 _LAST_BYTES: Final = 2.0
 _PARENT: Final = 2.0  # seconds between two checks of our parent process
 _PARSE_ERROR: Final = -32700
 
 
 class StdioClient:
-    """The client at the other end of our standard streams."""
+    """The client that is connected to our standard input and output."""
 
     def __init__(self, relay: RunningRelay, output: Output) -> None:
         self._relay = relay
@@ -42,7 +42,7 @@ class StdioClient:
         self._pausing: asyncio.Task[None] | None = None
 
     def deliver(self, message: Message, request: Key | None) -> None:
-        """Write a message; if the client does not read, the server has to wait, so memory is bounded."""
+        """Write a message; while too much is unread, pause reading from the server if possible."""
         del request
         self._output.put(message.text)
         if self._output.is_full and self._pausing is None:
@@ -50,7 +50,7 @@ class StdioClient:
             self._pausing = asyncio.create_task(self._resume())
 
     def drop(self, request: Key) -> None:
-        """There is no stream to close."""
+        """Do nothing: there is no stream to close."""
 
     async def _resume(self) -> None:
         try:
@@ -61,7 +61,7 @@ class StdioClient:
 
 
 async def serve_stdio(relay: RunningRelay) -> None:
-    """Relay between our standard streams and the server until the client has gone or a signal arrives.
+    """Relay between standard input and output and the server, until the client ends or a signal.
 
     Then end the server.
     """
@@ -111,7 +111,7 @@ async def _read(relay: RunningRelay, client: StdioClient) -> None:
 
 
 async def _watch_parent() -> None:
-    """Return once our parent is another process: the client that started us is gone."""
+    """Return when our parent process has changed: the client that started us has ended."""
     parent = os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110 -- nothing tells of it
+    while os.getppid() == parent:  # noqa: ASYNC110 -- no event reports it
         await asyncio.sleep(_PARENT)

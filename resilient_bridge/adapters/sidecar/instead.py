@@ -1,7 +1,7 @@
-"""Answers that the relay gives in place of the server, from what is known of both sides. Pure.
+"""Answers that the relay gives to requests instead of the server. No I/O, no clock.
 
-Rule: only where the server's own answer is not available, or would be about another session or take
-something from another client.
+Rule: only if the server is not available, if the request refers to another session, or if it would
+end the subscription of another client.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from .state import Call, Session, State
 
 _STALE_CURSOR: Final = -32602
-# What the era without sessions wants of a list, where it was learned from an answer in the other.
+# Members that 2026-07-28 requires of a list; pages of earlier versions lack them.
 _ASKED_OF_MODERN: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def remembered(state: State, call: Call) -> Message | None:
-    """Answer a list while the server is away: an empty or failed one makes clients forget their tools."""
+    """Return the answer to a list from memory while no session is usable; None if there is none.
+
+    An empty or failed list would make clients forget their tools.
+    """
     if call.method not in LISTS or state.usable is not None:
         return None
     page = state.known.page(call.method, cursor_of(call.request))
@@ -38,7 +41,7 @@ def remembered(state: State, call: Call) -> Message | None:
 
 
 def wanted_by_others(state: State, call: Call) -> Message | None:
-    """Answer a client's unsubscribe where another client of the server is still subscribed."""
+    """Return the answer to an unsubscribe if another client is still subscribed, else None."""
     client, uri = call.client, call.request.name
     if not state.is_shared or call.method != UNSUBSCRIBE or not is_wanted_by_others(state, client, uri):
         return None
@@ -47,7 +50,10 @@ def wanted_by_others(state: State, call: Call) -> Message | None:
 
 
 def stale(state: State, call: Call, session: Session) -> Message | None:
-    """Return the refusal of a cursor of an earlier session: the client starts again with the first page."""
+    """Return an error for a cursor of an earlier session, else None.
+
+    The client then starts again with the first page.
+    """
     cursor = cursor_of(call.request) if call.method in LISTS else ""
     if not cursor or not state.restarts or session.lists.knows_cursor(call.method, cursor):
         return None
@@ -56,14 +62,14 @@ def stale(state: State, call: Call, session: Session) -> Message | None:
 
 
 def is_missing(state: State, call: Call, session: Session) -> bool:
-    """Return whether a called tool existed before a restart and does not exist now."""
+    """Return whether a call's tool was listed once and is not in this session's complete list."""
     if not call.is_tool or call.name not in state.tools_ever or "tools/list" not in session.lists.complete:
         return False
     return session.lists.tool(call.name) is None
 
 
 def _is_for_all(state: State, call: Call, page: Mapping[str, Any]) -> bool:
-    """Return whether an answer to one client may be given to another."""
+    """Return whether a page that another client may have requested may be given to this one."""
     if not state.is_shared or page.get("cacheScope") == "public":
         return True
     return state.options.is_command and not call.client.is_modern

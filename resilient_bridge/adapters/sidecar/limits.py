@@ -1,7 +1,7 @@
-"""How many calls of a tool may run at a time, and how many may begin in a while. Pure.
+"""The concurrency and rate limits of tool calls. No I/O, no clock.
 
-Rule: a call without room waits for it, in the order of arrival; one that could not have it in time
-is refused at once.
+Rule: a call over a limit waits, in the order of arrival. One that a rate would delay for longer
+than `patience` is refused at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Limits:
-    """The limits of one relay, by the name of a tool or of all together."""
+    """The limits of one relay, by the name of a tool, or `EVERY_TOOL` for all together."""
 
     def __init__(self, options: Sidecar) -> None:
         self._options = options
@@ -29,9 +29,10 @@ class Limits:
         self._rates = {name: RateState(name, limit) for name, limit in options.rates.items()}
 
     def refusal(self, call: Call, now: float) -> Ending | None:
-        """Charge a call to its rates, now or later.
+        """Charge a call to its rates, and set when it may be sent.
 
-        Return why it is refused if that takes too long: then nothing is charged.
+        Returns the ending of a call that would wait for longer than `patience`, charging nothing;
+        None for any other.
         """
         for name in (call.name, EVERY_TOOL):
             rate = self._rates.get(name)
@@ -48,9 +49,9 @@ class Limits:
         return None
 
     def take(self, call: Call) -> bool:
-        """Take the slots that a call needs, if all are free; return whether they were.
+        """Take the slots that a call needs, if all are free; return whether it has them.
 
-        It keeps them while it waits for another try.
+        A call keeps its slots while it waits for another try.
         """
         names = self._names(call)
         if call.holds or not names:
@@ -63,7 +64,7 @@ class Limits:
         return True
 
     def free(self, call: Call) -> None:
-        """Release the slots of an ended call; one that was never sent also gets its charge back."""
+        """Release the slots of an ended call, and its charges if it was never sent."""
         for name in call.holds:
             self._running[name] -= 1
         call.holds = []
@@ -71,7 +72,7 @@ class Limits:
             _give_back(call)
 
     def too_long(self, call: Call) -> Ending | None:
-        """Return the text for a call that has waited too long for a slot; None if it has no limit."""
+        """Return the ending of a call that waited too long for a slot; None if it needs none."""
         names = self._names(call)
         if not names:
             return None

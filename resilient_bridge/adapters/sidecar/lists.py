@@ -1,7 +1,7 @@
-"""The remembered lists of a server: the pages, to answer from while it is away, and each tool's own description.
+"""The remembered lists of a server: pages to answer from, and the descriptions of its tools.
 
-Rule: hints belong to the session that gave them. A new session starts without any, and an old
-cursor is not passed on.
+Rule: hints belong to the session that gave them. A new session starts without any, and a cursor of
+an earlier session is not sent to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "resources/list": ("resources", "resources", "notifications/resources/list_changed"),
     "resources/templates/list": ("resourceTemplates", "resources", "notifications/resources/list_changed"),
 }
-"""Each list: the member of its result, the capability that it belongs to, and the notice of its change."""
+"""For each list: the member of its result, its capability, and the notification of its change."""
 
 MOST_PAGES: Final = 100
 _COMPARED: Final = {
@@ -32,7 +32,7 @@ _COMPARED: Final = {
 
 
 class Seen(NamedTuple):
-    """What was known of a list at some time."""
+    """The known items of a list at one time, and whether they are the complete list."""
 
     items: list[Any]
     is_complete: bool
@@ -44,11 +44,14 @@ class Lists:
     def __init__(self) -> None:
         self._pages: dict[str, dict[str, Mapping[str, Any]]] = {}
         self.complete: set[str] = set()  # lists of which every page is known
-        # by name, made when it is asked for
+        # the tools by name, built on first use
         self._tools: dict[str, Mapping[str, Any]] | None = None
 
     def learn(self, method: str, cursor: str, result: Mapping[str, Any]) -> str:
-        """Take a page as the server gave it; return the cursor of the next one, "" at the end."""
+        """Store a page as the server sent it; return the cursor of the next, "" after the last.
+
+        A first page that differs from the stored one removes all stored pages of the list.
+        """
         pages = self._pages.setdefault(method, {})
         if not cursor and pages.get("") != result:
             pages.clear()
@@ -64,19 +67,19 @@ class Lists:
         return ""
 
     def page(self, method: str, cursor: str) -> Mapping[str, Any] | None:
-        """Return a page as the server gave it; None where it is not known."""
+        """Return a page as the server sent it; None if it is not known."""
         return self._pages.get(method, {}).get(cursor)
 
     def knows_cursor(self, method: str, cursor: str) -> bool:
-        """Whether this session's server gave that cursor."""
+        """Return whether a known page names this cursor as the next one."""
         return any(page.get("nextCursor") == cursor for page in self._pages.get(method, {}).values())
 
     def forget(self, method: str) -> None:
-        """Forget a list that the server says has changed."""
+        """Mark a list that the server says has changed as incomplete; its pages are kept."""
         self.complete.discard(method)
 
     def items(self, method: str) -> list[Mapping[str, Any]]:
-        """Return all that is known of a list, in the server's order."""
+        """Return the items of the known pages of a list, in the server's order."""
         member = LISTS[method][0]
         found: list[Mapping[str, Any]] = []
         for cursor in self._chain(method):
@@ -84,13 +87,13 @@ class Lists:
         return found
 
     def seen(self, method: str) -> Seen | None:
-        """Return what is known of a list, to compare a later one with; None where nothing is."""
+        """Return the known items of a list, for `differs`; None if its first page is not known."""
         if "" not in self._pages.get(method, {}):
             return None
         return Seen([_compared(method, item) for item in self.items(method)], method in self.complete)
 
     def differs(self, method: str, before: Seen) -> bool:
-        """Whether this list is another one: of what was known before, as far as it was known."""
+        """Return whether this list differs from an earlier one, as far as that one was known."""
         items = [_compared(method, item) for item in self.items(method)]
         return items[: len(before.items)] != before.items or (
             before.is_complete and len(items) != len(before.items)
@@ -105,7 +108,7 @@ class Lists:
         return [str(item.get("name")) for item in self.items("tools/list")]
 
     def _chain(self, method: str) -> list[str]:
-        """Return the cursors of the pages that are known, from the first on without a hole."""
+        """Return the cursors of the known pages, from the first page to the first gap."""
         pages, found, cursor = self._pages.get(method, {}), list[str](), ""
         while cursor in pages and cursor not in found:
             found.append(cursor)
@@ -125,7 +128,7 @@ def cursor_of(request: Message) -> str:
 
 
 def hint_of(tool: Mapping[str, Any] | None) -> str:
-    """Return "read" or "idempotent" where a tool says so of itself, else ""."""
+    """Return "read" or "idempotent" if the annotations of a tool say so, else ""."""
     annotations = object_of(tool.get("annotations") if tool is not None else None)
     if annotations.get("readOnlyHint") is True:
         return "read"

@@ -1,8 +1,8 @@
 """One JSON-RPC message: its original text, and its parsed fields.
 
-Rule: a relay changes an id, a progress token and nothing else. The text of every other member is
-passed on byte for byte: unknown fields, the order of keys, and numbers that Python would write
-differently. Pure.
+Rule: a change of one member leaves the text of all others as it is: unknown fields, the order of
+keys, and numbers that Python would write differently. Only line breaks between values become
+spaces. Pure.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Key: TypeAlias = tuple[str, str | int | float]
 
 _LONGEST_ID: Final = 1_000
 _SPACE: Final = " \t\n\r"
-_MOST_DIGITS: Final = 4_000  # of a whole number that Python reads
+_MOST_DIGITS: Final = 4_000  # of an integer; Python refuses to parse much longer ones
 _DECODER: Final = json.JSONDecoder()
 _PATIENT: Final = json.JSONDecoder(
     parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else math.inf
-)  # slower, and takes numbers of any length; their text is passed on
-# in JSON they stand between values, never inside a text
+)  # slower; reads an integer that is too long as infinity, while its text is kept
+# a line break in JSON is between values, never inside a string
 _LINE_BREAKS: Final = str.maketrans("\r\n", "  ")
 
 
@@ -50,7 +50,7 @@ class Message:
         self._spans = spans
 
     def __repr__(self) -> str:
-        """Name what it is, and nothing that it holds."""
+        """Return the kind and the id of the message only: its content may be secret."""
         kind = self.method or ("error" if "error" in self.fields else "result")
         return f"<Message {kind} id={self.fields.get('id')!r}>"
 
@@ -73,12 +73,12 @@ class Message:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it is an answer that is an error; some servers say `"error": null` beside a result."""
+        """Whether it is an error answer; an `"error": null` that some servers send is no error."""
         return self.is_answer and self.fields.get("error") is not None
 
     @property
     def id(self) -> Any:
-        """The id as written; None where there is none, and in an answer to an unreadable request."""
+        """The id as it was sent; None without one, and in the answer to an unreadable request."""
         return self.fields.get("id")
 
     @property
@@ -97,31 +97,34 @@ class Message:
 
     @property
     def result(self) -> Mapping[str, Any]:
-        """The result of an answer; empty where it is none."""
+        """The result of an answer; empty for any other message."""
         return object_of(self.fields.get("result"))
 
     @property
     def error(self) -> Mapping[str, Any]:
-        """The error of an answer; empty where it is none."""
+        """The error of an answer; empty for any other message."""
         return object_of(self.fields.get("error"))
 
     @property
     def name(self) -> str:
-        """What a request names: its tool, prompt or resource; empty where it names nothing."""
+        """The name of a request's tool or prompt, or the URI of its resource; empty without one."""
         params = self.params
         name = params.get("name", params.get("uri", ""))
         return name if isinstance(name, str) else ""
 
     @property
     def progress_token(self) -> Any:
-        """The token under which progress is to be reported; None where none is asked for."""
+        """The progress token of a request; None if it asks for no progress."""
         return self.meta.get("progressToken")
 
     def with_id(self, id: object) -> Message:
         return self.with_member(("id",), id)
 
     def with_progress_token(self, token: object) -> Message:
-        """Return the same message with another token where it has one, in a request's `_meta` or in a progress notification."""
+        """Return the message with another progress token; unchanged if it has none.
+
+        The token is in the `_meta` of a request, or in the params of a progress notification.
+        """
         if "progressToken" in self.meta:
             return self.with_member(("params", "_meta", "progressToken"), token)
         if "progressToken" in self.params:
@@ -129,7 +132,7 @@ class Message:
         return self
 
     def with_request_id(self, id: object) -> Message:
-        """Return the same `notifications/cancelled` about another request."""
+        """Return a `notifications/cancelled` for another request."""
         return self.with_member(("params", "requestId"), id)
 
     def with_member(self, path: tuple[str, ...], value: object) -> Message:
@@ -188,7 +191,10 @@ def parse(text: str | bytes) -> Message:
 
 
 def parse_line(line: bytes) -> list[Message]:
-    """Return the messages of a line: one, or those of a batch (an array, in one older revision of MCP)."""
+    """Return the messages of a line: one, or those of a batch (an array, as in MCP 2025-03-26).
+
+    Raises NotAMessage.
+    """
     if not line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
         return [parse(line)]
     try:
@@ -214,7 +220,7 @@ def result(id: object, value: Mapping[str, Any]) -> Message:
 
 
 def error(id: object, code: int, text: str, data: Mapping[str, Any] | None = None) -> Message:
-    """Return a refusal of our own."""
+    """Return an error answer."""
     fields: dict[str, Any] = {"code": code, "message": text}
     if data:
         fields["data"] = dict(data)
@@ -222,21 +228,21 @@ def error(id: object, code: int, text: str, data: Mapping[str, Any] | None = Non
 
 
 def object_of(value: object) -> Mapping[str, Any]:
-    """Return an object of JSON; an empty one for whatever is none."""
+    """Return the value if it is a JSON object, else an empty one."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def list_of(value: object) -> list[Any]:
-    """Return an array of JSON; an empty one for whatever is none."""
+    """Return the value if it is a JSON array, else an empty one."""
     found: list[Any] = cast("Any", value) if isinstance(value, list) else []
     return found
 
 
 def key_of(id: object) -> Key | None:
-    """Return an id to look things up by; None for what is no id."""
+    """Return the look-up key of an id; None for a value that is no id."""
     if isinstance(id, bool) or not isinstance(id, str | int | float):
         return None
-    if isinstance(id, float) and not math.isfinite(id):  # no other program could read it back
+    if isinstance(id, float) and not math.isfinite(id):  # NaN and infinity are not in JSON
         return None
     return type(id).__name__, id
 
@@ -265,9 +271,9 @@ def _check(fields: dict[str, Any]) -> None:
 
 
 def _object(text: str) -> tuple[dict[str, Any], dict[str, Span]]:
-    """Return the members of the object that a text is, and where the text of each value stands.
+    """Parse a JSON object; return its members, and the span of each value in the text.
 
-    Of two members of one name the last counts, as everywhere.
+    Of two members with the same name the last counts. Raises ValueError.
     """
     try:
         return _members(text, _DECODER)
@@ -297,7 +303,7 @@ def _members(text: str, decoder: json.JSONDecoder) -> tuple[dict[str, Any], dict
 
 
 def _items(text: str) -> list[str]:
-    """Return the texts of the items of the array that a text is."""
+    """Parse a JSON array; return the text of each item."""
     at, items = _expect(text, 0, "["), list[str]()
     while text[at : at + 1] != "]" or items:
         _, end = _PATIENT.raw_decode(text, at)

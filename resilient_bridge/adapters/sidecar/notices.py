@@ -1,8 +1,8 @@
-"""A server's own notices and requests: which client gets them, and in which of its streams. Pure.
+"""Routes a server's notifications and requests to clients and their streams. No I/O, no clock.
 
-Rule: a notice goes to the client it concerns. Where that is uncertain and several clients share the
-server, a request of the server is refused and a notice goes to all; no client gets what belongs to
-another's call.
+Rule: a notification goes to the client whose request it belongs to; one without a request, or of a
+change, goes to all that want it. No client gets what belongs to the call of another. Requests of a
+server that several clients share are refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LARGEST: Final = sys.float_info.max
 
 
 def tell_changed(state: State, notice: str) -> None:
-    """Inform the clients that a list has changed, each in the form of its era."""
+    """Notify the clients that a list has changed, each in the form of its era."""
     for client in state.clients.values():
         if client.is_modern:
             for call in client.calls.values():
@@ -50,7 +50,7 @@ def tell_changed(state: State, notice: str) -> None:
 
 
 def deliver_notice(state: State, session: Session, note: Message, request: int | None) -> None:
-    """Deliver a notification of the server to the clients it concerns."""
+    """Deliver a notification of the server to the clients that it concerns."""
     method = note.method
     if method == "notifications/progress":
         _deliver_progress(state, session, note)
@@ -61,7 +61,7 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
     else:
         about = pending_call(session, request)
         is_for_all = method in CHANGES or method == _UPDATED
-        # in the stream of a request that is not ours, so of a client that no longer waits
+        # it came in the stream of a request that is not pending: that client no longer waits
         is_of_one = request is not None and request not in session.pending
         if state.is_shared and about is None and not is_for_all and is_of_one:
             state.strays += 1
@@ -74,7 +74,10 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
 
 
 def ask_client(state: State, session: Session, request: Message, about: int | None) -> None:
-    """Deliver a request of the server to the client whose call caused it, or refuse it."""
+    """Deliver a request of the server to the client whose call caused it, or refuse it.
+
+    It is refused if the client is not certain or does not offer it, and on a shared server always.
+    """
     call = pending_call(session, about)
     clients = [call.client] if call is not None else list(state.clients.values())
     needs = _NEEDS.get(request.method)
@@ -107,11 +110,10 @@ def pending_call(session: Session, request: int | None) -> Call | None:
 
 
 def sole_call(session: Session, client: ClientState) -> Call | None:
-    """Return the one call of this client that the server can be working on.
+    """Return the only call of this client that the server can be working on.
 
-    None if there is none, or it is uncertain.
-
-    A pending list or other read beside a call says nothing while a server works on the call.
+    None if there is none, or more than one. Lists and listen streams do not count; if tools are
+    called, no other request counts.
     """
     calls = [one for one in session.pending.values() if isinstance(one, Call) and one.client is client]
     working = [one for one in calls if one.method not in LISTS and one.method != LISTEN]
@@ -129,7 +131,7 @@ def _deliver_progress(state: State, session: Session, note: Message) -> None:
         return
     if isinstance(progress, int | float) and not isinstance(progress, bool):
         if progress <= call.progress and (call.sends > 1 or call.has_reported):
-            return  # it has started again, and progress has to grow
+            return  # progress has to grow, also after a repeat or a report of ours
         if call.progress < progress <= _LARGEST:
             call.progress = float(progress)
     state.to_client(call.client, note.with_progress_token(call.request.progress_token), call.request.key)
@@ -150,7 +152,7 @@ def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
         state.strays += 1
         return
     is_acknowledgement = note.method == ACKNOWLEDGED
-    # of a stream that was opened again: what was missed is unknown
+    # the stream was opened again: report every resource as updated, a change may have been missed
     if is_acknowledgement and call.has_acknowledged:
         for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
             params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
@@ -165,10 +167,10 @@ def _to_listener(state: State, call: Call, note: Message) -> None:
 
 
 def _is_wanted(state: State, client: ClientState, note: Message) -> bool:
-    """Return whether a client asked for this: notices to all are filtered for each."""
+    """Return whether a client gets a notification, by its era, log level and subscriptions."""
     if client.is_modern or not client.is_initialized:
-        # In the era without sessions nothing comes outside of a stream; before it is ready a client
-        # takes log lines only.
+        # In 2026-07-28 a notification comes only in a stream that the client has opened. Other
+        # clients accept only log messages before they are initialized.
         return bool(client.is_modern) or note.method == "notifications/message"
     if note.method == _UPDATED:
         return not state.is_shared or is_subscribed(client, note.params.get("uri"))

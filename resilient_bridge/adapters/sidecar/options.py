@@ -1,4 +1,4 @@
-"""The options of a sidecar: the server, its patience, its permissions and its limits.
+"""The options of a sidecar: the server, waiting times, permissions and limits.
 
 Rule: an immutable value without state; a secret is written as `env:NAME` or `file:PATH` and is read
 when a connection is made.
@@ -56,9 +56,9 @@ def _mapping(
     of: type | None = None,
     is_secret: bool = False,
 ) -> Validator:
-    """Return a validator for a mapping of names to such values.
+    """Return a validator for a mapping of names to values that `fits` accepts.
 
-    An error shows no value that may be a secret.
+    With `is_secret`, an error shows the type of a value instead of the value.
     """
 
     @takes(kind, of=of, wanted=f"a table of names, each with {wanted}")
@@ -105,13 +105,13 @@ def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: obje
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Sidecar(Value):
-    """The options of an MCP sidecar: `command` starts the server as a child, `url` is one that speaks streamable HTTP.
+    """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
 
-    `headers` are sent to the url, to no other origin, and over http:// to another machine only with
-    `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in a value is replaced by the
-    secret. Durations are seconds or timedeltas.
+    The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
+    to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in
+    a value is replaced by the secret. Durations are seconds or timedeltas.
 
-    While the server is away a call waits, `patience` seconds at most, and then ends as not
+    While there is no server a call waits for at most `patience` seconds, and then ends as not
     executed. A tool that does not answer within its time in `timeouts`, else within `timeout`, ends
     as unknown; `deadline` bounds a call with its waits and repeats. A start may take
     `start_timeout`.
@@ -197,7 +197,7 @@ class Sidecar(Value):
 
     @property
     def is_command(self) -> bool:
-        """Whether the server is a command that the user starts through us, and so trusts."""
+        """Whether the server is a command, which the user starts and so trusts."""
         return bool(self.command)
 
     def timeout_of(self, tool: str) -> float | None:

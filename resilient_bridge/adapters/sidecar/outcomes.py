@@ -1,6 +1,6 @@
-"""The answers to calls without an answer of the server.
+"""The answers of the sidecar to calls that the server did not answer.
 
-Their first words are fixed: people, models and tests act on the difference.
+Their first words are fixed: people, models and tests depend on them.
 
 `OUTCOME UNKNOWN` says that the call may have run, `NOT EXECUTED` that it did not and may be made
 again. For a tool both are a result with `isError`, which clients show to the model; for any other
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "io.github.resilient-bridge"
 """The prefix of our names in `_meta`."""
 
-_UNKNOWN_CODE: Final = -32010  # of those that the protocol leaves to implementations
+_UNKNOWN_CODE: Final = -32010  # in the range that JSON-RPC leaves to implementations
 _NOT_EXECUTED_CODE: Final = -32011
 _MOST_NAMES: Final = 30
 
@@ -43,10 +43,10 @@ class Outcome(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Ending:
-    """A statement about a call.
+    """How a call ended without an answer of the server.
 
-    `outcome` is UNKNOWN or NOT_EXECUTED, `code` names the reason for machines, `text` says it to a
-    model.
+    `outcome` is UNKNOWN or NOT_EXECUTED, `code` names the reason for programs, `text` for a model;
+    `retry_after` is in seconds.
     """
 
     outcome: Outcome
@@ -76,7 +76,7 @@ def timed_out(name: str, seconds: float, check: str | None) -> Ending:
 
 
 def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
-    """Return the ending of a call that was not sent because the server did not come back in time."""
+    """Return the ending of a call that was not sent: the server did not come back in time."""
     tries = (
         f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s" if attempts else ""
     )
@@ -88,13 +88,13 @@ def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
 
 
 def refused(name: str, loss: Loss) -> Ending:
-    """Return the ending for a permanent refusal by the server or the system, until a person fixes it."""
+    """Return the ending for a permanent refusal by the server or the system."""
     text = f"NOT EXECUTED: {loss.reason}. {_quoted(name)} was not executed.{_words(loss)}"
     return Ending(outcome=Outcome.NOT_EXECUTED, code="refused", text=text)
 
 
 def circuit_open(name: str, loss: Loss | None, seconds: float) -> Ending:
-    """Return the ending while a server that keeps failing is left alone."""
+    """Return the ending of a call while the circuit is open."""
     why = f" ({loss.reason})" if loss is not None else ""
     text = (
         f"NOT EXECUTED: the server failed too often and is left alone for now{why}. {_quoted(name)} was not sent. "
@@ -104,7 +104,7 @@ def circuit_open(name: str, loss: Loss | None, seconds: float) -> Ending:
 
 
 def limited(name: str, limit: str, seconds: float | None) -> Ending:
-    """Return the ending for a limit of ours; `limit` continues "is limited to"."""
+    """Return the ending for a limit of the sidecar; `limit` completes "is limited to"."""
     later = "later" if seconds is None else f"in {max(1, math.ceil(seconds))} s"
     text = f"NOT EXECUTED: {_quoted(name)} is limited to {limit}. Call it again {later}."
     return Ending(outcome=Outcome.NOT_EXECUTED, code="limited", text=text, retry_after=seconds)
@@ -118,7 +118,7 @@ def gone(name: str, known: list[str]) -> Ending:
 
 
 def closing(name: str, *, was_sent: bool) -> Ending:
-    """Return the ending when the sidecar itself ends."""
+    """Return the ending of a call that is open when the sidecar is stopped."""
     if was_sent:
         text = f"OUTCOME UNKNOWN: the sidecar was stopped after {_quoted(name)} was sent. It may or may not have run."
         return Ending(outcome=Outcome.UNKNOWN, code="stopped", text=text)

@@ -1,7 +1,7 @@
-"""Whether a request may be repeated although it may have run: by the protocol, by name, or by a trusted hint. Pure.
+"""Whether a request that may have run may be repeated: by protocol, by name, or by hint. Pure.
 
-Rule: a hint counts only from a trusted server. A command that the user starts is trusted when it
-calls a tool read-only; any other server, and idempotent tools, only with `trust_hints`.
+Rule: a hint counts only from a trusted server. A command that the user starts is trusted for
+read-only hints. Its idempotent hints, and all hints of a url, count only with `trust_hints`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ READS: Final = frozenset(
 
 
 def permission_of(options: Sidecar, call: Call, session: Session) -> str:
-    """Return "read" or "idempotent" if a request may be repeated, by its session's hints; else ""."""
-    has_task = "task" in call.request.params  # what it makes is a task, and that is an effect
+    """Return "read" or "idempotent" if a request may be repeated, else ""."""
+    has_task = "task" in call.request.params  # it creates a task, which is an effect
     if not call.is_tool:
         return "read" if call.method in READS and not has_task else ""
     if call.name in options.repeat:
@@ -47,7 +47,7 @@ def permission_of(options: Sidecar, call: Call, session: Session) -> str:
 
 
 def repeatable(options: Sidecar, lists: Lists) -> list[str]:
-    """Return the names of the tools that may be repeated, the idempotent ones under their condition."""
+    """Return the names of the tools that may be repeated, also if only idempotent."""
     return [name for name in lists.names() if name in options.repeat or _trusted(options, lists, name)]
 
 

@@ -2,9 +2,9 @@
 
 No I/O and no clock.
 
-Every event is passed to it with the time (`from_client`, `from_server`, `lost` …); `actions` are
-the next steps, for a driver to carry out. Rule: the client's session never ends because of the
-server, and each request ends in one stated outcome.
+A driver passes it every event with the time (`from_client`, `from_server`, `lost` …), and carries
+out the `actions` that follow. Rule: a client's session never ends because of the server, and each
+request ends in one stated outcome.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients t
 
 
 class Relay:
-    """One server, and one client or, `is_shared`, several of them.
+    """The relay of one server, for one client or, with `is_shared`, for several.
 
-    Times are monotonic seconds; `today` gives a date as text.
+    Times are monotonic seconds; `today` returns the date and time as text.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Relay:
             return
         if VERSION in request.meta:
             client.is_modern = True
-            # a client that only asks may still open in the other era
+            # after `server/discover` alone, a client may still open a session
             if request.method != "server/discover":
                 meta = request.meta
                 self._state.envelope = {name: meta[name] for name in meta if name in _ENVELOPE}
@@ -116,7 +116,7 @@ class Relay:
             return
         client.opening, client.is_modern, client.is_initialized = request, False, False
         if state.opening is None or state.started is None:
-            # Clients that share a server offer it nothing: an answer could come from the wrong one.
+            # Clients that share a server offer it no capabilities: the wrong one could answer.
             shown = (
                 request.with_member(("params", "capabilities"), _NOT_OFFERED) if state.is_shared else request
             )
@@ -162,7 +162,7 @@ class Relay:
         number = answer.id
         asked = self._state.asked.get(number) if isinstance(number, int) else None
         if asked is None or asked.client is not client:
-            self._state.strays += 1  # late: the server that asked is gone
+            self._state.strays += 1  # late: the session that asked has ended
             return
         del self._state.asked[number]
         self._state.to_server(asked.session, answer.with_id(asked.request.id))
@@ -174,7 +174,7 @@ class Relay:
             self._sessions.opened(found, now)
 
     def from_server(self, session: int, received: Message, request: int | None, now: float) -> None:
-        """Handle a message of the server, in the answer stream of one of our requests if that is known."""
+        """Handle a message of the server; `request` is ours in whose stream it came, if known."""
         found = self._state.sessions.get(session)
         if found is None:
             return
@@ -207,7 +207,7 @@ class Relay:
         else:
             self._calls.heard(session, now)
             if pending.method in LISTS and session.phase is Phase.RETIRED:
-                # The clients were informed already how the next session's list differs from it.
+                # The list is outdated: the next session is asked for it.
                 self._calls.lost(pending, _OLD, now)
                 self._calls.flush(now)
                 return
@@ -217,7 +217,7 @@ class Relay:
         self._calls.flush(now)
 
     def _learned(self, session: Session, call: Call, answer: Message) -> Message:
-        """Remember what an answer says about the session, and return it, with our own tool in a list of tools."""
+        """Store what an answer says about the session; return it, with the status tool if due."""
         method, client = call.method, call.client
         if method in LISTS:
             cursor = cursor_of(call.request)
@@ -237,9 +237,9 @@ class Relay:
             self._sessions.unanswered(found, request, loss, now)
 
     def output_line(self, session: int, line: str) -> None:
-        """Pass on a line of a session's connection to people.
+        """Keep a line of the server that comes before its session is ready, for error messages.
 
-        The server's own lines begin with `server`.
+        Lines that do not begin with `server` are not the server's, and are ignored.
         """
         found = self._state.sessions.get(session)
         if found is not None and found.ready_at is None and line.startswith("server"):
@@ -267,12 +267,12 @@ class Relay:
                 self._sessions.ping(call.session, now)
 
     def schema_of(self, tool: str) -> Any:
-        """Return the schema of a tool's arguments that the server sent last; None without one."""
+        """Return the input schema that the server last sent for a tool; None if it sent none."""
         found = self._state.known.tool(tool)
         return None if found is None else found.get("inputSchema")
 
     def close(self, now: float) -> None:
-        """End the sidecar: waiting calls are answered, and every connection is closed."""
+        """End the sidecar: answer all open calls, and close every connection."""
         for client in self._state.clients.values():
             for call in list(client.calls.values()):
                 self._calls.give_up(call, now, is_closing=True)
@@ -283,7 +283,7 @@ class Relay:
         return not any(client.calls for client in self._state.clients.values())
 
     def status(self, now: float) -> Mapping[str, Any]:
-        """Return how the server is: `status` and details, as JSON can hold them."""
+        """Return the state of the server as JSON data: `status` and details."""
         return status_of(self._state, self._restarts, now)
 
 

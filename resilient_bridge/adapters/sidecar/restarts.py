@@ -1,8 +1,8 @@
-"""When an ended server is started again, and when it is left alone for a while. Pure.
+"""When a server that ended is started again: backoff and circuit breaker. No I/O, no clock.
 
-Rule: a session that has answered a call has proven that the server works. One that ended before
-counts as a failure of the circuit, and the next start waits longer; so a crash loop ends in an open
-circuit and not in a busy loop.
+Rule: a session that has answered a call has proven that the server works. A session that ends
+before counts as a failure of the circuit, and the next start waits longer. So a crash loop opens
+the circuit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .upstream import Loss
 
 
-_TRIES: Final = 6  # in the patience of a call, at least
+_TRIES: Final = 6  # starts within the patience of a call, at least
 
 
 class Restarts:
@@ -32,20 +32,20 @@ class Restarts:
         self._backoff = options.backoff
         self._rng = rng
         self._circuit = CircuitState(
-            # A start has no lease: it is in progress until its session has answered or ended.
+            # A start keeps its permit until its session has answered or ended.
             "server",
             options.circuit.evolve(lease=LONGEST),
             rng,
             _ignore,
         )
         self._permit: int | None = None
-        self._failed = 0  # starts in a row that came to nothing
+        self._failed = 0  # for the backoff: ends in a row, from that of a session that worked
         self._previous: float | None = None
-        self.attempts = 0  # starts ever
+        self.attempts = 0  # starts and probes ever
         self.next_at: float | None = None  # when the next start is due; None while none is
-        self._soon_at = 0.0  # when it is due if a call waits for it
+        self._soon_at = 0.0  # when the next start is due if a call waits for it
         self._longest = options.patience / _TRIES
-        self.is_failing = False  # the last start came to nothing
+        self.is_failing = False  # the last session ended before it worked
 
     def begin(self, now: float) -> None:
         self.next_at = None
@@ -62,10 +62,10 @@ class Restarts:
             self._permit = None
 
     def ended(self, loss: Loss, now: float, *, has_worked: bool, is_away: bool = False) -> float:
-        """Note that a session ended, or could not be opened; return when the next start is due.
+        """Record that a session ended or was not opened; return when the next start is due.
 
-        `is_away`: nothing listens where a server was before. That is no failed start, so calls wait
-        for it.
+        `is_away`: nothing listens at the address of a server that existed before. That is no
+        failure of the circuit, so calls wait.
         """
         if has_worked:
             self.worked(now)
@@ -84,16 +84,16 @@ class Restarts:
         return self.next_at
 
     def due(self, state: State) -> float | None:
-        """Return when the next start is due, None while none is.
+        """Return when the next start is due; None if none is.
 
-        A waiting call with less patience makes it sooner.
+        While a call waits, the backoff is limited to a part of `patience`.
         """
         if self.next_at is None or not state.is_awaited:
             return self.next_at
         return min(self.next_at, self._soon_at)
 
     def pause(self, tries: int) -> float:
-        """Return the wait before a request is repeated at a live server, after so many tries."""
+        """Return the seconds until a request is repeated in a live session, after `tries` tries."""
         return self._backoff.next(tries, None, self._rng)
 
     def open_for(self, now: float) -> float | None:
@@ -106,4 +106,4 @@ class Restarts:
 
 
 def _ignore(*_: object) -> None:
-    """Ignore changes of the circuit: its state is read."""
+    """Ignore a change of the circuit: its state is polled."""

@@ -1,9 +1,9 @@
 """The driver of a relay: carries out its actions and passes events to it.
 
-The only module where the relay meets a clock and connections.
+It alone gives the relay a clock and connections.
 
-Rule: everything runs in one loop's thread, one step after the other; an event during a step is
-queued.
+Rule: everything runs in the thread of one event loop. Actions are carried out one after the other;
+those of an event that occurs meanwhile are queued.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class RunningRelay:
-    """A running relay, for a front (`Relayed`).
+    """Runs a `Relay`; implements `Relayed` for a front.
 
-    `on_note` gets each record, and a line for people or "".
+    `on_note` gets each record of an event, with a line for people or "".
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RunningRelay:
             upstream.set_reading(is_reading=is_reading)
 
     async def finish(self, seconds: float) -> None:
-        """Wait until no request is pending, so many seconds at most."""
+        """Wait until no request is in progress, for at most `seconds`."""
         until = self._loop.time() + seconds
         while not self.relay.is_idle and (remaining := until - self._loop.time()) > 0:
             self._idle.clear()
@@ -94,7 +94,7 @@ class RunningRelay:
                 return
 
     async def close(self) -> None:
-        """Answer waiting calls, and end every connection, in bounded time. May be called again."""
+        """Answer all open calls, and close every connection, in bounded time; may be repeated."""
         if not self._is_closed:
             self.relay.close(self._loop.time())
             self._work()
@@ -137,7 +137,7 @@ class RunningRelay:
     def _do_upstream(self, action: ToServer | GiveUp | KnowTools | Close) -> None:
         upstream = self._upstreams.get(action.session)
         match action:
-            case _ if upstream is None:  # it has ended
+            case _ if upstream is None:  # its connection has ended
                 pass
             case ToServer(_, message):
                 upstream.send(message)
@@ -164,11 +164,11 @@ class RunningRelay:
             await upstream.open()
         except LostError as error:
             self.tell(self.relay.lost, session, error.loss)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, this connection did not come about
+        except Exception as error:  # noqa: BLE001 -- any error means that there is no connection
             loss = Loss(reason=f"{type(error).__name__}: {redact(str(error))}", executed=Executed.NO)
             self.tell(self.relay.lost, session, loss)
         else:
-            if not self._is_reading:  # asked before it was there
+            if not self._is_reading:  # paused before it was open
                 upstream.set_reading(is_reading=False)
             self.tell(self.relay.opened, session)
 
@@ -187,7 +187,7 @@ class RunningRelay:
         self._work()
 
     def tell(self, what: Callable[..., None], *facts: Any) -> None:
-        """Pass an event to the relay, with the time."""
+        """Pass an event to the relay, with the time; do nothing once closed."""
         if not self._is_closed:
             what(*facts, self._loop.time())
             self._work()

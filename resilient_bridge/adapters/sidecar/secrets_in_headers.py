@@ -1,4 +1,4 @@
-"""Headers whose values refer to secrets: `env:NAME` and `file:PATH`, read when a connection is made.
+"""Headers with references to secrets, `env:NAME` and `file:PATH`, read for each connection.
 
 Rule: an error never shows a secret, only the name of its variable or file.
 """
@@ -22,7 +22,7 @@ _MOST: Final = 65_536  # bytes of a file that holds a secret
 def resolved(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with each word `env:NAME` or `file:PATH` replaced.
 
-    Raises LostError, final, for a missing secret.
+    Raises a final LostError for a secret that is missing or that no header may have.
     """
     return {name: " ".join(_word(name, word) for word in value.split(" ")) for name, value in headers.items()}
 

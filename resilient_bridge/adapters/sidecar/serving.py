@@ -1,4 +1,7 @@
-"""Assembles a sidecar: its server, its relay and its clients. Rule: an unused front loads nothing."""
+"""Assembles a sidecar: its server, its relay and its clients.
+
+Rule: a front that is not used is not imported.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 
 
 async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: int | None = 2) -> None:
-    """Run the sidecar on this process's standard input and output, until the client has gone or a signal arrives.
+    """Run the sidecar on standard input and output, until the client ends or a signal arrives.
 
-    `events` is a file that gets a JSON object per line for each change and each ended call;
-    `stderr` is the descriptor for lines that people read, None for none. The server is ended before
-    this returns. ConfigError for a file that cannot be written.
+    `events` is the path of a file that gets one JSON object per line, for each event of the server
+    and each ended call. `stderr` is the descriptor for lines that people read, None for none. The
+    server is ended before this returns. Raises ConfigError for a file that cannot be written.
     """
     from .front_stdio import serve_stdio
 
@@ -37,15 +40,15 @@ async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: in
 def running_relay(
     sidecar: Sidecar, log: Callable[[Mapping[str, Any], str], None], *, is_shared: bool = False
 ) -> RunningRelay:
-    """Return a relay to the sidecar's server, which runs in this loop.
+    """Return a relay that runs in this event loop.
 
-    It connects when a client opens it.
+    It connects to the sidecar's server at the first request of a client that needs it.
     """
     return RunningRelay(sidecar, lambda receiver: upstream_of(sidecar, receiver), log, is_shared=is_shared)
 
 
 def upstream_of(sidecar: Sidecar, receiver: Receiver) -> Upstream:
-    """Return a new connection to the sidecar's server, which uses the era of the client."""
+    """Return a new connection to the sidecar's server, which translates between eras if needed."""
     if sidecar.command:
         return BothErasUpstream(
             lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env), receiver
@@ -76,13 +79,16 @@ async def serve_sidecar(
     events: str | None = None,
     stderr: int | None = 2,
 ) -> AsyncGenerator[str]:
-    """Serve the sidecar over streamable HTTP inside of the block, which gets the address for clients.
+    """Serve the sidecar over streamable HTTP while the block runs; it gets the URL for clients.
 
-    Each client session has a server of its own, which ends with it. With `shared` all use one, and
-    it cannot send requests to any of them. `token` is the bearer token that clients have to send;
-    None admits every program of this machine, and is refused for an address that others can reach.
-    `allowed_hosts` and `allowed_origins` are allowed besides this machine. `events` and `stderr` as
-    in `run_sidecar`. Needs the extra `mcp`: ConfigError names it; OSError if the port is not
+    Each client session has a server of its own, which ends with it; requests without a session
+    (2026-07-28) share one server. With `shared` all clients share one, and it cannot send requests
+    to them.
+
+    `token` is the bearer token that clients have to send. None admits every program of this
+    machine, and is refused for an address that other machines can reach. `allowed_hosts` and
+    `allowed_origins` are allowed besides this machine. `events` and `stderr` are as in
+    `run_sidecar`. Needs the extra `mcp`: ConfigError names it. Raises OSError if the port is not
     available.
     """
     from .front_http import serve_http

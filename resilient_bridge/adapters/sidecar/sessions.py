@@ -1,7 +1,7 @@
-"""The sessions with the server: each is opened, initialized, set up like the one before it, and replaced when it ends.
+"""The sessions with the server: opened, initialized, set up like the last one, and replaced.
 
-Rule: what the clients were told at initialization stays true as long as they are connected. A new
-session is compared with the one before; a client is informed of differences only.
+Rule: a client keeps the answer to its `initialize` as long as it is connected. A new session is
+compared with the one before, and clients are notified of differences only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Sessions:
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def ensure(self, now: float) -> None:
-        """Ensure that there is a session, or a time for the next start."""
+        """Open a session if there is none, or schedule one while the circuit is open."""
         current = self._state.current
         if current is not None:
             if current.is_modern and current.phase is Phase.READY:
@@ -78,7 +78,7 @@ class Sessions:
             self.greet(session, now)
 
     def greet(self, session: Session, now: float) -> None:
-        """Initialize the server with the client's own data."""
+        """Send the server the `initialize` of the client."""
         opening = self._state.opening
         if opening is None:
             return
@@ -103,7 +103,7 @@ class Sessions:
                 executed=Executed.NO,
                 is_final=state.started is None,
             )
-            for client in state.clients.values():  # its own words are more than ours
+            for client in state.clients.values():  # the server's own error says more than ours
                 self.answer_opening(client, answer, now)
             self.end(session, refusal, now)
         else:
@@ -117,13 +117,13 @@ class Sessions:
                 self.initialized(session, now)
 
     def answer_opening(self, client: ClientState, answer: Message, now: float) -> None:
-        """Answer a client's initialize with the server's answer."""
+        """Answer a client's `initialize` with the server's answer."""
         for call in list(client.calls.values()):
             if call.method == "initialize":
                 self._calls.answered(call, _announcing(answer), now)
 
     def initialized(self, session: Session, now: float) -> None:
-        """Note that the client is ready: inform the server, and set the session up like the one before it."""
+        """Send `notifications/initialized`, and set the session up like the one before it."""
         if session.is_initialized or session.phase is not Phase.SETTLING:
             return
         session.is_initialized = True
@@ -132,7 +132,7 @@ class Sessions:
             say_again(self._state, session, now)
             self.catalog.remember(session)
             for method, (_, capability, _notice) in LISTS.items():
-                # calls wait for the tools: what is gone, and what may be repeated
+                # calls wait for the tools: which are gone, and which may be repeated
                 if self._has(capability):
                     self.catalog.read(session, method, now, is_awaited=method == "tools/list")
         elif self._has("tools"):
@@ -158,7 +158,7 @@ class Sessions:
         self._calls.flush(now)
 
     def _list_again_modern(self, session: Session, now: float) -> None:
-        """List tools again in the era without sessions, where a request carries the client's data; ours carry the last ones."""
+        """Read the known lists again in 2026-07-28, with the client data of the last request."""
         if self._state.envelope and self._state.restarts:
             self.catalog.remember(session)
             for method in list(session.before):
@@ -167,7 +167,7 @@ class Sessions:
         self._list_once(session, now)
 
     def _list_once(self, session: Session, now: float) -> None:
-        """Request the tools, unless that was done: their hints say what may be repeated."""
+        """Read the tools, unless that was done: their hints say which may be repeated."""
         if self._state.envelope and not session.is_listed:
             session.is_listed = True
             self.catalog.read(session, "tools/list", now)
@@ -187,7 +187,7 @@ class Sessions:
     # ---- requests of our own -----------------------------------------------------------------------------------
 
     def ping(self, session: Session, now: float) -> None:
-        """Ping after a call was not answered in time, to find out whether the server answers anything."""
+        """Ping after a call was not answered in time; end the session if the ping is not either."""
         if session.is_modern or session.phase is not Phase.READY:
             return
         if any(isinstance(one, Own) and one.method == "ping" for one in session.pending.values()):
@@ -221,7 +221,7 @@ class Sessions:
     # ---- the end of one ----------------------------------------------------------------------------------------
 
     def unanswered(self, session: Session, number: int, loss: Loss, now: float) -> None:
-        """Handle a request without an answer; what that says about the session is handled first."""
+        """Handle a request without an answer: first its effect on the session, then the request."""
         pending = session.pending.pop(number, None)
         if pending is None and number not in session.forgotten:
             return
@@ -247,7 +247,7 @@ class Sessions:
         self._state.sessions.clear()
 
     def _unreachable(self, session: Session, loss: Loss, now: float) -> None:
-        """Handle an address where nothing listens. The session may still exist, so it is kept, and probed later."""
+        """Handle an address where nothing listens: keep the session, probe the server later."""
         if session.phase is Phase.READY:
             session.phase = Phase.UNREACHABLE
             self._state.note(
@@ -260,13 +260,13 @@ class Sessions:
     def reached(self, session: Session, now: float) -> None:
         if session.phase is Phase.UNREACHABLE:
             session.phase, self._is_knocking = Phase.READY, False
-            session.has_answered = False  # it has to show again that it works
+            session.has_answered = False  # it has to prove again that it works
             self._restarts.begin(now)
             self._state.note("server_reached", "the server is reachable again")
             self._calls.flush(now)
 
     def _retire(self, session: Session, loss: Loss, now: float) -> None:
-        """Replace a session that the server has forgotten at once, and wait for its last answers."""
+        """Replace at once a session that the server forgot, and wait for its last answers."""
         if session.phase in (Phase.RETIRED, Phase.LOST):
             return
         session.phase = Phase.RETIRED
@@ -298,7 +298,7 @@ class Sessions:
         self._calls.flush(now)
 
     def _refuse(self, loss: Loss, now: float) -> None:
-        """Refuse waiting calls of a server that will not be started soon."""
+        """Refuse the waiting calls if no start is due or the circuit is open."""
         state = self._state
         if state.current is None and (self._restarts.next_at is None or self._restarts.open_for(now)):
             self._calls.refuse_waiting(loss, now)
@@ -320,15 +320,15 @@ class Sessions:
         if session.ready_at is not None:
             state.restarts += 1
             state.restarted = {"at": self._today(), "count": state.restarts, "reason": loss.reason}
-        # Nothing changes by itself, so the next call tries again; but an answer during a redeploy
-        # is not final.
+        # After a final loss only the next call tries again. That of a url that has worked is not
+        # final: it may be a redeploy.
         is_final = loss.is_final and (state.started is None or self._options.is_command)
         if is_final:
             self._restarts.next_at = None
         wait = due - now
         soon = "started again at once" if wait <= 0 else f"started again in {wait:.1f} s"
         began = "the server did not start" if session.ready_at is None else "the server ended"
-        last = loss.words.splitlines()[-1:]  # the others stand above it, as the server wrote them
+        last = loss.words.splitlines()[-1:]  # the log has the lines before it already
         line = f"{began}: {loss.reason}, {'not tried again before it is asked for' if is_final else soon}"
         fields = {} if is_final else {"wait": round(wait, 3)}
         state.note("server_lost", "; last words: ".join([line, *last]), reason=loss.reason, **fields)
@@ -336,7 +336,7 @@ class Sessions:
     # ---- time --------------------------------------------------------------------------------------------------
 
     def next_timer(self) -> float | None:
-        """Return when a start, or an end, is due."""
+        """Return when a start, or the end of a session, is due; None for never."""
         due = self._restarts.due(self._state)
         times = [due] if due is not None and self._is_to_be_tried else []
         times += [
@@ -372,7 +372,7 @@ class Sessions:
 
     @property
     def _is_to_be_tried(self) -> bool:
-        """Return whether there is a client to start the server for, and something to start."""
+        """Whether there is a client, and no session or one that is unreachable."""
         current = self._state.current
         return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
 
@@ -386,7 +386,7 @@ def _end_overdue(session: Session, now: float) -> None:
 
 
 def _announcing(answer: Message) -> Message:
-    """Return the answer to initialize with the capability of list changes: the relay announces them itself."""
+    """Return the answer to `initialize` with `listChanged`: the relay itself announces changes."""
     found = object_of(answer.result.get("capabilities"))
     for name in ("tools", "prompts", "resources"):
         if isinstance(found.get(name), dict) and object_of(found[name]).get("listChanged") is not True:

@@ -1,7 +1,7 @@
-"""The state that a new session gets again (log level, subscriptions, roots), and what is withdrawn for a client that leaves.
+"""Sends the clients' log level, subscriptions and roots to a new session, or withdraws them.
 
-Rule: the server has forgotten all of it, and the clients notice no more than necessary: a resource
-may have changed meanwhile.
+Rule: a new session has no such state. Clients are notified only of what may have changed meanwhile:
+their resources.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANSWER: Final = 30.0  # seconds for an answer that no client waits for
 
 
 def say_again(state: State, session: Session, now: float) -> None:
-    """Repeat the state of the previous session in a new one."""
+    """Send the clients' log level and subscriptions, and a change of roots, to a new session."""
     if (level := level_for_all(state)) is not None:
         state.ask(session, level, _ignore, now + SETTLING)
     for client in state.clients.values():
@@ -33,7 +33,7 @@ def say_again(state: State, session: Session, now: float) -> None:
 
 
 def take_back(state: State, client: ClientState, now: float) -> None:
-    """Withdraw from a shared server what only a client that has left wanted."""
+    """Withdraw the subscriptions and log level that only a client that has left wanted."""
     session = state.usable
     if not state.is_shared or session is None:
         return
@@ -50,14 +50,14 @@ def _subscribe(state: State, session: Session, client: ClientState, request: Mes
     def then(answer: Message | None, _loss: Loss | None, _now: float) -> None:
         if answer is None:
             return
-        if answer.is_refusal:  # it is gone
+        if answer.is_refusal:  # the resource is gone
             client.subscriptions.pop(uri, None)
             state.to_client(client, message.notification("notifications/resources/list_changed"))
-        else:  # what changed meanwhile is unknown
+        else:  # the resource may have changed meanwhile
             state.to_client(client, message.notification("notifications/resources/updated", {"uri": uri}))
 
     state.ask(session, request, then, now + SETTLING)
 
 
 def _ignore(*_: object) -> None:
-    """Nothing follows from the answer."""
+    """Ignore the answer."""

@@ -1,7 +1,7 @@
-"""What several clients of one server want together: the lowest of their log levels, and each subscription once. Pure.
+"""Combines the log levels and the subscriptions of the clients that share a server. Pure.
 
-Rule: the server is asked for the most that any client wants, and its messages are filtered for the
-others. No client withdraws what another still wants.
+Rule: the server gets the lowest log level and all subscriptions, and its messages are filtered for
+each client. No client withdraws what another still wants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "al
 
 
 def request_for_all(state: State, call: Call) -> Message:
-    """Return the request for the server: what the client wants, or less where another client wants less."""
+    """Return the request to send: of shared log levels the lowest, any other as it is."""
     request = call.request
     if not state.is_shared or request.method != SET_LEVEL or request.params.get("level") not in _LEVELS:
         return request
@@ -32,12 +32,12 @@ def request_for_all(state: State, call: Call) -> Message:
 
 
 def level_for_all(state: State) -> Message | None:
-    """Return the request for the lowest level that a client has set; None where none has."""
+    """Return the request for the lowest level that a client has set; None if none has set one."""
     return _lowest(client.log_level for client in state.clients.values())
 
 
 def is_wanted_by_others(state: State, client: ClientState, uri: str) -> bool:
-    """Whether another client is subscribed to a resource, or asks to be."""
+    """Return whether another client is subscribed to a resource, or has requested it."""
     return any(
         uri in other.subscriptions
         or any(call.method == SUBSCRIBE and call.request.name == uri for call in other.calls.values())
@@ -47,7 +47,7 @@ def is_wanted_by_others(state: State, client: ClientState, uri: str) -> bool:
 
 
 def is_subscribed(client: ClientState, uri: Any) -> bool:
-    """Whether a client wants to hear of a resource, or of one that it is a part of."""
+    """Return whether a client is subscribed to a resource, or to a parent of its URI."""
     return isinstance(uri, str) and any(
         uri == one or uri.startswith(f"{one.rstrip('/')}/") for one in client.subscriptions
     )

@@ -1,4 +1,4 @@
-"""The records of one relay: its clients, the pending requests, the sessions with the server, and the next actions.
+"""The data of one relay: its clients, their requests, the server's sessions, and the next actions.
 
 Rule: plain data. `calls`, `sessions` and `relay` decide; nothing here reads a clock or does I/O.
 """
@@ -29,9 +29,9 @@ _OUTPUT_LINES: Final = 5
 
 
 class Phase(StrEnum):
-    """How far a session with the server is."""
+    """The state of a session with the server."""
 
-    OPENING = "opening"  # the child starts
+    OPENING = "opening"  # the connection is opened: the child starts
     GREETING = "greeting"  # its answer to initialize is awaited
     SETTLING = "settling"  # it is set up again: log level, subscriptions, lists
     READY = "ready"
@@ -49,15 +49,15 @@ class Session:
         self.is_modern = is_modern
         self.opened_at = now
         self.ready_at: float | None = None
-        self.pending: dict[int, Call | Own] = {}  # by the id under which the server knows them
+        self.pending: dict[int, Call | Own] = {}  # by the id that was sent to the server
         self.lists = Lists()
-        self.has_answered = False  # a client's request
+        self.has_answered = False  # at least one request of a client
         self.is_initialized = False  # `notifications/initialized` was sent
-        self.is_listed = False  # its tools were asked for
-        # lines beside messages, until it is ready
+        self.is_listed = False  # its tools were requested
+        # the lines that the server printed beside messages, until the session is ready
         self.output: deque[str] = deque(maxlen=_OUTPUT_LINES)
         self.setting_up: set[str] = set()  # lists that are awaited before it is ready
-        # lists as the clients could see them, to compare with its own
+        # the lists that the clients could see before, to compare with its own
         self.before: dict[str, Seen] = {}
         # requests whose answers are no longer wanted
         self.forgotten: deque[int] = deque(maxlen=1_000)
@@ -68,7 +68,7 @@ class ClientState:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.is_modern: bool | None = None  # not known yet
+        self.is_modern: bool | None = None  # None: not known yet
         self.opening: Message | None = None  # its initialize
         self.is_initialized = False
         self.calls: dict[Key, Call] = {}
@@ -92,27 +92,27 @@ class Call:
         self.method = request.method
         self.name = request.name or ("" if request.method == "tools/call" else request.method)
         self.arrived_at = self.waits_since = now
-        self.attempts_at = 0  # how often the server had been tried when it began to wait
+        self.attempts_at = 0  # `Restarts.attempts` when it began to wait
         self.deadline_at: float | None = None
         self.patient_until = 0.0
-        self.waited = 0.0  # seconds, since it arrived or since a try that lasted
-        self.tries = 0  # that came to nothing, in a row
-        self.not_before = 0.0  # while it waits
-        self.session: Session | None = None  # in which it is under way
+        self.waited = 0.0  # seconds of waiting since it arrived, or since a try that lasted
+        self.tries = 0  # lost tries in a row
+        self.not_before = 0.0  # when it may be sent, while it waits
+        self.session: Session | None = None  # in which it was sent
         self.server_id = 0
         self.sent_at: float | None = None
         self.times_out_at: float | None = None
         self.sends = 0
         self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
         self.loss: Loss | None = None  # the last of them
-        self.is_guarded = False  # not to be sent again after a later call
-        # "read", "idempotent" or "": by what the session says in which it was sent
+        self.is_guarded = False  # not to be repeated once a later call was sent
+        # "read", "idempotent" or "", as `permission_of` returned it when it was sent
         self.permission = ""
         self.write_mark = 0  # `State.writes` when it was sent
-        self.progress = 0.0  # the largest that was sent to the client
+        self.progress = 0.0  # the largest value that was sent to the client
         self.next_notice_at: float | None = None
-        self.has_reported = False  # progress of ours
-        self.holds: list[str] = []  # the limits in which it has a slot
+        self.has_reported = False  # we have sent progress of our own
+        self.holds: list[str] = []  # the limits of which it has a slot
         self.charged: list[RateState] = []  # the rates that it was charged for
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
 
@@ -124,7 +124,7 @@ class Call:
 class Own:
     """A request of our own to the server.
 
-    `then` gets its answer, or None if there is none, and the time.
+    `then(answer, loss, now)` gets the answer, or the loss, or neither if no answer came in time.
     """
 
     def __init__(self, method: str, then: Then, until: float) -> None:
@@ -150,7 +150,7 @@ class Asked(NamedTuple):
 
 
 class ToClient(NamedTuple):
-    """Bring a message to a client, in the stream of its request `request` if that is known."""
+    """Deliver a message to a client, in the stream of its request `request` if there is one."""
 
     client: Client
     message: Message
@@ -172,21 +172,21 @@ class ToServer(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """The answer to this request is no longer wanted."""
+    """Close the stream of a request whose answer is no longer wanted."""
 
     session: int
     request: int
 
 
 class KnowTools(NamedTuple):
-    """The server's description of its tools: some name arguments that are also sent as headers."""
+    """Pass the tools to the connection: some name arguments that are also sent as headers."""
 
     session: int
     tools: list[Mapping[str, Any]]
 
 
 class Open(NamedTuple):
-    """Make a connection for this session."""
+    """Open a connection for this session."""
 
     session: int
 
@@ -198,7 +198,7 @@ class Close(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A record for the event log, and a line for people where `line` is not empty."""
+    """Write a record to the event log, and a line for people if `line` is not empty."""
 
     record: Mapping[str, Any]
     line: str
@@ -208,7 +208,7 @@ Action: TypeAlias = ToClient | Drop | ToServer | GiveUp | KnowTools | Open | Clo
 
 
 class State:
-    """All that a relay knows."""
+    """The complete state of one relay."""
 
     def __init__(self, options: Sidecar, *, is_shared: bool) -> None:
         self.options = options
@@ -219,20 +219,20 @@ class State:
         self.current: Session | None = None
         self.waiting: list[Call] = []  # in the order of their arrival
         self.held: list[Held] = []
-        self.asked: dict[int, Asked] = {}  # requests of the server at a client, by our id there
+        self.asked: dict[int, Asked] = {}  # requests of the server to a client, by our id
         self.numbers = 0  # ids of our own, and of calls
         self.started: Message | None = None  # the server's first answer to initialize
         self.opening: Message | None = None  # the initialize that every session gets
-        self.envelope: Mapping[str, Any] = {}  # what a modern client says of itself in each request
-        self.known = Lists()  # what the clients have last been able to see
+        self.envelope: Mapping[str, Any] = {}  # the client's data in its last request of 2026-07-28
+        self.known = Lists()  # the lists that the clients could last see
         self.tools_ever: set[str] = set()
         self.repeated_shown = ""  # which tools are repeated, as last reported to people
         self.outcomes: Counter[str] = Counter()
-        self.writes = 0  # calls sent that may have changed something
+        self.writes = 0  # tool calls, and other requests that may write, sent so far
         self.restarts = 0
         self.strays = 0
         self.last_loss: Loss | None = None
-        # the `_meta` of the first tool result after a restart: the server's memory was lost
+        # for the `_meta` of a client's first tool result after a restart
         self.restarted: Mapping[str, Any] | None = None
 
     def number(self) -> int:
@@ -240,7 +240,7 @@ class State:
         return self.numbers
 
     def openings(self) -> list[Call]:
-        """Return the requests to initialize that are not answered yet."""
+        """Return the clients' `initialize` requests that are not answered yet."""
         return [
             call
             for client in self.clients.values()
@@ -249,7 +249,7 @@ class State:
         ]
 
     def ask(self, session: Session, request: Message, then: Then, until: float) -> None:
-        """Send a request of our own; `then` is called once, with None and None if no answer came in time."""
+        """Send a request of our own; `then` is called once, as in `Own`."""
         number = self.number()
         session.pending[number] = Own(request.method, then, until)
         self.to_server(session, request.with_id(number).with_progress_token(number))

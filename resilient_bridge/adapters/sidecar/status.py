@@ -1,4 +1,4 @@
-"""The state of a relay for `/health`, for the tool of that name, and for people.
+"""The state of a relay, for `/health` and for the status tool.
 
 Without secrets. Pure.
 """
@@ -31,7 +31,7 @@ _DESCRIPTION: Final = (
 
 def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:
     current = state.current
-    # no client has come yet
+    # no client has connected yet
     is_unused = current is None and not state.clients and state.last_loss is None
     phase = str(current.phase) if current is not None else "not started" if is_unused else "away"
     is_ready = current is not None and current.phase is Phase.READY
@@ -59,7 +59,7 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
 
 
 def add_status_tool(answer: Message) -> Message:
-    """Return the last page of a list of tools with ours at its end."""
+    """Return the last page of a list of tools with the status tool added at its end."""
     if not isinstance(answer.result.get("tools"), list):
         return answer
     own: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """The interface between the relay and a connection to an MCP server.
 
-A child process and an HTTP server implement it.
+A child process has one implementation, an HTTP server another.
 
 Rule: a connection handles bytes, HTTP sessions, and evidence. It repeats nothing and decides
 nothing: whether a request may be sent again is the relay's decision, and `Loss.executed` is the
@@ -28,44 +28,44 @@ class Loss:
 
     `reason` is for people, short and without secrets.
 
-    `executed` is NO where the request provably was not carried out: its bytes were never sent, the
-    connection was refused, or the server said that it does not know the session, is limiting, or
-    wants other credentials. Everything else is MAYBE.
+    `executed` is NO if the request provably did not run: its bytes were not sent or not read, the
+    connection was refused, or the server refused it before it handled it (unknown session, rate
+    limit, credentials, no MCP at this path). Everything else is MAYBE.
     """
 
     reason: str  # "exit code 137", "connection refused", "HTTP 502", "the answer was cut off"
     executed: Executed = Executed.MAYBE
-    # nothing listens: the session may still exist, so it is not replaced for this
+    # nothing listens; the session may still exist, so it is kept
     is_unreachable: bool = False
     is_session_gone: bool = False  # the server does not know our session: the next needs a new one
-    # no new attempt can help: command not found, credentials refused, no MCP server
+    # no new attempt can succeed: command not found, credentials refused, no MCP server
     is_final: bool = False
     retry_after: float | None = None  # seconds that the server asked to wait
     words: str = ""  # the last lines of stderr, or the server's response body; secrets masked
-    # of a connection that ended: requests in it that provably were not carried out
+    # of a connection that ended: its requests that provably did not run
     unread: frozenset[int] = frozenset()
 
     def of(self, request: int) -> Loss:
         return attrs.evolve(self, executed=Executed.NO) if request in self.unread else self
 
     def with_words(self, lines: Iterable[str]) -> Loss:
-        """Return it with these lines as the server's last words."""
+        """Return this loss with these lines as its `words`."""
         return attrs.evolve(self, words="\n".join(lines))
 
 
 NOT_STARTED: Final = Loss(reason="it has not started yet", executed=Executed.NO)
 NOT_GREETED: Final = Loss(reason="it has not answered initialize", executed=Executed.NO)
-"""Texts for a server that never existed, and for one that is reachable and silent."""
+"""The losses for a server that has not started, and for one that does not answer `initialize`."""
 
 
 class Receiver(Protocol):
-    """Gets the events of a connection. All methods are called in the loop's thread, and never block."""
+    """Gets the events of a connection, in the event loop's thread. No method blocks."""
 
     def on_message(self, message: Message, request: int | None, /) -> None:
         """Handle a message of the server: an answer, or one of its own.
 
-        `request` is the request (its `id` on this connection) in whose answer stream it came, None
-        where there is no such stream.
+        `request` is the id, on this connection, of the request in whose response stream it came;
+        None if there is no such stream.
         """
 
     def on_unanswered(self, request: int, loss: Loss) -> None:
@@ -87,7 +87,7 @@ class Receiver(Protocol):
 class Upstream(Protocol):
     """One connection to an MCP server, and over HTTP one session; a new one is made for the next.
 
-    `open` is called once, `close` always.
+    `open` is called once, and `close` in every case.
     """
 
     async def open(self) -> None:
@@ -107,8 +107,8 @@ class Upstream(Protocol):
     def cancel(self, request: int) -> None:
         """Give up the answer stream of this request. Nothing is reported for it afterwards."""
 
-    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002 -- none has to be known
-        """Pass on the tools of the server, each page as the server listed it, before one of them is called.
+    def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002 -- not every connection needs them
+        """Take the tools of the server, each time that a complete list of them is known.
 
         Over HTTP some arguments are also sent as headers, which the tools' schemas name
         (2026-07-28).
@@ -124,7 +124,7 @@ class Upstream(Protocol):
 
 
 class LostError(Exception):
-    """What `Upstream.open` raises; `loss` says why."""
+    """Raised by `Upstream.open`; `loss` is the reason."""
 
     def __init__(self, loss: Loss) -> None:
         super().__init__(loss.reason)
@@ -132,5 +132,5 @@ class LostError(Exception):
 
     @classmethod
     def final(cls, reason: str) -> LostError:
-        """Return the error for what no new attempt can help."""
+        """Return an error with a final loss: no new attempt can succeed."""
         return cls(Loss(reason=reason, executed=Executed.NO, is_final=True))

@@ -1,8 +1,8 @@
-"""A connection to an MCP server that is a child process: one JSON-RPC message per line of its stdin and stdout.
+"""A connection to an MCP server that is a child process: one JSON-RPC message per line.
 
-Rule: the child's output is always read. A line that is no message is copied to the log and does no
-harm; a line that was never written to the pipe has not run; and processes that a child leaves
-running are ended with it.
+Rule: a line of the child's stdout that is no message is copied to the log and otherwise ignored. A
+request that the child has provably not read has not run. Processes that a child leaves running are
+ended with it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 MAX_LINE: Final = 64 * 2**20
-# after its stdin was closed until SIGTERM, and after that until SIGKILL
+# from the end of its stdin to SIGTERM, and from that to SIGKILL
 _CLOSE_SECONDS: Final = 2.0
 _WORDS: Final = 20  # lines that an error shows
 _LONGEST: Final = 500  # characters of a line in the log
 
 
 class ChildUpstream(Upstream):
-    """One child; it inherits our whole environment, with `env` over it.
+    """One child process; it inherits our environment, and `env` overrides it.
 
     `max_line` bounds a line of its output, in bytes.
     """
@@ -75,7 +75,7 @@ class ChildUpstream(Upstream):
             raise LostError(self._not_started(error)) from error
 
     def send(self, message: Message) -> None:
-        """Write a message to the pipe, after those before."""
+        """Write a message to the pipe, after the earlier ones."""
         if self._child is None:
             return
         outgoing = self._child.send(message.text.encode() + b"\n", _nothing)
@@ -86,17 +86,17 @@ class ChildUpstream(Upstream):
             self._handed.pop(message.params.get("requestId", 0), None)
 
     def cancel(self, request: int) -> None:
-        """Do nothing: there is no stream to give up, and the answer is ignored."""
+        """Forget a request: there is no stream to close, and the relay ignores its answer."""
         self._handed.pop(request, None)
 
     async def close(self) -> None:
-        """Close its stdin, after 2 s SIGTERM to its group, after 2 s more SIGKILL."""
+        """Close its stdin; after 2 s send SIGTERM to its process group, after 2 s more SIGKILL."""
         child, self._child = self._child, None
         if child is not None:
             await child.close(_CLOSE_SECONDS)
 
     def close_input(self) -> None:
-        """Close its stdin, which asks it to end, and do no more."""
+        """Close its stdin only, which requests its end."""
         if self._child is not None:
             self._child.close_input()
 
@@ -125,7 +125,7 @@ class ChildUpstream(Upstream):
         self._receiver.on_message(message, None)
 
     def _on_skipped(self) -> None:
-        """Handle a line that was too long. If exactly one answer is awaited, it was that."""
+        """Handle a line that was too long. If exactly one answer is awaited, it was that one."""
         self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
@@ -150,7 +150,7 @@ class ChildUpstream(Upstream):
 
     @property
     def words(self) -> str:
-        """The last lines that it wrote to stderr, and to stdout where they were no messages, with secrets masked."""
+        """Its last lines on stderr, and those on stdout that are no messages; secrets masked."""
         return "\n".join(self._words)
 
     def _not_started(self, error: OSError) -> Loss:
@@ -179,7 +179,7 @@ def _reason(loss: Exception | None) -> str:
                 return f"ended by {signal.Signals(-code).name}"
             except ValueError:
                 return f"ended by signal {-code}"
-        with suppress(ValueError):  # how a shell in between says it
+        with suppress(ValueError):  # a shell reports a signal of its command like this
             return f"exit code {code} ({signal.Signals(code - 128).name})"
         return f"exit code {code}"
     if isinstance(loss, EOFError):
@@ -188,4 +188,4 @@ def _reason(loss: Exception | None) -> str:
 
 
 def _nothing() -> None:
-    """Do nothing when the pipe has it."""
+    """Do nothing when the message was written."""

@@ -1,7 +1,7 @@
-"""A connection in front of another, which translates between the two eras of MCP if the server refuses the client's.
+"""A connection around another one, which translates if the server refuses the client's era of MCP.
 
-Rule: the server is asked in the era of the client, and nothing is probed. Only a refusal of that
-era leads to the other; if that is refused as well, the client gets the first refusal.
+Rule: the client's first messages are sent as they are, without a probe. Only if the server refuses
+their era is the other one probed; if that is refused as well, the client gets the first refusal.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     Then: TypeAlias = Callable[[Message | None], None]
 
 
-_PROBE: Final = -1  # ids of our own; the relay's are not negative
+_PROBE: Final = -1  # the id of our own request; the relay's ids are not negative
 _LATEST_LEGACY: Final = "2025-11-25"
-_NOT_REFUSALS: Final = frozenset({-32603})  # the server tried, so it knows the era
+_NOT_REFUSALS: Final = frozenset({-32603})  # internal error: the server knows the era
 
 
 class BothErasUpstream:
-    """See `Upstream`; `make` returns the connection behind it."""
+    """An `Upstream` around the one that `make` returns."""
 
     def __init__(self, make: Callable[[Receiver], Upstream], receiver: Receiver) -> None:
         self._receiver = receiver
@@ -38,7 +38,7 @@ class BothErasUpstream:
         self._opening: Message | None = None  # an initialize that is not answered yet
         # requests of 2026-07-28, while it is not known whether the server knows them
         self._tried: dict[int, Message] = {}
-        self._is_modern = False  # it does
+        self._is_modern = False  # it knows them
         # messages of the client while the other era is tried
         self._held: list[Message] | None = None
         # requests that were refused in the first era
@@ -58,7 +58,7 @@ class BothErasUpstream:
         self._refusals = [pair for pair in self._refusals if pair[0].id != request]
         if self._held is not None:
             self._held = [one for one in self._held if not one.is_request or one.id != request]
-        # the end of a stream means nothing to a server with sessions
+        # a server with sessions does not treat a closed stream as a cancellation
         if isinstance(self._front, ModernClient):
             note = message.notification("notifications/cancelled", {"requestId": request})
             self._do(self._front.from_client(note))
@@ -130,7 +130,7 @@ class BothErasUpstream:
     # ---- the other era -----------------------------------------------------------------------------------------
 
     def _is_known(self, answer: Message) -> bool:
-        """Return whether this answer of the server is no refusal of the client's era."""
+        """Return False if an answer of the server refuses the client's era, else True."""
         is_opening = self._opening is not None and answer.id == self._opening.id
         tried = self._tried.pop(answer.id, None) if isinstance(answer.id, int) else None
         if not is_opening and tried is None:
@@ -142,8 +142,8 @@ class BothErasUpstream:
             return True
         if tried is not None:
             self._tried[answer.id] = tried
-            # A client that asks whether the server knows the era has another method, in case it
-            # does not.
+            # A client that sends `server/discover` handles the refusal itself: it can use
+            # `initialize`.
             return tried.method == "server/discover"
         return False
 

@@ -1,7 +1,7 @@
-"""A connection to an MCP server over streamable HTTP: one session of 2024-11-05 to 2025-11-25, or separate requests of 2026-07-28.
+"""A connection to an MCP server over streamable HTTP: one session, or requests of 2026-07-28.
 
-Rule: one task for each POST. A failed POST concerns its own request. Only the server's statement
-that it does not know the session concerns all, and even then each request gets it separately.
+Sessions are those of 2024-11-05 to 2025-11-25. Rule: each POST has a task, and its failure affects
+its own request only. An unknown session affects all requests, and is reported for each separately.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ class HTTPUpstream(Upstream):
     """One connection to an MCP server over streamable HTTP; see `Upstream` for its interface.
 
     `headers` are sent with every request, and never to another origin; `open` reads the secrets
-    that they name. `max_message` is the most bytes of an answer or an event. `connect_timeout`:
-    seconds. An answer may take as long as it likes. A broken stream with event ids is resumed, as
-    long as that succeeds within `resume_within` seconds. Credentials over http:// to another
-    machine are refused by `open` unless `allow_plaintext_credentials`. Messages of 2026-07-28 are
-    recognised by the version in their `_meta`.
+    that they name. Credentials over http:// to another machine are refused by `open` unless
+    `allow_plaintext_credentials`.
+
+    `max_message` bounds the bytes of an answer or an event. `connect_timeout` is in seconds; there
+    is no limit for the time of an answer. A broken stream with event ids is resumed, as long as
+    that succeeds within `resume_within` seconds. A message is of 2026-07-28 if its `_meta` names a
+    version.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class HTTPUpstream(Upstream):
         self._max_message, self._resume_within = max_message, resume_within
         self._open: dict[int, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._barriers: tuple[Exchange, ...] = ()  # what has to end before a later message is sent
+        self._barriers: tuple[Exchange, ...] = ()  # they have to end before a later message is sent
         self._marks: dict[str, Any] = {}
         self._modern = ""  # the version of the last message of 2026-07-28 or later
         self._is_gone = self._is_closed = self._is_lost = False
@@ -74,7 +76,7 @@ class HTTPUpstream(Upstream):
     async def open(self) -> None:
         """Prepare the client; nothing is sent.
 
-        Raises LostError for a URL or headers that cannot work.
+        Raises LostError for a URL, headers or secrets that cannot be used.
         """
         self._wire = Wire(
             self._url,
@@ -96,14 +98,14 @@ class HTTPUpstream(Upstream):
     # ---- sending ----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> None:
-        """Send a message in a task of its own, after those that have to end before."""
+        """Send a message in its own task, after an earlier `initialize` or its notification."""
         if self._is_closed:
             return
         self._modern = "" if message.method == "initialize" else modern_version(message) or self._modern
         cancelled: object = message.params.get("requestId") if message.method == _CANCELLED else None
         about = self._open.get(cancelled) if isinstance(cancelled, int) else None
         if message.method == _CANCELLED and self._modern and not self._wire.version:
-            if about is not None:  # since 2026-07-28 the end of its stream says so
+            if about is not None:  # since 2026-07-28 closing its stream cancels it
                 self.cancel(about.request or 0)
             return
         exchange = Exchange(message)
@@ -139,7 +141,7 @@ class HTTPUpstream(Upstream):
                 if not about.sent.is_started:
                     return  # the server never received it
             await self._post(exchange)
-        except Exception as error:  # noqa: BLE001 -- whatever the client raises; what it says is judged
+        except Exception as error:  # noqa: BLE001 -- any error of the HTTP client is classified
             sent = exchange.sent
             self._ended(exchange, loss_of_error(error, is_started=sent.is_started, hops=sent.hops))
 
@@ -165,7 +167,7 @@ class HTTPUpstream(Upstream):
                 loss = await self._reading.answer(exchange, response, is_resumable=not version)
                 self._ended(exchange, loss)
                 return
-            await refusal_of(response)  # read to its end, its connection can serve the next
+            await refusal_of(response)  # its connection is reusable once the body is read
             exchange.is_over.set()
             if message.method == _INITIALIZED and not version:
                 self._listen()
@@ -188,10 +190,10 @@ class HTTPUpstream(Upstream):
         else:
             self._ended(exchange, loss)
 
-    # ---- telling ----------------------------------------------------------------------------------------------------
+    # ---- reporting ----------------------------------------------------------------------------------------------------
 
     def _tell(self, message: Message, request: int | None) -> None:
-        """Pass on a message of the server; an answer ends its exchange, whichever stream brought it."""
+        """Pass on a message of the server; an answer ends its exchange, on whichever stream."""
         if self._is_closed or (request is not None and request not in self._open and message.is_answer):
             return
         if message.is_answer and isinstance(message.id, int) and message.id in self._open:
@@ -205,7 +207,7 @@ class HTTPUpstream(Upstream):
         self._lost_when_idle()
 
     def _ended(self, exchange: Exchange, loss: Loss | None) -> None:
-        """Handle the end of a POST. Report its loss, if that was not reported yet."""
+        """Handle the end of a POST: report its loss, unless the exchange is over already."""
         if self._is_closed or loss is None or exchange.is_over.is_set():
             return
         exchange.is_over.set()
@@ -237,7 +239,7 @@ class HTTPUpstream(Upstream):
         task.add_done_callback(self._tasks.discard)
 
     def _lost_when_idle(self) -> None:
-        """Report the loss of the session that the notices have shown, but let open requests end by themselves."""
+        """Report a session that the GET stream found unknown, once no request is open."""
         if self._is_lost and not self._open and not self._is_closed:
             self._is_lost = False
             loss = Loss(reason="the session is unknown", executed=Executed.MAYBE, is_session_gone=True)
@@ -256,7 +258,10 @@ class HTTPUpstream(Upstream):
         self._lost_when_idle()
 
     async def close(self) -> None:
-        """Close every stream, end the session (DELETE) if the server knows it, and close every connection, within about 5 s."""
+        """Close all streams, the session (DELETE) if the server knows it, and all connections.
+
+        Takes about 5 s at most.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -280,7 +285,7 @@ class HTTPUpstream(Upstream):
 
 
 async def _passed(barrier: Exchange) -> None:
-    """Wait until a message is done: for the acceptance of a notification in bounded time, for the answer to initialize without a limit."""
+    """Wait for the answer to `initialize`, or at most `_ACCEPTED` seconds for a notification."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_ACCEPTED if barrier.request is None else None):
             await barrier.is_over.wait()

@@ -1,6 +1,7 @@
-"""One message to an MCP server over streamable HTTP, and its response: JSON, a stream of events, or a broken stream.
+"""One message to an MCP server over streamable HTTP, and its response: JSON or an event stream.
 
-Rule: each is independent. The result of one POST is reported for its request, and affects no other.
+Rule: messages are independent. The result of a POST is reported for its request, and affects no
+other.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from .upstream_http_wire import Wire
 
 
-# seconds that a stream may take to end after its answer; then its connection can serve the next
-# request
+# seconds that a stream may take to end after its answer; if it does, its connection can be reused
 _LINGER: Final = 1.0
-_RETRY: Final = 1.0  # seconds before a broken stream is resumed, where the server names none
-_SHORTEST, _LONGEST = 0.1, 60.0  # of the seconds that a server may name
+_RETRY: Final = 1.0  # seconds before a broken stream is resumed, if the server names none
+_SHORTEST, _LONGEST = 0.1, 60.0  # bounds of the seconds that a server may name
 _STANDS: Final = 1.0  # seconds after which a resumed stream counts as a success
 
 
@@ -51,22 +51,22 @@ class Exchange:
 
 
 class Reading:
-    """How the answers of a connection are read: their receiver, and their bounds."""
+    """Reads the responses on a connection, within its bounds, and passes on their messages."""
 
     def __init__(
         self, wire: Wire, tell: Callable[[Message, int | None], None], note: Callable[[str], None],
         *, limit: int, resume_within: float,
     ) -> None:  # fmt: skip
-        """`tell` is called with each message and the request in whose stream it came."""
+        """Set the callbacks: `tell` gets each message, and the request in whose stream it came."""
         self._wire, self._tell, self._note = wire, tell, note
         self._limit, self._resume_within = limit, resume_within
 
     def parser(self) -> EventStreamParser:
-        """Return a parser for one stream, over all its connections."""
+        """Return a parser for one stream, also for its resumption on other connections."""
         return EventStreamParser(max_event_bytes=self._limit)
 
     def headers(self, parser: EventStreamParser) -> dict[str, str]:
-        """Return the headers of a GET that continues after a parser's position, if it has one."""
+        """Return the headers of a GET, with `last-event-id` if the parser has a position."""
         position = _position_of(parser)
         again = {} if position is None else {"last-event-id": position}
         return {**GET, **self._wire.session_headers(), **again}
@@ -74,7 +74,7 @@ class Reading:
     async def answer(
         self, exchange: Exchange, response: httpx.Response, *, is_resumable: bool
     ) -> Loss | None:
-        """Read the answer to a request and pass it on. Returns the loss if there is none."""
+        """Read the answer to a request and pass it on. Returns the loss if there is no answer."""
         request = exchange.request
         assert request is not None  # noqa: S101 -- only a request has an answer
         try:
@@ -91,18 +91,17 @@ class Reading:
                 await self._resume(exchange, parser)
         except TooLongError:
             return None if exchange.is_over.is_set() else too_long(self._limit)
-        except Exception:  # noqa: BLE001 -- whatever ends a body that has begun
+        except Exception:  # noqa: BLE001 -- any error of a body that has begun
             return Loss(reason=CUT)
         return None if exchange.is_over.is_set() else Loss(reason=CUT)
 
     async def events(
         self, response: httpx.Response, parser: EventStreamParser, exchange: Exchange | None = None
     ) -> bool:
-        """Pass on the messages of a stream until it ends, breaks, or has brought the answer.
+        """Pass on the messages of a stream until it ends or breaks.
 
-        Returns whether anything came.
-
-        Raises TooLongError.
+        After the answer it has a second to end. Returns whether anything arrived. Raises
+        TooLongError.
         """
         heard = False
         loop = asyncio.get_running_loop()
@@ -117,7 +116,7 @@ class Reading:
                         scope.reschedule(loop.time() + _LINGER)
         except TooLongError:
             raise
-        except Exception:  # noqa: BLE001 -- a stream that breaks has ended; who reads it asks whether all has come
+        except Exception:  # noqa: BLE001 -- a broken stream has ended; the caller checks the answer
             return heard
         return heard
 
@@ -132,7 +131,10 @@ class Reading:
         self._tell(message, request)
 
     async def _resume(self, exchange: Exchange, parser: EventStreamParser) -> None:
-        """Resume a stream after its last event with an id, until the answer has come, or the server has no more of it."""
+        """Resume a stream after its last event id until the answer has come, or it has failed.
+
+        It has failed if the server refuses it for good, or for `resume_within` seconds.
+        """
         loop = asyncio.get_running_loop()
         until: float | None = None
         while _position_of(parser) is not None:
@@ -153,7 +155,7 @@ class Reading:
                     await response.aclose()
             except TooLongError:
                 raise
-            except Exception:  # noqa: BLE001, S110 -- not there at the moment: its time is bounded
+            except Exception:  # noqa: BLE001, S110 -- not reachable now; the time for it is bounded
                 pass
             if exchange.is_over.is_set():
                 return
@@ -164,7 +166,7 @@ class Reading:
 
 
 def pause_of(parser: EventStreamParser) -> float:
-    """Return the wait before a stream is opened again: the server's, within bounds."""
+    """Return the seconds before a stream is opened again: the server's `retry`, within bounds."""
     return _RETRY if parser.retry is None else min(max(parser.retry / 1000, _SHORTEST), _LONGEST)
 
 

@@ -1,4 +1,4 @@
-"""The MCP headers of a message over streamable HTTP: those of a session, or since 2026-07-28 those that repeat the body. Pure.
+"""The MCP headers of a message over HTTP; since 2026-07-28 they repeat parts of the body. Pure.
 
 Rule: a header that repeats the body is read from the message itself, so both always agree.
 """
@@ -44,7 +44,7 @@ def modern_version(message: Message) -> str:
 def modern_headers(message: Message, version: str, marks: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers that repeat a message's content.
 
-    `marks`: those of each tool, as `marks_of` found them.
+    `marks` are those of each tool, as `marks_of` returns them.
     """
     headers = {VERSION: version}
     if message.method:
@@ -59,16 +59,16 @@ def modern_headers(message: Message, version: str, marks: Mapping[str, Any]) -> 
 
 
 def encoded(value: str) -> str:
-    """Return a value as a header can hold it: as it is, or in base64 between the marks that MCP names."""
+    """Return a value for a header: as it is, or as `=?base64?…?=` if it has other characters."""
     if (_PLAIN.fullmatch(value) or not value) and not _ENCODED.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode('ascii')}?="
 
 
 def marks_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the marks of the tools that have some, by name; marks that are not valid are left out.
+    """Return the `x-mcp-header` marks of the tools that have valid ones, by the tool's name.
 
-    Raises ImportError if there are marks, and no `mcp` to read them with.
+    Raises ImportError if there are marks and the package `mcp` is not installed.
     """
     marks: dict[str, Any] = {}
     for tool in tools:

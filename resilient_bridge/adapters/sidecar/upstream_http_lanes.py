@@ -1,7 +1,7 @@
-"""The connections to one MCP server over HTTP: one for each request in progress, reused by the next.
+"""The connections to one MCP server over HTTP: one per request in progress, reused by the next.
 
-Rule: a request uses its own connection alone. The pool of an HTTP client scans all of them at each
-request and at each end, which for fifty in progress costs more than the requests do.
+Rule: a request has a connection for itself. The pool of httpx scans all connections when a request
+begins and when it ends, which costs more than the requests themselves if fifty are in progress.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-# seconds of idleness: below the 5 s after which Node and uvicorn close theirs, under a request
+# seconds idle; less than the 5 s after which Node and uvicorn close, maybe during a new request
 _IDLE_SECONDS: Final = 3.0
-_MOST_IDLE: Final = 100  # connections that wait for a request
+_MOST_IDLE: Final = 100  # idle connections that are kept
 _GOODBYE: Final = 1.0
 
 
 class Lanes:
     """Sends requests, each over its own HTTP/1.1 connection.
 
-    Not HTTP/2: httpx resets no stream of it, so a cancellation would not arrive, and one failure
-    would affect every request.
+    Not HTTP/2: httpx does not reset its streams, so a server would not notice a cancellation, and
+    one failure would affect every request.
     """
 
     def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
-        """`proxy`: the URL of the one that requests go through.
+        """Prepare one transport; `proxy` is the URL of a proxy for all requests.
 
-        Raises what httpx raises for one that it cannot use.
+        Raises what httpx raises for a proxy that it cannot use.
         """
         self._verify, self._proxy = verify, None if proxy is None else httpx.Proxy(proxy)
         self._free: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
@@ -46,9 +46,10 @@ class Lanes:
         self._keep(self._made())
 
     async def send(self, request: httpx.Request) -> httpx.Response:
-        """Return the answer with its body unread; until it is closed, its connection is its own.
+        """Send a request; return the response with its body unread.
 
-        Raises what httpx raises, and after `close` httpx.ConnectError.
+        Its connection is free again when the response is closed. Raises what httpx raises, and
+        after `close` httpx.ConnectError.
         """
         self._refuse_closed(request)
         lane = self._free.pop()[0] if self._free else self._made()
@@ -64,7 +65,7 @@ class Lanes:
         return response
 
     async def give_back(self, lane: httpx.AsyncHTTPTransport, *, is_usable: bool) -> None:
-        """Take back a connection for the next request, or close it."""
+        """Keep a connection for the next request, or close it."""
         if not is_usable or lane not in self._all or len(self._free) >= _MOST_IDLE:
             await self._drop(lane)
         else:
@@ -90,7 +91,7 @@ class Lanes:
             await lane.aclose()
 
     def _expire(self) -> None:
-        """Close connections without a request for long: their servers close them, too."""
+        """Close connections that have been idle for `_IDLE_SECONDS`, before their servers do."""
         self._timer = None
         loop = asyncio.get_running_loop()
         while self._free and self._free[0][1] <= loop.time() - _IDLE_SECONDS:
@@ -118,7 +119,7 @@ class Lanes:
 
 
 class _Body(httpx.AsyncByteStream):
-    """A body that gives its connection back when it is closed."""
+    """A response body that returns its connection when it is closed."""
 
     def __init__(self, stream: object, lane: httpx.AsyncHTTPTransport, lanes: Lanes) -> None:
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101 -- an async transport has no other

@@ -1,7 +1,7 @@
-"""What an HTTP response, or its absence, means for a request to an MCP server: its answer, or why there will be none. Pure.
+"""What an HTTP response or error means for a request: its answer, or why it has none. Pure.
 
-Rule: NO only where the server cannot have begun: no byte was written, or it said that it refused
-before it looked at the request.
+Rule: `executed` is NO only if the server cannot have begun: no byte was written, or its status says
+that it refused the request before it handled it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
 
 def loss_of_error(error: Exception, *, is_started: bool, hops: int = 0) -> Loss:
-    """Return the loss of a request that ended in an error of the HTTP client, before its answer had a status.
+    """Return the loss for an error of the HTTP client, before the response had a status.
 
-    `is_started`: whether a byte of it was written. `hops`: how often it was redirected before, to a
-    server that has seen it then.
+    `is_started`: whether a byte of the request was written. `hops`: how many redirects it followed;
+    a server has then received it before.
     """
     failure = classify(error)
     is_proof = hops == 0 and failure.executed is Executed.NO
@@ -97,8 +97,8 @@ def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
 
     None if there is none.
 
-    A server that could not read the id answers without one, or with one of its own. With 5xx only
-    the request's id counts: a proxy between us and the server knows no ids.
+    An error without an id, or with a text as id, counts too: the server could not read ours. With
+    5xx only the request's id counts: a proxy between us and the server knows no ids.
     """
     if status in {401, 403, 407, 425, 429} or status < 400:
         return None
@@ -118,7 +118,7 @@ def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
 
 
 def own_answer(message: Message, request: int) -> Message:
-    """Return an answer under the id of its request: an error without an id, or with the server's own, belongs to it."""
+    """Return an answer; an error without an id, or with a text as id, gets that of the request."""
     is_nobodys = message.id is None or isinstance(message.id, str)
     return message.with_id(request) if message.error and is_nobodys else message
 
@@ -141,13 +141,13 @@ def too_long(limit: int) -> Loss:
 
 
 def _reason_of(challenge: str) -> str:
-    """Return what a WWW-Authenticate header says beyond its scheme."""
+    """Return the error in a WWW-Authenticate header; empty if it names none."""
     parts = {str(name): str(text) for name, text in _CHALLENGE.findall(challenge)}
     return redact(parts.get("error_description") or parts.get("error") or "", limit=_SHOWN)
 
 
 def _words(headers: Mapping[str, str], body: bytes) -> str:
-    """Return the text of a body in one line; nothing of a page for browsers."""
+    """Return the error text of a body in one line; empty for a page of HTML."""
     text = body[: 4 * _SHOWN].decode("utf-8", "replace")
     if "html" in headers.get("content-type", "").lower() or text.lstrip()[:1] == "<":
         return ""

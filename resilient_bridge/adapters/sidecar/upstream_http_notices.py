@@ -1,7 +1,7 @@
-"""The stream of a server's own messages, before 2026-07-28: opened once, and again whenever it ends.
+"""The GET stream of a server's own messages, before 2026-07-28: opened again whenever it ends.
 
-Rule: many servers have none, which is normal. Messages during a gap are lost if the server does not
-keep them.
+Rule: a server may have no such stream. Messages between two connections are lost if the server does
+not replay them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from .upstream_http_wire import Wire
 
 
-_FIRST: Final = 1.0  # seconds before it is opened again
+_FIRST: Final = 1.0  # seconds before it is opened again, doubled after each failure
 _LONGEST: Final = 30.0
-_TRIES: Final = 3  # of a stream that never existed
+_TRIES: Final = 3  # failures after which a stream that was never open is given up
 
 
 class Notices:
-    """The one stream of a session.
+    """The GET stream of one session.
 
-    `listen` runs until the server has none, or no longer knows the session.
+    `listen` runs until the server has no such stream, or no longer knows the session.
     """
 
     def __init__(self, wire: Wire, reading: Reading, note: Callable[[str], None]) -> None:
@@ -40,7 +40,10 @@ class Notices:
         self._was_open = self._is_away = False
 
     async def listen(self) -> bool:
-        """Read it. Returns True if the session is gone, False if there is no such stream."""
+        """Read the stream, and open it again whenever it ends.
+
+        Returns True if the session is gone, False if there is no such stream.
+        """
         failed = 0
         while True:
             heard = False
@@ -52,7 +55,7 @@ class Notices:
             except TooLongError:
                 self._lost("a message on it was too long")
                 self._parser = self._reading.parser()
-            except Exception as error:  # noqa: BLE001 -- whatever the client raises; it is tried again
+            except Exception as error:  # noqa: BLE001 -- after any error of the HTTP client it is tried again
                 self._lost(classify(error).message)
             failed = 0 if heard else failed + 1
             if not self._was_open and failed >= _TRIES:
@@ -63,9 +66,9 @@ class Notices:
             )
 
     async def _once(self) -> tuple[bool | None, bool]:
-        """Open and read it once: what `listen` is to return, None to go on.
+        """Open and read the stream once.
 
-        And whether anything came.
+        Returns what `listen` has to return, None to go on; and whether anything arrived.
         """
         response = await self._wire.send("GET", self._reading.headers(self._parser), Sent())
         try:

@@ -1,6 +1,6 @@
-"""The HTTP client of one connection to an MCP server: addresses, observed requests, and reading of answers.
+"""The HTTP client of one connection to an MCP server: URL, requests, and bodies of responses.
 
-Rule: nothing is sent to another origin than that of the URL, and everything kept has a bound.
+Rule: nothing is sent to another origin than that of the URL, and every body has a bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class TooLongError(Exception):
 
 
 class Sent:
-    """The observed state of one request: `is_started` once its first byte may be sent, `is_whole` after its last."""
+    """How much of one request was sent.
+
+    `is_started` is True once its first byte may have been sent; `is_whole` is set after its last.
+    """
 
     def __init__(self) -> None:
         self.is_started = False
@@ -58,7 +61,7 @@ class Sent:
 class Wire:
     """One HTTP client for one URL, with the headers of its user and those of its session.
 
-    `session` and `version` are those of the initialize answer, `is_known` says whether the URL has
+    `session` and `version` are those of the answer to `initialize`. `is_known`: whether the URL has
     accepted a message.
     """
 
@@ -72,7 +75,7 @@ class Wire:
     ) -> None:
         """Prepare the client.
 
-        Raises LostError for a URL or headers that cannot work; the loss is final.
+        Raises a final LostError for a URL or headers that cannot be used.
         """
         import ssl
 
@@ -87,7 +90,7 @@ class Wire:
         self.url = target.copy_with(username=None, password=None)
         proxy = proxy_to(target)
         is_plain = target.scheme == "http" and proxy is None
-        # an empty context: loading the authorities would take longer than the rest of the start
+        # without certificates: to load them would take longer than the rest of the start
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
         self._lanes = Lanes(verify, proxy)
         self._headers = httpx.Headers({"accept-encoding": "gzip, deflate", "user-agent": _NAME})
@@ -102,7 +105,7 @@ class Wire:
     async def send(
         self, method: str, headers: Mapping[str, str], sent: Sent, content: bytes | None = None
     ) -> httpx.Response:
-        """Send a request, follow it inside the origin, and return its answer with the body unread.
+        """Send a request, follow redirects in the origin; return the response with its body unread.
 
         Raises what httpx raises.
         """
@@ -121,7 +124,7 @@ class Wire:
             if self._cookies:
                 self._cookies.set_cookie_header(request)
             response = await self._lanes.send(request)
-            # which may lead to the machine that has the session
+            # a cookie may route later requests to the machine that has the session
             if "set-cookie" in response.headers:
                 self._cookies.extract_cookies(response)
             target = self._redirect(response, method)
@@ -132,7 +135,7 @@ class Wire:
             self.url = target
 
     def _redirect(self, response: httpx.Response, method: str) -> httpx.URL | None:
-        """Return the target of a redirect that may be followed: inside the origin, with the same method."""
+        """Return the target of a redirect in the origin that keeps the method, else None."""
         location = response.headers.get("location", "")
         is_followed = response.status_code in _FOLLOWED or (
             method == "GET" and response.status_code in {301, 302, 303}
@@ -154,7 +157,7 @@ def _usable(
 ) -> tuple[httpx.URL, dict[str, str]]:
     """Return the URL, and the headers of every request.
 
-    Raises LostError if they cannot work, or would show credentials to a network.
+    Raises LostError if they cannot be used, or if credentials would be sent unencrypted.
     """
     import httpx
 
@@ -202,7 +205,7 @@ def is_event_stream(response: httpx.Response) -> bool:
 
 
 async def refusal_of(response: httpx.Response) -> bytes:
-    """Return the beginning of a refusal's body; less if it does not arrive in time."""
+    """Return the body of a refusal, cut off after 1 MiB or 5 s."""
     body = bytearray()
     with suppress(Exception):
         async with asyncio.timeout(_REFUSAL_SECONDS):
@@ -229,7 +232,7 @@ async def body_of(response: httpx.Response, limit: int) -> bytes:
 async def events_of(
     pieces: AsyncIterator[bytes], parser: EventStreamParser
 ) -> AsyncIterator[ServerSentEvent | None]:
-    """Yield the events of a stream, and None after each piece of it.
+    """Yield the events of a stream, and None after each received piece.
 
     Raises TooLongError beyond the parser's limit.
     """
