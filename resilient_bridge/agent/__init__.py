@@ -1,6 +1,8 @@
-"""What agents need: tools that are bounded and repeated safely, workflows, limits on spend and context, suggestions, local daemons.
+"""For AI agents: tools with time limits and safe retries, workflows, spend and context limits,
+local daemons.
 
-Rule: a decorated tool keeps its signature and its exceptions; `Toolbox.call` returns outcomes. Each name loads on its first use.
+Rule: a decorated tool keeps its signature and its exceptions; `Toolbox.call` returns outcomes. Each
+name is imported on its first use.
 """
 
 from __future__ import annotations

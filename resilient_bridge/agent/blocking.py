@@ -1,4 +1,4 @@
-"""Blocking work in a thread, beside the event loop.
+"""Run blocking work in a thread, so that the event loop is not blocked.
 
 Rule: a cancelled caller waits for the end of the work, so that no other caller repeats it or takes
 its file while it still runs.
@@ -19,13 +19,16 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function in a thread and return its result. Cancelling waits for its end, and is raised then."""
+    """Run a function in a thread and return its result.
+
+    When cancelled, wait until the function ends, then raise the CancelledError.
+    """
 
     def call() -> T:
         try:
             return function(*args, **kwargs)
         except StopIteration as error:
-            # A future cannot hold it: its caller would wait for ever (Python 3.11).
+            # A future cannot hold a StopIteration: the caller would never wake up (Python 3.11).
             raise RuntimeError("a function raised StopIteration") from error
 
     work = asyncio.ensure_future(asyncio.to_thread(call))

@@ -1,6 +1,7 @@
 """The connection state of a local daemon's client in four dimensions, and its invalid combinations.
 
-Rule: a value without a clock checks the invariants. The tracker adds time, history and the log, and never raises on a reported change.
+Rule: ConnectionStates checks the invariants and reads no clock. ConnectionTracker adds time,
+history and the log, and never raises on a reported change.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Extension: TypeAlias = Literal["disconnected", "connected", "active"]
 CircuitIs: TypeAlias = Literal["closed", "open", "half-open"]
 Polling: TypeAlias = Literal["stopped", "running"]
 
-_CHANGES: Final = 32  # in the diagnostics of a violation
+_CHANGES: Final = 32  # changes kept in the diagnostics of a violation
 _REPORTS: Final = 8  # diagnostics kept
 
 
@@ -47,10 +48,11 @@ def _as_circuit(value: Any) -> CircuitIs:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ConnectionStates(Value):
-    """The server, the extension behind it, the circuit towards it and the polling, at one instant.
+    """The states of the server, its extension, the circuit breaker and the polling at one moment.
 
-    A value: equal by content, and copied by `evolve`. An invalid combination can be built, because it can be observed; `violations()`
-    lists what is wrong. ConfigError names a dimension with an unknown word.
+    Immutable and compared by content; `evolve` returns a changed copy. An invalid combination can
+    be built, because it can be observed; `violations()` lists the violated invariants. ConfigError
+    names a dimension with an unknown word.
     """
 
     server: Server = attrs.field(default="down", validator=one_of("down", "booting", "up"))
@@ -72,10 +74,11 @@ class ConnectionStates(Value):
         return attrs.evolve(self, **changes)
 
     def violations(self) -> tuple[str, ...]:
-        """Return the violated invariants, a line for each; empty without any.
+        """Return the violated invariants, a line for each; an empty tuple if all hold.
 
-        No extension without a server; no closed circuit while the server boots; no extension without polling. An active
-        extension is connected, too.
+        The extension is disconnected while the server is down; the circuit is not closed while the
+        server boots; the extension is disconnected while the polling is stopped. An active
+        extension counts as connected.
         """
         server, extension = self.server, self.extension
         found: list[str] = []
@@ -108,14 +111,15 @@ class Diagnostics:
 
 
 class ConnectionTracker:
-    """Records the state changes of one connection; any thread may report one.
+    """Records the state changes of one connection. Thread-safe.
 
-    A violation is logged once while it lasts, as a warning of the logger `resilient_bridge`, and its Diagnostics are kept: the last 8,
-    with up to 32 changes each. A change with a violation is recorded too.
+    A violation is logged once while it lasts, as a warning of the logger `resilient_bridge`. The
+    last 8 Diagnostics are kept, with up to 32 changes each. A change with a violation is recorded
+    too.
     """
 
     def __init__(self, states: ConnectionStates | None = None) -> None:
-        """Begin with these states, or with everything down."""
+        """Start with these states, or with the defaults of ConnectionStates."""
         self._states = states or ConnectionStates()
         self._changes: deque[StateChange] = deque(maxlen=_CHANGES)
         self._reports: deque[Diagnostics] = deque(maxlen=_REPORTS)
@@ -135,7 +139,7 @@ class ConnectionTracker:
     def change(self, reason: str, /, **changes: Unpack[Dimensions]) -> ConnectionStates:
         """Record a change and its reason; return the states after it. Never raises.
 
-        An unknown dimension or word is a violation, and changes nothing.
+        An unknown dimension or word is recorded as a violation, and leaves the states unchanged.
         """
         refused = ""
         with self._lock:
@@ -163,7 +167,7 @@ class ConnectionTracker:
 
 
 def _reason_text(reason: object) -> str:
-    """Return a reason as text: of an exception its class and message."""
+    """Return a reason as text: for an exception its class and message."""
     if isinstance(reason, BaseException):
         return f"{type(reason).__name__}: {text_of(reason)}".removesuffix(": ")
     return reason if isinstance(reason, str) else type(reason).__name__

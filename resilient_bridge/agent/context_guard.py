@@ -1,7 +1,8 @@
-"""A conversation within the context of a model: counted before it is sent, compacted if there is a function for it, else an error.
+"""Keep a conversation within a model's context window: count the tokens before a call, compact, or
+raise an error.
 
-Rule: the caller's list is never changed; a new list is returned. Counting and compacting are functions of the caller; their errors are
-raised unchanged.
+Rule: the caller's list is never changed; a new list is returned. Counting and compacting are
+functions of the caller; their errors are raised unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ T = TypeVar("T")
 NEARLY_FULL: ContextVar[Callable[[int, int], Awaitable[None]] | None] = ContextVar(
     "resilient_bridge.context_nearly_full", default=None
 )
-"""The function of the tokens and the limit that saves a workflow's phase when a guard in it is nearly full."""
+"""The callback (tokens, limit) that saves the state of a workflow's phase when a guard in it is
+nearly full.
+"""
 
 Count: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], int | Awaitable[int]]
 Compact: TypeAlias = Callable[[list[Any], int], Sequence[Any] | Awaitable[Sequence[Any]]]
@@ -57,12 +60,15 @@ _HINTS: Final[dict[Suggestion, tuple[str, ...]]] = {
 
 
 class ContextGuard:
-    """A conversation may take `limit` tokens, less `reserve` for the answer.
+    """Keeps one conversation within `limit` tokens, less `reserve` for the answer.
 
-    `count(messages, tools)` returns the tokens of both; `compact(messages, target)` returns messages of at most `target` tokens, the tools
-    not counted. Both may be async. From the share `warn_at` on `is_nearly_full` is True: ContextNearlyFull is emitted once, and again
-    after the share was lower; a phase of a Workflow saves its state then. Each conversation needs a guard of its own, which remembers the
-    last count. ConfigError names a wrong argument.
+    `count(messages, tools)` returns the tokens of both; `compact(messages, target)` returns
+    messages of at most `target` tokens, the tools not counted. Both may be async. ConfigError names
+    a wrong argument.
+
+    When the share reaches `warn_at`, `is_nearly_full` becomes True, ContextNearlyFull is emitted,
+    and a phase of a Workflow saves its state. This happens again only after the share was lower.
+    Each conversation needs its own guard, because the guard keeps the last count.
     """
 
     def __init__(
@@ -101,7 +107,10 @@ class ContextGuard:
 
     @property
     def share(self) -> float:
-        """The share of `limit - reserve` at the last count, 0.9 for 90 %; 0.0 before the first, above 1 after an overflow."""
+        """The share of `limit - reserve` at the last count, 0.9 for 90 %.
+
+        0.0 before the first count; above 1 if the messages and tools did not fit.
+        """
         return self._tokens / self._room
 
     @property
@@ -110,11 +119,15 @@ class ContextGuard:
         return self.share >= self._warn_at
 
     async def fit(self, messages: Sequence[M], tools: Sequence[Any] = ()) -> list[M]:
-        """Return the messages as a new list if they fit, together with the tools; else compacted, with an event ContextCompacted.
+        """Return the messages as a new list, compacted if they do not fit together with the tools.
 
-        `compact` is called at most twice, the second time with half of the target. Raises ContextOverflowError if that is not enough, or
-        without `compact`; `failure.details` has `type` "context_overflow", `current_tokens`, `max_tokens`, and as `suggestion`
-        reduce_tools (the tools alone exceed the limit), compact_history (no `compact`) or start_new_session (compacting was not enough).
+        `compact` is called at most twice, the second time with half of the target; then
+        ContextCompacted is emitted.
+
+        Raises ContextOverflowError if that is not enough, or without `compact`; `failure.details`
+        has `type` "context_overflow", `current_tokens`, `max_tokens`, and as `suggestion`
+        reduce_tools (the tools alone reach the limit), compact_history (no `compact`) or
+        start_new_session (compacting was not enough).
         """
         whole = list(messages)
         self._tokens = tokens = await self._counted(whole, tools)
@@ -146,11 +159,15 @@ class ContextGuard:
     async def call(
         self, function: Callable[..., Any], messages: Sequence[Any], /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return `function(messages, …)`, sync or async, with messages that fit; an argument `tools=` is counted with them.
+        """Call `function(messages, …)`, sync or async, with messages that fit, and return its
+        result.
 
-        If the provider reports that they are too long (`classify`: the reason context_length_exceeded), they are compacted to 80 % of the
-        count, and the function is called once more. Raises what `fit` raises, from the provider's error if there is one, and what the
-        function raises.
+        A keyword argument `tools=` is counted with them. If the provider reports that they are too
+        long (`classify`: the reason context_length_exceeded), they are compacted to 80 % of the
+        count, and the function is called once more.
+
+        Raises what `fit` raises, from the provider's error if there is one, and what the function
+        raises.
         """
         tools: Sequence[Any] = kwargs.get("tools") or ()
         fitting = await self.fit(messages, tools)
@@ -181,7 +198,10 @@ class ContextGuard:
         room: int,
         refused: Exception | None = None,
     ) -> list[Any]:
-        """Return messages of at most `room` tokens with the tools; they had `before`. `refused`: the error of the provider."""
+        """Return compacted messages that have at most `room` tokens together with the tools.
+
+        `before`: their tokens until now. `refused`: the error of the provider.
+        """
         taken = await self._counted([], tools) if tools else 0
         if taken >= room:
             raise self._overflow("reduce_tools", before, refused, tools_tokens=taken) from refused
@@ -197,13 +217,13 @@ class ContextGuard:
                 return found
             if tokens < after:
                 messages, after = found, tokens
-            target = max(1, target // 2)  # `compact` counts differently: ask for less
+            target = max(1, target // 2)  # `compact` may count differently: request less
         raise self._overflow(
             "start_new_session", before, refused, tools_tokens=taken, compacted_tokens=after
         ) from refused
 
     async def _tell(self) -> None:
-        """Emit that the context has become nearly full, by the count after compacting."""
+        """Emit ContextNearlyFull and save the phase if the last count has just reached `warn_at`."""
         was_reported, self._is_reported = self._is_reported, self.is_nearly_full
         if self._is_reported and not was_reported:
             emit(events.ContextNearlyFull(tokens=self._tokens, limit=self._room))
@@ -222,7 +242,9 @@ class ContextGuard:
     def _overflow(
         self, suggestion: Suggestion, tokens: int, refused: Exception | None, **more: int
     ) -> ContextOverflowError:
-        """Return the error in the form of OpenViber's context check; `max_tokens` is what messages and tools may take."""
+        """Return the error with the fields of OpenViber's context check; `max_tokens` is `limit -
+        reserve`.
+        """
         why = f"wanted at most {self._room}" if refused is None else "which the provider refused"
         details = {
             "type": "context_overflow",

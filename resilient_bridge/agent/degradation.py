@@ -1,7 +1,9 @@
-"""A capability with a ladder of modes: a failure steps down to the next mode.
+"""Graceful degradation: a capability has a ladder of modes, and a failure steps down to the next
+mode.
 
-Rule: each step down or up is an event, and recorded in the history; cancellation is no failure. After a function that may have run, the
-next mode's function is called only with permission: it may do the same work twice.
+Rule: each step down or up is an event, and is recorded in the history. Cancellation is no failure.
+After a function that may have run, the next mode's function is called only with permission, because
+it may do the same work twice.
 """
 
 from __future__ import annotations
@@ -33,18 +35,21 @@ M = TypeVar("M", bound="str | float")
 _MOST_STEPS: Final = 100  # steps in the history
 _FEWEST: Final = 2  # modes of a ladder
 _NOTE: Final = "not replaced: it may have run; may_have_run=[{mode!r}] of the Degradation allows it"
-_BROWSER: Final = ("browser", "web_scrape", "text")  # the seed's hierarchy
+_BROWSER: Final = ("browser", "web_scrape", "text")  # the modes of the ready ladder
 
 
 class Degradation(Generic[M]):
     """A ladder of modes, best first; `mode` is the one to use now.
 
-    `on` names the failures that step down; empty means any. `restore_after`: after so many seconds without a failure the ladder steps up
-    by one mode, when `mode` is read; None: only `reset()` steps up. One object serves all tasks and threads that share the capability.
+    `on` names the failures that step down; empty means any. `restore_after`: the ladder steps up by
+    one mode after each such number of seconds without a failure; the step is made when the mode is
+    next read. None: only `reset()` steps up. One object serves all tasks and threads that share the
+    capability.
 
-    `may_have_run` and `idempotent` are permissions for `call`: to call the next mode's function although the one before may have run.
-    `may_have_run=True` permits every mode, a list permits these modes: a poorer answer, a cache, something that only reads.
-    `idempotent=True`: doing the operation twice is harmless. ConfigError names a wrong argument.
+    `may_have_run` and `idempotent` permit `call` to call the next mode's function although the one
+    before may have run. `may_have_run=True` permits every mode; a list permits these modes, such as
+    a cache or a mode that only reads. `idempotent=True`: doing the operation twice is harmless.
+    ConfigError names a wrong argument.
     """
 
     __slots__ = (
@@ -87,15 +92,21 @@ class Degradation(Generic[M]):
 
     @property
     def history(self) -> tuple[events.Degraded | events.Restored, ...]:
-        """The steps, oldest first, at most the last 100: what (`previous`, `mode`), when (`at`), why (`failure` or `reason`)."""
+        """The last steps, oldest first, at most 100.
+
+        Each is an event with the modes `previous` and `mode`, the time `at`, and its cause:
+        `failure` or `reason`.
+        """
         with self._lock:
             return tuple(self._history)
 
     def report(self, error: Failure | BaseException, /, *, mode: M | None = None) -> bool:
-        """Report that the capability failed: return True if the ladder stepped down, False if `on` names other failures.
+        """Report that the capability failed, and return whether the ladder stepped down.
 
-        `mode`: the mode that failed (None: the present one). When several tasks share the ladder it may have stepped below that mode
-        already, and stays then. When the last mode fails, the ladder stays there, and emits once that none is left.
+        It does not for a cancellation, or if `on` names other failures. `mode`: the mode that
+        failed (None: the present one). When several tasks share the ladder it may be below that
+        mode already, and stays then. When the last mode fails, the ladder stays there, and emits
+        Degraded once, with the mode None.
         """
         mode_index = None if mode is None else self._index_of(mode, "report.mode")
         failure = self._matching(error)
@@ -108,12 +119,19 @@ class Degradation(Generic[M]):
         _tell(parts)
 
     async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, sync or async, of the present mode; after a failure that `on` names, step down and call the next one.
+        """Call the function, sync or async, of the present mode; after a failure step down and call
+        the next.
 
-        Returns the first result; the last error is raised unchanged. A function that failed may have run, unless it raised
-        NotExecutedError: the next one is called only if `may_have_run` or `idempotent` permits it; else the error is raised with a note,
-        and the next call begins in the lower mode. A mode without a function is skipped. Raises RejectedError if no function is left at
-        or below the present mode, ConfigError for a key that is no mode of the ladder.
+        Returns the first result. An error that `on` does not name, and the last error, are raised
+        unchanged. A mode without a function is skipped.
+
+        A function that failed may have run, unless it raised NotExecutedError or an error that
+        `classify.register` states as not executed. After it the next function is called only if
+        `may_have_run` or `idempotent` permits it; else the error is raised with a note, and the
+        next call begins in the lower mode.
+
+        Raises RejectedError if there is no function at or below the present mode, ConfigError for a
+        key that is no mode of the ladder.
         """
         places = self._places(functions)
         at = self._index_now()
@@ -136,7 +154,7 @@ class Degradation(Generic[M]):
                     raise
 
     def __repr__(self) -> str:
-        """Return the name, the mode and its index, without stepping up."""
+        """Return the name, the mode and its position, without stepping up."""
         at = self._at - self._due()
         return f"<Degradation {self.name} {self.modes[at]}, {at + 1} of {len(self.modes)}>"
 
@@ -146,7 +164,7 @@ class Degradation(Generic[M]):
 
     def _gave_way(self, error: Exception, mode_index: int) -> bool:
         """Step below a mode that failed; False if `on` names other failures."""
-        failure = self._matching(error)  # not in the frame that the error holds
+        failure = self._matching(error)  # a local of the caller would form a cycle with the traceback
         if failure is not None:
             self._step_down(failure, mode_index)
         return failure is not None
@@ -254,10 +272,12 @@ def degradations(
     parallelism: int = 8,
     restore_after: Seconds | None = None,
 ) -> Degradations:
-    """Return the three ready ladders, each new: browser → web_scrape → text, screenshots on → off, parallelism halved to 1.
+    """Return three new ladders: browser → web_scrape → text, screenshots on → off, parallelism
+    halved to 1.
 
-    In the first, scraping and text may follow a browser that may have acted: they only read. A ladder whose flag is off stays in its first
-    mode. `parallelism` is where the last one starts, at least 2. ConfigError names a wrong argument.
+    In the first, scraping and text are permitted after a browser that may have run, because they
+    only read. A ladder whose flag is False stays in its first mode. `parallelism`, at least 2, is
+    the first mode of the last ladder. ConfigError names a wrong argument.
     """
     flags = {
         "disable_browser_on_error": disable_browser_on_error,
@@ -296,14 +316,16 @@ def degradations(
 
 
 def _did_not_run(error: Exception) -> bool:
-    """Return whether the function itself says that it did not run; a proof about one of its requests is not enough."""
+    """Return whether an error states that the whole function did not run, not only one of its
+    requests.
+    """
     failure, record = failure_or_none(error), record_of(error)
     is_proven = failure is not None and failure.executed is Executed.NO and failure.proof in OWN_WORDS
     return is_proven and (record is None or record.crossed == 0)
 
 
 def _explain(error: Exception, note: str) -> None:
-    """Add a note why no other function was called; once, because the error may be raised again."""
+    """Add a note why no other function was called, unless the error has it already."""
     with suppress(Exception):
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -1,4 +1,4 @@
-"""The seven events of an agent's hooks, read strictly, and the answers to them.
+"""Validate the seven hook events of an agent, and build the answers to them.
 
 Rule: an answer is bounded JSON that names every wrong field, and repeats nothing of a payload.
 """
@@ -24,7 +24,7 @@ HookName: TypeAlias = Literal[
 ]
 
 _FIELDS: Final = ("event", "timestamp", "session_id", "payload")
-# bytes of an event (characters, if it comes as text): what a WebSocket frame holds by default
+# bytes of an event (characters, if it comes as text): the default limit of a WebSocket message
 _MOST: Final = 1_048_576
 _DEEPEST: Final = 100
 _SHOWN: Final = 80
@@ -48,19 +48,22 @@ _MESSAGES: Final[Mapping[str, str]] = {
 _NO_NUMBER: Final = "a number that is not finite"
 _decode: Final = decoder(constant=_NO_NUMBER, infinite=_NO_NUMBER, twice="a duplicate key").decode
 _encode: Final = json.JSONEncoder(ensure_ascii=True).encode
-_MISSING: Final = object()  # what no JSON holds
+_MISSING: Final = object()  # the value of a missing field
 
 
 @attrs.frozen
 class _Unreadable:
-    """A value that is no JSON, with the reason."""
+    """Stands for a value that is not valid JSON; `reason` is what is wrong."""
 
     reason: str
 
 
 @attrs.frozen
 class HookEvent:
-    """One event of an agent's hooks. `timestamp` is in UTC; `payload` is JSON, and is not shown by `repr`: it may hold secrets."""
+    """One hook event of an agent.
+
+    `timestamp` is in UTC. `payload` is a JSON object; `repr` omits it, because it may hold secrets.
+    """
 
     event: HookName
     timestamp: datetime
@@ -71,11 +74,14 @@ class HookEvent:
     def parse(cls, data: str | bytes | Mapping[str, Any], /) -> HookEvent:
         """Return the event in `data`: JSON as text or bytes, or a decoded object.
 
-        `event` is one of the seven names, `timestamp` ISO 8601 in UTC with a Z (no offset; seconds and their fraction may be left
-        out, digits beyond microseconds are cut), `session_id` not empty, `payload` an object with text keys. Other fields are allowed
-        and dropped. At most 1 MiB, 100 levels, no duplicate key, no NaN, no lone surrogate. Otherwise ProtocolError
-        (HOOK_VALIDATION_FAILED) with every violation in its details, and the event HookRejected. ConfigError for `data` of any other
-        type.
+        `event` is one of the seven names, `timestamp` ISO 8601 in UTC with a Z (no offset; seconds
+        and their fraction may be left out, digits beyond microseconds are cut), `session_id` not
+        empty, `payload` an object with text keys. Other fields are allowed and dropped. The limits
+        are 1 MiB and 100 levels; a duplicate key, NaN, an infinity and a lone surrogate are
+        invalid.
+
+        Raises ProtocolError (HOOK_VALIDATION_FAILED) with every violation in its details, and emits
+        HookRejected. Raises ConfigError for `data` of any other type.
         """
         body = _body(data)
         if isinstance(body, _Unreadable):
@@ -88,7 +94,10 @@ class HookEvent:
 
 
 def hook_answer(data: str | bytes | Mapping[str, Any], /) -> dict[str, Any]:
-    """Return the answer to the hook that sent `data`: received, or the errors field by field. See `HookEvent.parse`."""
+    """Return the answer to the hook that sent `data`: received, or one error for each wrong field.
+
+    See `HookEvent.parse`.
+    """
     try:
         HookEvent.parse(data)
     except ProtocolError as error:
@@ -123,7 +132,9 @@ def _violation(field: str, constraint: str, received: str) -> dict[str, str]:
 
 
 def _body(data: object) -> dict[str, Any] | _Unreadable:
-    """Return the four fields, each a JSON value, missing or unreadable; unreadable as a whole for anything but an object."""
+    """Return the four fields, each a JSON value, _MISSING or _Unreadable; one _Unreadable if `data`
+    is no object.
+    """
     if isinstance(data, Mapping):
         received = cast("Mapping[str, Any]", data)
         return {name: _plain(name, received[name]) if name in received else _MISSING for name in _FIELDS}
@@ -134,13 +145,13 @@ def _body(data: object) -> dict[str, Any] | _Unreadable:
         read = cast("dict[str, Any]", value)
         return {name: read.get(name, _MISSING) for name in _FIELDS}
     kind = _kind(value)
-    if not kind:  # an object of Python: a mistake of the caller
+    if not kind:  # not a JSON type: a mistake of the caller
         raise config_error("HookEvent.parse.data", "text, bytes or a mapping", type(data).__name__)
     return _Unreadable(kind)
 
 
 def _plain(name: str, value: object) -> Any:
-    """Return a field of a decoded object as its JSON would be read, so that the same rules hold."""
+    """Return a field of a decoded object, encoded and decoded again, so that the same rules hold."""
     if name == "payload" and isinstance(value, Mapping):
         value = dict(cast("Mapping[object, object]", value))
         for key in value:
@@ -156,16 +167,16 @@ def _plain(name: str, value: object) -> Any:
 
 
 def _read(data: str | bytes | bytearray) -> Any:
-    """Return the JSON value in `data`, or why it has none that is unambiguous."""
+    """Return the JSON value in `data`, or _Unreadable with the reason."""
     if len(data) > _MOST:
         return _Unreadable(f"more than {_MOST} bytes")
     try:
         text = data if isinstance(data, str) else data.decode()
         value = _decode(text)
         if "\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be written again
+            json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate
         elif isinstance(data, str):
-            text.encode()  # a lone surrogate in the text itself
+            text.encode()  # raises for a lone surrogate in the text itself
     except (ValueError, RecursionError) as error:
         return _Unreadable(_reason(error))
     return _Unreadable("nesting too deep") if is_deeper(value, _DEEPEST) else value
@@ -209,7 +220,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def _kind(value: object) -> str:
-    """Return the name of the JSON type, empty for any other object."""
+    """Return the name of the JSON type of a value, empty for any other object."""
     if value is None:
         return "null"
     names = ((bool, "boolean"), (str, "string"), ((int, float), "number"), (list, "array"), (dict, "object"))

@@ -1,7 +1,8 @@
-"""The answers of a peer about an asynchronous command: its status, and its result or error. Pure.
+"""Parse the answers of a peer about an asynchronous command: its status, and its result or error.
 
-Rule: the spelling of a status is read leniently, its meaning is not guessed. A reported error is classified like that of any tool, with
-the hints for known execution errors.
+Rule: a status is matched without regard to case, and with synonyms; an unknown one is an error. A
+reported error is classified like that of any tool, with the hints for known execution errors. No
+I/O.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from ...errors import Failure, error_for, mapping_of
 
 
 Answer: TypeAlias = Mapping[str, Any] | None
-"""A peer's answer about a command; None: the peer does not know the command."""
+"""A peer's answer about a command. None from a poll: the peer does not know the command."""
 
 
 class CommandStatus(StrEnum):
-    """The last known status of a command. `COMPLETE`: it has ended; `TIMEOUT`: the peer may still work on it."""
+    """The last known status of a command.
+
+    `COMPLETE`: it has ended, with a result or an error. `TIMEOUT`: the peer may still work on it.
+    `EXPIRED`: its result is lost.
+    """
 
     PENDING = "pending"
     COMPLETE = "complete"
@@ -49,7 +54,7 @@ HINTS: Final[Mapping[CommandStatus, str]] = {
 
 @attrs.frozen
 class Look:
-    """The content of one answer; `value` and `failure` belong to a complete command."""
+    """One parsed answer; `value` and `failure` are set for a complete command only."""
 
     status: CommandStatus
     value: Any = None
@@ -57,10 +62,11 @@ class Look:
 
 
 def read_answer(answer: object) -> Look:
-    """Read a peer's answer; None: the peer does not know the command.
+    """Parse a peer's answer; None means that the peer does not know the command.
 
-    An answer is a mapping with a `status`, and with it `result` or `error`; a result of the form {"success": false, "error": …} is
-    an error too. Raises ProtocolError for anything else.
+    An answer is a mapping with a `status`, and a `result` or an `error` if it is complete. A result
+    of the form {"success": false, "error": …} is an error too. Raises ProtocolError for anything
+    else.
     """
     if answer is None:
         return Look(CommandStatus.EXPIRED)
@@ -82,10 +88,12 @@ def read_answer(answer: object) -> Look:
 
 
 def _reported(error: object, fields: Mapping[object, Any]) -> Failure:
-    """Return the failure that the peer reports: `error` is a code, a text, or a mapping with `code` and `message`."""
+    """Return the failure that the peer reports: `error` is a code, a text, or a mapping with `code`
+    and `message`.
+    """
     finding = dict(mapping_of(error)) or {"code": error, "message": fields.get("message")}
     code = finding.get("code")
-    if isinstance(code, str) and code.upper() in EXECUTIONS:  # "csp_blocked", as scripts say it
+    if isinstance(code, str) and code.upper() in EXECUTIONS:  # scripts write "csp_blocked"
         finding["code"] = code.upper()
     elif not mapping_of(error):
         return tool_finding(str(error), None).failure()

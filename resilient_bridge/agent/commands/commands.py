@@ -1,8 +1,8 @@
-"""Commands that answer later: started now, polled by correlation id until they end or are lost.
+"""Asynchronous commands: started once, then polled by correlation id until they end or are lost.
 
-Rule: the peer's status counts. A command is complete, timed out or expired because the peer reports
-so. Our own clock only ends our wait; and a command expires if the peer has not reported on it for
-longer than it keeps a result.
+Rule: the peer decides when a command has ended. The local clock sets two statuses that a later
+poll may still replace: `timeout` when `result` has waited for all of its time, and `expired` when
+the peer has not reported on the command for longer than it keeps a result.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 Start: TypeAlias = Callable[[str, Mapping[str, Any], str], Awaitable[Answer]]
 Poll: TypeAlias = Callable[[str], Awaitable[Answer]]
 
-_SHORTEST: Final = 0.01  # seconds between two polls: a schedule of zeros would spin
+_SHORTEST: Final = 0.01  # seconds between two polls: a backoff of 0 would be a busy loop
 
 
 @attrs.frozen(kw_only=True)
 class _CommandPeer:
-    """The peer of a command: its poll function, and the time limits."""
+    """What all commands of one peer share: the poll function, the time limits, and the removal."""
 
     ask: Poll
     expires_after: float
@@ -47,7 +47,7 @@ class Command:
     """
 
     def __init__(self, peer: _CommandPeer, name: str, correlation_id: str) -> None:
-        """Begin as pending; polls nothing."""
+        """Start with the status pending, without a poll."""
         self.name = name
         self.correlation_id = correlation_id
         self._peer = peer
@@ -56,9 +56,11 @@ class Command:
 
     @property
     def status(self) -> CommandStatus:
-        """The status that the peer last reported; `timeout` after our waiting ended; `expired` after a silence of `expires_after`.
+        """The status that the peer reported last, or `timeout` or `expired` by the local clock.
 
-        After such a silence a result that came right after the last poll is deleted at the peer. Polling may still succeed.
+        `timeout`: `result()` has waited for all of its time. `expired`: the peer has not reported
+        for longer than `expires_after`, so it has deleted a result that came right after its last
+        report. A poll may still succeed.
         """
         is_silent = not self.is_done and _now() - self._heard_at > self._peer.expires_after
         return CommandStatus.EXPIRED if is_silent else self._look.status
@@ -76,13 +78,14 @@ class Command:
 
     @property
     def is_done(self) -> bool:
-        """Whether the command has ended: complete, or unknown to the peer."""
+        """Whether the peer reported the end of the command: complete, or expired."""
         return self._look.status in (CommandStatus.COMPLETE, CommandStatus.EXPIRED)
 
     async def poll(self) -> CommandStatus:
         """Poll once and return the status; a command that is done is not polled again.
 
-        Takes at most the first of the `timeouts` (2 s), then raises AttemptTimeoutError. Errors of `poll` are raised.
+        Raises AttemptTimeoutError after the first of the `timeouts` (2 s), and the errors of the
+        `poll` function.
         """
         await Policy(Timeout(self._peer.timeouts.of(1))).call(self._ask)
         return self.status
@@ -90,10 +93,13 @@ class Command:
     async def result(self, *, timeout: Seconds | None = None) -> Any:  # noqa: ASYNC109 -- it bounds our waiting, not the work
         """Poll until the command is done, and return its result.
 
-        Waits through the `timeouts`, one after the other, each but the last followed by an event RetryScheduled; or for `timeout`
-        seconds. Raises the failure that the peer reports; AttemptTimeoutError when the time is up, here or at the peer, which goes on
-        working: call this again; OutcomeUnknownError when the result is lost. A poll that failed transiently is repeated; any other error
-        of `poll` is raised.
+        Waits for the `timeouts` one after the other, or for `timeout` seconds. RetryScheduled is
+        emitted after each of the `timeouts` but the last. A poll that failed with a retryable error
+        is repeated.
+
+        Raises the failure that the peer reports; AttemptTimeoutError when the time is up, here or
+        at the peer (the peer goes on working, so this can be called again); OutcomeUnknownError
+        when the result is lost; and any other error of the `poll` function.
         """
         steps = (self._peer.timeouts if timeout is None else Timeout(timeout)).seconds
         for number, seconds in enumerate(steps, 1):
@@ -101,7 +107,7 @@ class Command:
                 await Policy(Timeout(seconds)).call(self._until_final)
                 break
             except AttemptTimeoutError as error:
-                if self.is_done:  # another waiting task has got the answer
+                if self.is_done:  # another task received the answer
                     break
                 if number == len(steps):
                     raise self._abandoned(steps, error) from error
@@ -110,9 +116,10 @@ class Command:
         return self._outcome()
 
     def tell(self, answer: Answer) -> CommandStatus:
-        """Take an answer that the peer has pushed, and return the status; `result()` returns it at its next poll.
+        """Apply an answer that the peer has pushed, and return the status.
 
-        Raises ProtocolError for anything but an answer, and then changes nothing.
+        A waiting `result()` sees it when its next poll is due. Raises ProtocolError for anything
+        but an answer, and then changes nothing.
         """
         self._look = read_answer(answer)
         self._heard_at = _now()
@@ -158,7 +165,7 @@ class Command:
                 failure = classify(error)
                 emit(events.PollFailed(name=self.name, correlation_id=self.correlation_id, failure=failure))
             raise
-        if not self.is_done:  # an answer was pushed meanwhile
+        if not self.is_done:  # else a final answer was pushed during the poll
             self.tell(answer)
 
     def _outcome(self) -> Any:
@@ -208,13 +215,16 @@ class Command:
 class Commands:
     """The asynchronous commands of one peer: `start` sends one, `poll` asks for its status.
 
-    Both are your async functions. `start(name, params, correlation_id)` returns the peer's first answer: None, or a mapping, whose
-    `correlation_id` replaces ours if it has one, and whose `status` may be "complete" already. `poll(correlation_id)` returns a mapping
-    with `status` (pending, complete, timeout, expired), and `result` or `error`; None if the peer does not know the id.
+    Both are async functions of the caller. `start(name, params, correlation_id)` returns the peer's
+    first answer: None, or a mapping. A `correlation_id` in it replaces ours, and its `status` may
+    be "complete" already. `poll(correlation_id)` returns a mapping with `status` (pending,
+    complete, timeout, expired), and `result` or `error`; None if the peer does not know the id.
 
-    `expires_after`: how long the peer keeps a result, 30 s. `interval`: between two polls, seconds or a Backoff; 1 s, then every 2 s.
-    `timeouts`: how long `result()` waits, step by step. `limit`: commands in the table at once; one that is done is removed, an expired
-    one is removed for a new one. ConfigError names a wrong argument.
+    `expires_after`: how long the peer keeps a result, 30 s. `interval`: the wait between two polls,
+    seconds or a Backoff; by default 1 s, then 2 s each. `timeouts`: how long `result()` waits, step
+    by step. `limit`: the most commands in the table. One that is done is removed at once; an
+    expired one is removed when the table is full and a new one is added. ConfigError names a wrong
+    argument.
     """
 
     def __init__(
@@ -227,7 +237,7 @@ class Commands:
         timeouts: tuple[Seconds, ...] = (2, 5, 30),
         limit: int = 1_000,
     ) -> None:
-        """Make an empty table."""
+        """Create an empty table."""
         for name, received in (("start", start), ("poll", poll)):
             if not callable(received):
                 raise config_error(f"Commands.{name}", "an async function", cast("object", received))
@@ -247,8 +257,9 @@ class Commands:
     async def start(self, name: str, params: Mapping[str, Any] | None = None) -> Command:
         """Send a command to the peer, once, and return it without waiting for its result.
 
-        Errors of `start` are raised. If the command may have arrived nevertheless, it stays in the table, and a note on the error has its
-        correlation id for `follow`. Raises BulkheadFullError if the table is full of commands that have not expired.
+        Raises the errors of the `start` function. If the command may have reached the peer, it
+        stays in the table, and a note on the error has its correlation id for `follow`. Raises
+        BulkheadFullError if the table is full of commands that have not expired.
         """
         self._make_room()
         command = self._added(name, current_world().new_id())
@@ -272,7 +283,11 @@ class Commands:
         return command
 
     def follow(self, correlation_id: str, *, name: str = "command") -> Command:
-        """Return the command with this id: from the table, or a new one for a command that another process has started."""
+        """Return the command with this correlation id.
+
+        It comes from the table, or is added to it for a command that another process has started.
+        Raises BulkheadFullError as `start` does.
+        """
         read_name("Commands.follow.correlation_id", correlation_id)
         command = self._table.get(correlation_id)
         if command is None:
@@ -327,6 +342,7 @@ def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
 
 
 def _wait_after(error: Exception) -> float | None:
-    """Return the shortest wait after a failed poll; None if another poll cannot help."""
-    failure = classify(error)  # not in the frame that the error holds
+    """Return the minimum wait in seconds after a failed poll; None if the error is not retryable."""
+    # Not in the caller: a local there would form a reference cycle with the error's traceback.
+    failure = classify(error)
     return (failure.retry_after or 0.0) if failure.retryable else None

@@ -1,1 +1,1 @@
-"""A local daemon: found, checked, or started."""
+"""Find, check or start a local daemon."""

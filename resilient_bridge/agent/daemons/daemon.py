@@ -1,7 +1,8 @@
-"""A local daemon: found, or started and waited for; cached answers while it is not available.
+"""Find a local daemon, or start it and wait until it is ready; return cached answers while it is
+unavailable.
 
-Rule: the process that answers the health check is the daemon, whichever program started it. So two programs may start it at once, and
-only a process of our own is ever ended.
+Rule: the process that answers the health check is the daemon, whichever program started it. So two
+programs may start it at the same time. Only a process that this program started is ever terminated.
 """
 
 from __future__ import annotations
@@ -29,13 +30,17 @@ from .health_probe import Check, DaemonHealth, HealthProbe
 
 T = TypeVar("T")
 _MOST: Final = 100  # cached answers
-_NOT_RUN: Final = (126, 127)  # exit codes of a shell that could not run the command: no wait helps
-_REAPED: Final = 5.0  # seconds: a killed process is gone in far less, unless the system itself hangs
+_NOT_RUN: Final = (126, 127)  # exit codes of a shell that cannot run the command: do not wait
+_REAPED: Final = 5.0  # the most seconds to wait for a killed process
 
 
 @attrs.frozen(kw_only=True)
 class DaemonAnswer(Generic[T]):
-    """The result of `Daemon.answer`. With `is_cached` it is `age` seconds old, and `failure` says why there is no newer one."""
+    """The result of `Daemon.answer`.
+
+    With `is_cached`, `value` is `age` seconds old, and `failure` is the reason why there is no
+    newer one.
+    """
 
     value: T
     is_cached: bool = False
@@ -44,15 +49,19 @@ class DaemonAnswer(Generic[T]):
 
 
 class Daemon:
-    """A daemon on this machine, and the command that starts it: `Daemon("gasoline-mcp", "--persist", health="http://localhost:7890/health")`.
+    """A daemon on this machine, and the command that starts it.
 
-    `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that returns a DaemonHealth.
-    `startup_timeout`: how long `ensure()` waits, 4 s. `probe_timeout`: the limit of one health check, 0.5 s. `poll_interval`: between two
-    checks. `env` is added to our environment. `log` names a file for its output; without one its stderr goes to a temporary file.
-    `cache`: answers by key for `answer`, used if the first start fails; their age counts from now. ConfigError names a wrong argument.
+    Such as `Daemon("gasoline-mcp", "--persist", health="http://localhost:7890/health")`.
 
-    A daemon that is started here gets a session of its own and no stdin, and goes on when our process ends, if it chooses to
-    (`--persist`). POSIX systems only.
+    `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that
+    returns a DaemonHealth. `startup_timeout`: how long `ensure()` waits, 4 s. `probe_timeout`: the
+    limit of one health check, 0.5 s. `poll_interval`: the wait between two checks, 0.1 s. `env` is
+    added to the environment of this process. `log` names a file for the output of the daemon;
+    without one its stderr goes to a temporary file. `cache`: initial answers by key for `answer`;
+    their age counts from now. ConfigError names a wrong argument.
+
+    A daemon that is started here has its own session and no stdin. It can go on running when this
+    process ends (`--persist`). POSIX systems only.
     """
 
     def __init__(
@@ -67,7 +76,7 @@ class Daemon:
         log: str | os.PathLike[str] | None = None,
         cache: Mapping[Hashable, object] | None = None,
     ) -> None:
-        """Describe the daemon; checks and starts nothing."""
+        """Keep the settings, without a check or a start."""
         for word in command or (None,):
             if not isinstance(cast("object", word), str | os.PathLike):
                 raise config_error(
@@ -114,23 +123,27 @@ class Daemon:
 
     @property
     def cached(self) -> Mapping[Hashable, object]:
-        """The cached answers by key, oldest first: to be saved for the `cache=` of the next process."""
+        """The cached answers by key, oldest first; a later process can take them as its `cache=`."""
         return {key: value for key, (value, _) in self._cached.items()}
 
     async def health(self) -> DaemonHealth:
-        """Check once, for at most `probe_timeout`. Raises nothing: an error is UNREACHABLE."""
+        """Check once, for at most `probe_timeout`, and return the result; an error is UNREACHABLE."""
         self._health = await self._probe.look()
         if self._health is DaemonHealth.READY:
             self._failure = None
         return self._health
 
     async def ensure(self) -> DaemonHealth:
-        """Return READY: at once if the daemon is ready, else after starting it, within `startup_timeout`.
+        """Start the daemon unless it is ready, wait until it is, at most `startup_timeout`, and
+        return READY.
 
-        Many tasks and processes may call it at once: they end with one daemon. If ours ends because its port is taken, the daemon on that
-        port is waited for, and so is one that starts or shuts down. Raises NotConnectedError, with the last health check, when none is
-        ready in time; then `failed` is True, and a slow daemon goes on starting, as it does when this call is cancelled. Raises
-        ConfigError if the command cannot be run.
+        Several tasks and processes may call this at the same time; they end with one daemon. If the
+        started process ends because its port is taken, the call waits for the daemon on that port.
+        It also waits for a daemon that starts or shuts down.
+
+        Raises NotConnectedError, with the last health check, when none is ready in time; then
+        `failed` is True. The started process is not ended then, nor when this call is cancelled.
+        Raises ConfigError if the command cannot be run.
         """
         if await self.health() is DaemonHealth.READY:
             return DaemonHealth.READY
@@ -142,18 +155,21 @@ class Daemon:
             try:
                 await self._start()
             except BridgeError as error:
-                # Kept for long: a cause would keep its frames
+                # Without the cause: its traceback would keep frames alive as long as this object.
                 self._failure = attrs.evolve(error.failure, cause=None)
                 self._failures += 1
                 raise
         return DaemonHealth.READY
 
     async def answer(self, key: Hashable, call: Callable[[], Awaitable[T]]) -> DaemonAnswer[T]:
-        """Return the answer of `call`, or the cached answer of this key if the daemon is not available.
+        """Return the answer of `call`, or the cached answer of this key if the daemon is not
+        available.
 
-        The daemon is started if it does not run; after a failed start it is only checked while a cached answer exists. An error of
-        `call` gives the cached answer if the link failed (CONN_ codes, an open circuit); any other error, and one without a cached
-        answer, is raised. The last 100 keys are cached, each with the object that was returned.
+        The daemon is started if it is not ready; after a failed start it is only checked as long as
+        this key has a cached answer. If `call` fails because the daemon was not reached (CONN_
+        codes, an open circuit), the cached answer is returned. Any other error of `call` is raised,
+        and so is any error without a cached answer. The last 100 keys are cached, each with the
+        object that was returned.
         """
         try:
             await self._reach(key)
@@ -174,9 +190,11 @@ class Daemon:
         return DaemonAnswer(value=value)
 
     async def stop(self, *, grace: Seconds = 5) -> None:
-        """End the daemon if this object started it: SIGTERM, and after `grace` seconds SIGKILL, to its whole session.
+        """Terminate the daemon if this object started it: SIGTERM to its session, SIGKILL after
+        `grace` seconds.
 
-        Returns when it has ended and is reaped. Kills at once when cancelled. ConfigError in a fork of the process that started it.
+        Returns when the process has ended and is reaped, at the latest 5 s after SIGKILL. Sends
+        SIGKILL at once when cancelled. Raises ConfigError in a fork of the process that started it.
         """
         seconds = read_seconds("Daemon.stop.grace", grace, most=LONGEST_TIMEOUT)
         process = self._process
@@ -193,7 +211,10 @@ class Daemon:
     # ---- the start --------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        """Check, start the daemon if it is unreachable, and check until it is ready. Starts at most one process."""
+        """Check, start the daemon if it is unreachable, and check until it is ready.
+
+        Starts at most one process.
+        """
         loop = asyncio.get_running_loop()
         ends, is_started = loop.time() + self._patience, False
         while (found := await self.health()) is not DaemonHealth.READY:
@@ -214,7 +235,7 @@ class Daemon:
             failure = classify(error)
             message = f"daemon {self._name} not started: {failure.message}"
             raise error_for(attrs.evolve(failure, message=message)) from error
-        except ValueError as error:  # a null byte, or a wrong name of a variable
+        except ValueError as error:  # a null byte, or an invalid variable name
             message = f"daemon {self._name} not started: {text_of(error)}"
             raise error_for(Failure.of("SYS_CONFIG_INVALID", message, cause=error)) from error
 
@@ -232,7 +253,7 @@ class Daemon:
         )
 
     def _ended(self, process: DaemonProcess, what: str) -> Failure:
-        """Return the failure for a process of ours that ended before the daemon was ready."""
+        """Return the failure for a started process that ended before the daemon was ready."""
         code, output_end = process.exit_code or 0, process.output_end()
         finding = exit_finding(code, output_end.text)
         return Failure.of(
@@ -269,13 +290,15 @@ class Daemon:
 
 def _checked_env(env: Mapping[str, str] | None) -> dict[str, str] | None:
     for name, value in (env or {}).items():
-        if not isinstance(cast("object", value), str):  # a port, mostly
+        if not isinstance(cast("object", value), str):  # often a port, as an int
             refuse(f"Daemon.env.{name}", "a string", value)
     return None if env is None else dict(env)
 
 
 def _is_link(error: Exception) -> bool:
-    """Return whether an error says that the daemon could not be reached; other errors are answers to the call."""
+    """Return whether an error means that the daemon was not reached; other errors come from the
+    call.
+    """
     code = classify(error).code
     return code.startswith("CONN_") or code == "SYS_CIRCUIT_OPEN"
 

@@ -1,7 +1,7 @@
-"""The process of a local daemon: it outlives our process, and leaves no zombie.
+"""The process of a local daemon, which may outlive this process, and is reaped when it ends.
 
-Rule: it has a session of its own, no stdin, and no pipe to our process, which would break when that ends. One thread waits for its end,
-so no event loop is needed.
+Rule: the daemon has its own session, no stdin, and no pipe to this process, because the pipe would
+break when this process ends. A thread waits for the end of the daemon, so no event loop is needed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from ...transports.process_groups import OWN_GROUP, ask_to_end, take_away
 from ...world import REAL
 
 
-_READ: Final = 4_096  # bytes from the end of its output: the end says why
+_READ: Final = 4_096  # bytes from the end of the output, which has the reason of an exit
 
 
 class OutputEnd(NamedTuple):
-    """The end of a daemon's output, redacted: `text`, and its last line `last`, which usually says why it ended."""
+    """The end of a daemon's output, redacted, and its last line, which usually has the reason of an
+    exit.
+    """
 
     text: str
     last: str
 
 
 class DaemonProcess:
-    """A started process; `exit_code` is None while it runs, negative if a signal ended it."""
+    """A started process; `exit_code` is None while it runs, and -N if signal N ended it."""
 
     def __init__(
         self,
@@ -45,9 +47,11 @@ class DaemonProcess:
         cwd: str | None,
         log: str | None,
     ) -> None:
-        """Start the process. Raises OSError if the system cannot, ValueError for an argument with a null byte.
+        """Start the process.
 
-        Its output is appended to the file `log`; without one, stderr goes to a temporary file.
+        Its output is appended to the file `log`; without one, stderr goes to a temporary file and
+        stdout is discarded. Raises OSError if the process cannot be started, ValueError for a null
+        byte or an invalid variable name.
         """
         self.exit_code: int | None = None
         self._lock = Lock()
@@ -77,19 +81,22 @@ class DaemonProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process has not ended, as far as is known."""
+        """Whether the process has not been reaped yet."""
         return self.exit_code is None
 
     def output_end(self) -> OutputEnd:
-        """Return the end of the output since the start; of stderr alone without a log."""
+        """Return the end of the output since the start; without a log that is stderr alone."""
         with self._lock:
             written = (self._output_end if self._output.closed else self._tail()).strip()
         return OutputEnd(tail_of(written), tail_of(written.rpartition(b"\n")[2]))
 
     def end(self, *, at_once: bool) -> None:
-        """End the whole session, if the process still runs: with SIGTERM, or with SIGKILL if `at_once`."""
+        """Send SIGTERM to the session, or SIGKILL if `at_once`; do nothing if the process was
+        reaped.
+        """
         with self._lock:
-            # Set before `exit_code`: once reaped, the pid may belong to another process.
+            # `returncode` is set at the reaping, before `exit_code`. A reaped pid may belong to
+            # another process.
             if self._process.returncode is None:
                 (take_away if at_once else ask_to_end)(self.pid)
 
@@ -108,7 +115,7 @@ class DaemonProcess:
         return read_at(number, _READ, start)  # `seek` would move the position where the daemon writes
 
     def _close(self) -> None:
-        """Close the descriptors of the output: first the one it is written to, then the one it is read by."""
+        """Close the descriptor that the output is written to, then the one that it is read from."""
         number = -1 if self._output.closed else self._output.fileno()
         self._output.close()
         if self._reader not in {-1, number}:
@@ -122,7 +129,7 @@ class DaemonProcess:
             self._close()
             self.exit_code = code
         for loop, end in self._waiting:
-            with suppress(RuntimeError):  # that loop is closed
+            with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(_wake, end)
 
 
@@ -134,7 +141,11 @@ def _file(log: str | None) -> IO[bytes]:
 
 
 def _reader(output: IO[bytes], *, is_temporary: bool) -> int:
-    """Return a descriptor to read the output by. On Windows a second one: reading by the first would move the position of the child."""
+    """Return a descriptor to read the output from.
+
+    On Windows it is a second one, because reading from the first would move the file position of
+    the child.
+    """
     if sys.platform == "win32":
         # O_TEMPORARY: the file is deleted with its last descriptor.
         return os.open(output.name, os.O_RDONLY | os.O_BINARY | (os.O_TEMPORARY if is_temporary else 0))

@@ -1,7 +1,7 @@
 """One health check of a local daemon: ready, starting, stopping or unreachable.
 
-Rule: a check raises nothing but cancellation, ends within its time and closes its socket. Its finding is also kept in words, because
-"unreachable" alone does not help.
+Rule: a check raises nothing but cancellation, ends within its time and closes its socket. Its
+finding is also kept as text, because "unreachable" alone does not give the reason.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from ...errors import config_error
 
 
 _LONGEST_LINE: Final = 4_096  # bytes of a status line
-_LONGEST_BODY: Final = 65_536  # bytes read after it, so that the daemon can finish its answer
+_LONGEST_BODY: Final = 65_536  # bytes read after the status line, so that the daemon can finish its answer
 _WANTED: Final = "an http:// URL without credentials, or an async function that returns a DaemonHealth"
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: |\r?\n)")
 
 
 class DaemonHealth(StrEnum):
-    """The result of a health check: 503 is `STARTING`, or `STOPPING` after the daemon was ready; all else is `UNREACHABLE`."""
+    """The result of a health check.
+
+    Over HTTP, 200 is READY, 503 is STARTING, or STOPPING after the daemon was ready, and all else
+    is UNREACHABLE.
+    """
 
     READY = "ready"
     STARTING = "starting"
@@ -49,7 +53,7 @@ class Target(NamedTuple):
 
 
 class HealthProbe:
-    """Checks one daemon, by a URL or a function; `seen` has the last finding in words."""
+    """Checks one daemon, by a URL or a function; `seen` is the last finding as text."""
 
     def __init__(self, health: str | Check, seconds: float) -> None:
         """Prepare checks of at most `seconds` each. ConfigError for a wrong `health`."""
@@ -92,9 +96,9 @@ class HealthProbe:
 
 
 async def http_status(target: Target, seconds: float) -> int:
-    """Send GET on a new connection and return the status of the answer.
+    """Send GET on a new connection and return the status code of the response.
 
-    Raises OSError (a TimeoutError after `seconds`), and ValueError for an answer that is no HTTP.
+    Raises OSError (TimeoutError after `seconds`), and ValueError for a response that is not HTTP.
     """
     ends = asyncio.get_running_loop().time() + seconds
     writer: asyncio.StreamWriter | None = None
@@ -108,7 +112,7 @@ async def http_status(target: Target, seconds: float) -> int:
             found = _STATUS_LINE.match(line)
             if found is None:
                 raise ValueError("no http answer" if line else "connection closed without an answer")
-        with suppress(OSError):  # the status is known; a daemon whose answer is cut off logs an error
+        with suppress(OSError):  # read the rest, too: a daemon whose response is cut off logs an error
             async with asyncio.timeout_at(ends):
                 remaining = _LONGEST_BODY
                 while remaining > 0 and (got := await reader.read(remaining)):
@@ -122,8 +126,11 @@ async def http_status(target: Target, seconds: float) -> int:
 
 
 def _target(url: str) -> Target:
-    """Return the target of a URL. ConfigError, without the URL, for one that is not plain http."""
-    with suppress(ValueError):  # wrong brackets or port
+    """Return the target of a URL.
+
+    ConfigError, without the URL in its text, for one that is not plain http.
+    """
+    with suppress(ValueError):  # invalid brackets or port
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
         is_plain = url.isascii() and url.isprintable() and " " not in url

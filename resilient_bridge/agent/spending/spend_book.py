@@ -1,8 +1,10 @@
 """The account of a spend budget with its lock, its file and its events.
 
-Rule: the lock is held only for arithmetic, never during a write. An account changes first and is saved then, because spent money is
-spent; a call waits until it is saved. Amounts spent, approved and cancelled must survive one damaged file: they are saved until the
-backup has them too, which gets the content of the previous save.
+Rule: the lock is held only for arithmetic, never during a write. An account is changed before it is
+saved, because spent money cannot be taken back; a call is admitted only after the save.
+
+Spent and approved amounts and a cancellation must survive one damaged file. The backup gets the
+content of the previous save, so they are saved again until the backup has them too.
 """
 
 from __future__ import annotations
@@ -46,15 +48,15 @@ class Book:
         self._owner = None if file is None else Owner(file.path)
         self._is_taken = False
         if self._owner is not None:
-            finalize(self, self._owner.release)  # a collected budget releases its file
+            finalize(self, self._owner.release)  # a garbage-collected budget releases its file
         self._account = account
-        self._lock = Lock()  # around the account; held only for arithmetic
-        self._disk = RLock()  # around the file; a listener of a damage event may read the status
-        self._is_lost = False  # whether the files were damaged beyond reading
-        self._version = 0  # the number of the last change,
-        self._vital = 0  # of the last one that must not be lost,
-        self._saved = 0  # of the last one in the file,
-        self._backed = 0  # and of the last one in its backup
+        self._lock = Lock()  # guards the account; held only for arithmetic
+        self._disk = RLock()  # guards the file; reentrant: a listener of a damage event may read the status
+        self._is_lost = False  # no copy of the file could be read
+        self._version = 0  # the number of the last change
+        self._vital = 0  # the number of the last change that must not be lost
+        self._saved = 0  # the number of the last change in the file
+        self._backed = 0  # the number of the last change in the backup
         self._has_failed = False
         self._is_mending = False
 
@@ -64,7 +66,9 @@ class Book:
             return self._account.status
 
     def change(self, act: Callable[[SpendAccount], T]) -> T:
-        """Change the account; then, outside of the lock, wake the admitted calls and emit the events."""
+        """Change the account; then, outside of the lock, wake the admitted and refused calls and
+        emit the events.
+        """
         with self._lock:
             before = self._account.footing
             result = act(self._account)
@@ -86,24 +90,27 @@ class Book:
         return result
 
     def open(self) -> None:
-        """Take and read the file at the first use.
+        """Lock and read the file at the first use.
 
-        Raises StoreError if another budget has the file or a later version wrote it, and what StateFile.load raises.
+        Raises StoreError if another budget has the file or a later version wrote it, and what
+        StateFile.load raises.
         """
         if self.is_open or self.file is None:
             return
         with self._disk:
             if self._owner is not None and not self._is_taken:
-                # Called for its error: the file of a later version is not taken, not even for a moment.
+                # Only for its StoreError: the file of a later version must not be locked at all.
                 _is_lost(self.file.path)
                 self._owner.take()  # two accounts in one file would overwrite each other
                 self._is_taken = True
             try:
-                # Before the restoring: a listener of the damage event may read the status meanwhile.
+                # Before `load`: a listener of its damage event may read the status, which opens
+                # again.
                 self._is_lost = _is_lost(self.file.path) or self._is_lost
-                is_mended, self._is_mending = self._is_mending, True  # by this thread, when a listener calls
+                is_mended, self._is_mending = self._is_mending, True  # True: called by such a listener
                 found = self.file.load()
-                # A sound file with losses: another process restored it, and died before it saved what was known.
+                # A sound file that reports losses: another process recovered it, and ended before
+                # it saved.
                 is_in_doubt = found.source == "file" and not is_mended
                 self._is_lost |= bool(found.lost) and (is_in_doubt or found.source in {"new", "salvaged"})
             except BaseException:
@@ -114,7 +121,10 @@ class Book:
             self.save_or_tell()
 
     def close(self) -> None:
-        """Save and release the file. Raises ConfigError while a call runs or waits, and StoreError."""
+        """Save and release the file.
+
+        Raises ConfigError while a call runs or waits, and StoreError.
+        """
         if self.file is None or not self.is_open:
             return
         self.save()
@@ -140,7 +150,8 @@ class Book:
             account.lose()
 
     def save(self, *, once: bool = False) -> None:
-        """Save all changes so far to the file, and those that must not be lost to its backup too, unless `once`.
+        """Save all changes so far, and those that must not be lost to the backup too, unless
+        `once`.
 
         One write serves all threads that wait for it.
         """
@@ -161,7 +172,10 @@ class Book:
             emit(events.StoreRecovered(store=f"SpendBudget {self.name}"))
 
     def save_or_tell(self) -> None:
-        """Save what has happened already; an error is emitted once as StoreFailed. Until a save succeeds, no call is admitted."""
+        """Save; emit an error as StoreFailed instead of raising it, once until a save succeeds.
+
+        Meanwhile no call is admitted, because its own save fails.
+        """
         try:
             self.save()
         except BridgeError as error:
@@ -172,7 +186,9 @@ class Book:
                 emit(events.StoreFailed(store=store, degraded=False, failure=error.failure))
 
     def refusal(self, charge: Charge | None, waited: float | None) -> SpendLimitError:
-        """Return the error for a call that was not admitted, or for an approval after a cancellation."""
+        """Return the error for a call that was not admitted, or for an approval after a
+        cancellation.
+        """
         now = self.status()
         is_cancelled = now.state is SpendState.CANCELLED
         estimate = Decimal(0) if charge is None else charge.estimate
@@ -201,7 +217,7 @@ class Book:
 
 
 def _is_lost(path: Path) -> bool:
-    """Return whether files exist and none of them is whole; amounts with a wrong checksum count as lost.
+    """Return whether copies of the file exist and none is intact; one with a wrong checksum is not.
 
     Raises StoreError for a file of a later version, which must not be set aside.
     """

@@ -1,7 +1,7 @@
 """A limit on the money that calls may cost: it warns, then pauses until a person approves more.
 
-Rule: a call is recorded before it runs and counted after. Spent money is never forgotten: not after an error, not after a cancellation,
-and with `path=` not after a crash.
+Rule: a call is recorded before it runs, and its cost is counted after it. A spent amount is kept
+after an error and after a cancellation, and with `path=` after a crash.
 """
 
 from __future__ import annotations
@@ -42,24 +42,30 @@ _BOOKS_LOCK: Final = Lock()
 
 
 def books() -> list[Book]:
-    """Return the budgets of this process, for its health. From any thread."""
+    """Return the books of all budgets in this process, for its health report. Thread-safe."""
     with _BOOKS_LOCK:
         return list(_BOOKS)
 
 
 class SpendBudget:
-    """At most `limit` may be spent: at `warn_at` of it a warning is emitted; at the limit `mode="hard"` pauses, and "soft" goes on.
+    """A spend limit for calls: it warns at the share `warn_at`, and in hard mode pauses at `limit`.
 
-    `async with budget.call(estimate=…) as call:` is a call that costs money, and `call.spend(…)` counts its cost. In hard mode a call is
-    admitted while the spent money, the estimates of the running calls and its own estimate are within the limit; the others wait in order
-    until running calls end, or until `approve` or `cancel`. Without estimates the running calls may exceed the limit by their cost.
-    Amounts are Decimal, int, str or float (through its repr), in any one currency.
+    `async with budget.call(estimate=…) as call:` is a call that costs money, and `call.spend(…)`
+    counts its cost. In hard mode a call is admitted while the spent money, the estimates of the
+    running calls and its own estimate are within the limit; the others wait in order until running
+    calls end, or until `approve` or `cancel`. Without estimates the running calls may exceed the
+    limit by their cost. Soft mode only warns. Amounts are Decimal, int, str or float (through its
+    repr), in any one currency. Thread-safe; any event loop may use the object.
 
-    With `path` the amounts spent and approved, and a cancellation, survive a restart. A call is saved before it is admitted, so that a
-    crash counts its estimate, and again when it has been counted, to the file and to its backup: one of them may be damaged. If both are,
-    the spent amount is unknown, and all of the limit counts as spent: a hard budget pauses until more is approved, a soft one warns.
-    The file is taken and read at the first use. StoreError: it cannot be read or written, another budget has it (SYS_STORE_IN_USE), or a
-    later version wrote it (SYS_STATE_FOREIGN). Damage is emitted as an event. Any thread and event loop may use the object.
+    With `path` the spent and approved amounts, and a cancellation, survive a restart. A call is
+    saved before its block runs, so that a crash counts its estimate. It is saved again with its
+    cost, to the file and to its backup, so that one of them may be damaged. If both are, the spent
+    amount is unknown, and all of the limit counts as spent: a hard budget pauses until more is
+    approved, a soft one warns.
+
+    The file is locked and read at the first use. Raises StoreError if it cannot be read or written,
+    if another budget has it (SYS_STORE_IN_USE), or if a later version wrote it (SYS_STATE_FOREIGN).
+    Damage is emitted as an event.
     """
 
     def __init__(
@@ -71,7 +77,7 @@ class SpendBudget:
         name: str = "spend",
         path: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Begin with nothing spent. ConfigError names a wrong argument."""
+        """Start with nothing spent. ConfigError names a wrong argument."""
         money = amount_of("SpendBudget.limit", limit, above=True)
         if mode not in ("soft", "hard"):
             raise config_error("SpendBudget.mode", "one of soft, hard", cast("Any", mode))
@@ -91,10 +97,12 @@ class SpendBudget:
         return f"<SpendBudget {book.name} {book.mode} {state} spent={spent} reserved={now.reserved:f} limit={now.limit:f}>"
 
     def close(self) -> None:
-        """Release the file of `path` to another budget, in this process or another; the next use takes it again.
+        """Save, and release the lock of the file, so that another budget can use it; the next use
+        locks it again.
 
-        A collected budget and an ended process release it too. Raises ConfigError while a call runs or waits, and StoreError if the last
-        changes cannot be saved; the budget stays open then.
+        A garbage-collected budget and an ended process release it too. Raises ConfigError while a
+        call runs or waits, and StoreError if the last changes cannot be saved; the budget stays
+        open then.
         """
         self._book.close()
 
@@ -104,12 +112,16 @@ class SpendBudget:
         return self._book.status()
 
     def call(self, estimate: Amount = 0, *, timeout: Seconds | None = None) -> SpendCall:
-        """Return a call that is expected to cost `estimate`, to be entered once, with `async with`, or in a thread with `with`.
+        """Return a context manager for one call that is expected to cost `estimate`.
 
-        Entering waits for the budget, at most `timeout` seconds (0: not at all), and not beyond the deadline of the policy around it.
-        It raises SpendLimitError when that time is over or the budget is cancelled, and StoreError if the call cannot be saved: make no
-        call then. Leaving counts what `spend` has counted in the block; without that the estimate, unless the block failed with an error
-        that says that nothing has run (`classify(error).executed`), or with a 429.
+        It is entered once, with `async with`, or in a thread with `with`. Entering waits until the
+        call is admitted, at most `timeout` seconds (0: not at all), and not beyond the deadline of
+        the policy around it. It raises SpendLimitError when that time is over or the budget is
+        cancelled, and StoreError if the call cannot be saved; the block does not run then.
+
+        The cost is the sum of the amounts that `spend` counted. Without any, leaving counts the
+        estimate, unless the block failed with an error that says that nothing has run
+        (`classify(error).executed`), or with a 429.
         """
         seconds = None if timeout is None else read_seconds("SpendBudget.call.timeout", timeout, zero=True)
         return SpendCall(self._book, amount_of("SpendBudget.call.estimate", estimate), seconds)
@@ -117,16 +129,18 @@ class SpendBudget:
     def spend(self, amount: Amount) -> None:
         """Count an amount that was spent elsewhere. It is never refused.
 
-        With `path` this, `approve` and `cancel` block while they write: `await asyncio.to_thread(budget.spend, 2)`. They raise StoreError
-        if the change cannot be saved; it holds in this process all the same.
+        With `path` this, `approve` and `cancel` block while they write: `await
+        asyncio.to_thread(budget.spend, 2)`. They raise StoreError if the change cannot be saved;
+        the change still applies in this process.
         """
         money = amount_of("SpendBudget.spend.amount", amount)
         self._book.write(lambda account: account.spend(money))
 
     def approve(self, more: Amount | None = None, *, limit: Amount | None = None) -> None:
-        """Raise the limit by `more`, or to `limit` (one that is no higher changes nothing), and admit waiting calls in their order.
+        """Raise the limit by `more`, or to `limit`, and admit waiting calls in their order.
 
-        Raises SpendLimitError if the budget is cancelled, and ConfigError unless one of the two is given.
+        A `limit` that is no higher changes nothing. Raises SpendLimitError if the budget is
+        cancelled, and ConfigError unless exactly one of the two is given.
         """
         if (more is None) == (limit is None):
             raise config_error(
@@ -144,7 +158,9 @@ class SpendBudget:
             raise self._book.refusal(None, None)
 
     def cancel(self) -> None:
-        """Refuse the waiting calls and all later ones, for good; running calls go on, and are counted."""
+        """Refuse the waiting calls and all later ones permanently; running calls go on, and are
+        counted.
+        """
         self._book.write(lambda account: account.cancel())
 
     @overload
@@ -176,7 +192,9 @@ class SpendBudget:
         estimate: Amount = 0,
         timeout: Seconds | None = None,
     ) -> Callable[..., Any]:
-        """Return `function`, sync or async, with each call inside of `budget.call`; `cost(result)` returns its cost."""
+        """Wrap `function`, sync or async: each call runs inside `budget.call`, and costs
+        `cost(result)`.
+        """
         if isinstance(cast("object", function), type | staticmethod | classmethod) or not callable(function):
             raise config_error(
                 "SpendBudget.guard.function", "a function, a method or a callable object", function
@@ -206,7 +224,9 @@ class SpendBudget:
 
 
 class SpendCall:
-    """One call that costs money, made by `budget.call(…)`; inside of its block it is admitted."""
+    """The context manager of one call that costs money, made by `budget.call(…)`; its block runs
+    once admitted.
+    """
 
     def __init__(self, book: Book, estimate: Decimal, timeout: float | None) -> None:
         self._book = book
@@ -216,7 +236,12 @@ class SpendCall:
         self._has_run = False
 
     def spend(self, amount: Amount) -> None:
-        """Count a cost of the call, in addition to earlier ones. Saved when the block is left; after that it is counted too."""
+        """Count a cost of the call, in addition to earlier ones.
+
+        It is saved when the block is left.
+
+        After the block it is counted too, but saved only with the next change that is saved.
+        """
         self._has_run = True  # a cost of 0 says that something ran
         money = amount_of("SpendCall.spend.amount", amount)
         self._book.change(lambda account: account.spend(money, self._charge))
@@ -284,14 +309,14 @@ class SpendCall:
         return self._charge
 
     def _patience(self, charge: Charge) -> float | None:
-        """Return the seconds that the call may wait: 0 if it need not, None for no limit."""
+        """Return the seconds that the call may wait: 0 if it does not have to, None for no limit."""
         if charge.standing != "waiting":
             return 0.0
         bounds = [bound for bound in (self._timeout, CURRENT.get().remaining) if bound is not None]
         return min(bounds) if bounds else None
 
     def _admitted(self, charge: Charge, waited: float | None) -> None:
-        """Raise SpendLimitError for a charge that is refused, or still waits when its time is up."""
+        """Raise SpendLimitError for a charge that was refused, or still waits after its time limit."""
         if charge.standing != "admitted":
             raise self._book.refusal(charge, waited)
 
@@ -309,6 +334,6 @@ def _may_have_run(error: BaseException | None) -> bool:
     failure = failure_or_none(error)
     if failure is None:
         return True
-    # A 429 is no proof that nothing ran, but providers charge nothing for it.
+    # A 429 does not prove that nothing ran, but providers do not charge for it.
     is_limited = failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
     return not (failure.executed is Executed.NO or is_limited)

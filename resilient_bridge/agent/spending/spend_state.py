@@ -1,7 +1,10 @@
-"""The account of a spend budget: it admits calls or lets them wait, counts the money, and decides on events. Pure.
+"""The account of a spend budget: it admits or queues calls, counts the money, and decides on
+events.
 
-Rule: amounts are exact, and spent money is counted even beyond the limit. Calls are admitted in the order in which they ask; an
-admitted call reserves its estimate until its cost is known.
+No I/O.
+
+Rule: amounts are exact, and spent money is counted even beyond the limit. Calls are admitted in the
+order in which they join; an admitted call reserves its estimate until its cost is known.
 """
 
 from __future__ import annotations
@@ -30,14 +33,21 @@ SpendEventType: TypeAlias = (
 )
 
 EXACT: Final = Context(prec=64, rounding=ROUND_UP)
-"""A context of our own, because a program may have lowered its precision: sums of amounts up to 10^15 with 30 decimals are exact."""
+"""The decimal context of all sums: amounts up to 10^15 with 30 decimals add up exactly.
+
+The context of the program is not used, because its precision may be lower.
+"""
 _MOST: Final = Decimal(10) ** 15
 _FINEST: Final = Decimal(1).scaleb(-30)
 _NOTHING: Final = Decimal(0)
 
 
 class SpendState(StrEnum):
-    """The state of a budget: RUNNING, WARNING from the threshold on, PAUSED at a hard limit until approved, CANCELLED for good."""
+    """The state of a budget.
+
+    WARNING: the spent share has reached `warn_at`. PAUSED: calls in hard mode wait for an approval.
+    CANCELLED is final.
+    """
 
     RUNNING = "running"
     WARNING = "warning"
@@ -49,8 +59,10 @@ class SpendState(StrEnum):
 class SpendStatus:
     """A budget at one moment.
 
-    `reserved`: the estimates of the running calls. `remaining`: neither spent nor reserved; negative by the overage. `share`: spent / limit,
-    0.8 for 80 %. `is_known`: False if the files of the budget were lost: all of the limit counts as spent until more is approved.
+    `reserved`: the estimates of the running calls, less the costs that they reported. `remaining`:
+    limit - spent - reserved, negative after an overspend. `share`: spent / limit, 0.8 for 80 %.
+    `is_known`: False if the files of the budget were lost; all of the limit counts as spent until
+    more is approved.
     """
 
     state: SpendState
@@ -63,9 +75,11 @@ class SpendStatus:
 
 
 class Charge:
-    """One call in the account: its estimate, its reported cost (None: nothing reported), and its standing.
+    """One call in the account: its estimate, its reported cost (None: nothing reported), and its
+    standing.
 
-    `wake` is called once, by the thread that changes the account, when a waiting charge is admitted or refused.
+    `wake` is called once, by the thread that changes the account, when a waiting charge is admitted
+    or refused. It returns False if the event loop of the call is closed.
     """
 
     __slots__ = ("estimate", "reported", "standing", "wake")
@@ -78,12 +92,14 @@ class Charge:
 
     @property
     def open(self) -> Decimal:
-        """The part of the estimate that is not reported as cost yet."""
+        """The part of the estimate that has not been reported as cost yet."""
         return max(_NOTHING, EXACT.subtract(self.estimate, self.reported or _NOTHING))
 
 
 class Changes:
-    """The consequences of a change: charges to wake, and events to emit, each with the spent amount and the limit at that moment."""
+    """Charges to wake and events to emit after a change; each event has the spent amount and the
+    limit then.
+    """
 
     __slots__ = ("events", "woken")
 
@@ -93,7 +109,10 @@ class Changes:
 
 
 class SpendAccount:
-    """Amounts spent, reserved and approved; running and waiting charges. Not thread-safe: the caller holds a lock."""
+    """Amounts spent, reserved and approved; running and waiting charges.
+
+    Not thread-safe: the caller holds a lock.
+    """
 
     def __init__(self, limit: Decimal, *, mode: Literal["soft", "hard"], warn_at: Decimal) -> None:
         self.limit = limit
@@ -125,7 +144,7 @@ class SpendAccount:
 
     @property
     def footing(self) -> tuple[Decimal, Decimal, bool, bool]:
-        """The values that must never be lost: they differ after a change that must survive."""
+        """The values that must survive a damaged file: a change of them is saved to the backup too."""
         return self.spent, self.limit, self.is_cancelled, self.is_known
 
     @property
@@ -133,12 +152,17 @@ class SpendAccount:
         return not self._running and not self._queue
 
     def take_changes(self) -> Changes:
-        """Return the consequences since the last call; the caller carries them out, outside of its lock."""
+        """Return the charges to wake and the events to emit since the last call.
+
+        The caller wakes and emits them after it has released its lock.
+        """
         changes, self._changes = self._changes, Changes()
         return changes
 
     def join(self, estimate: Decimal, wake: Callable[[], bool]) -> Charge:
-        """Add a charge: admitted or refused at once, without being woken, or waiting behind earlier ones."""
+        """Add a charge and return it: admitted or refused at once, without `wake`, or waiting
+        behind earlier ones.
+        """
         charge = Charge(estimate, wake)
         if self.is_cancelled:
             charge.standing = "refused"
@@ -160,7 +184,10 @@ class SpendAccount:
         self._settle()
 
     def end(self, charge: Charge, *, has_run: bool) -> None:
-        """End a charge in any standing. One that has run and reported nothing has spent its estimate."""
+        """End a charge in any standing.
+
+        One that has run and reported nothing has spent its estimate.
+        """
         standing, charge.standing = charge.standing, "over"
         self._queue.pop(charge, None)
         if standing == "admitted":
@@ -171,7 +198,10 @@ class SpendAccount:
         self._settle()
 
     def approve(self, limit: Decimal) -> None:
-        """Raise the limit; one that is no higher changes nothing. A budget that stays paused emits SpendPaused again."""
+        """Raise the limit; one that is no higher changes nothing.
+
+        A budget that stays paused emits SpendPaused again.
+        """
         if limit <= self.limit:
             return
         self.limit = limit
@@ -197,7 +227,10 @@ class SpendAccount:
         return {**{name: f"{value:f}" for name, value in money.items()}, **answers}
 
     def restore(self, value: Mapping[str, Any]) -> None:
-        """Restore an idle account from saved data. Amounts reserved then count as spent: their calls may have run."""
+        """Restore an idle account from saved data.
+
+        Saved reservations count as spent: their calls may have run.
+        """
         self.limit = EXACT.add(self._own_limit, Decimal(value["approved"]))
         self.is_cancelled = bool(value["cancelled"])
         self.is_known = bool(value.get("known", True))
@@ -214,7 +247,7 @@ class SpendAccount:
 
     @staticmethod
     def check(value: Any) -> None:
-        """Raise an error for a value that `saved` has not made."""
+        """Raise an error for a value that does not have the form of `saved`."""
         for name in ("spent", "reserved", "approved"):
             if not isinstance(value[name], str):
                 raise TypeError(name)
@@ -225,14 +258,19 @@ class SpendAccount:
     # ---- decisions ---------------------------------------------------------------------------------------------------
 
     def _has_room(self, charge: Charge) -> bool:
-        """Return whether a charge may run beside the running ones: its estimate fits into what is left."""
+        """Return whether a charge may run now: always in soft mode, else if its estimate is within
+        the remaining amount.
+        """
         if self.mode == "soft":
             return True
         used = EXACT.add(self.spent, self.reserved)
         return used < self.limit and EXACT.add(used, charge.estimate) <= self.limit
 
     def _is_paused(self) -> bool:
-        """Return whether only an approval helps: the limit is spent, or the first waiting charge would not fit even alone."""
+        """Return whether calls can only go on after an approval.
+
+        The limit is spent, or the first waiting charge exceeds it even if no other call runs.
+        """
         if self.mode == "soft" or self.is_cancelled:
             return False
         first = next(iter(self._queue), None)
@@ -268,7 +306,7 @@ class SpendAccount:
         self.reserved = EXACT.subtract(self.reserved, amount)
 
     def _tell(self) -> None:
-        """Note the event of a threshold when it is crossed, and not again before it was left."""
+        """Note SpendWarned or SpendPaused when its state is entered, not again while it lasts."""
         was_warned, self._is_warning_reported = self._is_warning_reported, self._is_warning()
         if self._is_warning_reported and not was_warned:
             self._note(events.SpendWarned)
@@ -281,9 +319,10 @@ class SpendAccount:
 
 
 def amount_of(path: str, value: object, *, above: bool = False, most: Decimal = _MOST) -> Decimal:
-    """Return an exact amount of money; a float is read through its repr, so that 0.1 is 0.1. ConfigError for anything else.
+    """Return an exact amount of money; a float is read through its repr, so that 0.1 is 0.1.
 
-    Decimals beyond the thirtieth are rounded up.
+    Decimals beyond the thirtieth are rounded up. Raises ConfigError for anything that is no amount
+    from 0 (or `above` 0) to `most`.
     """
     wanted = f"an amount {'above' if above else 'from'} 0 to {_MOST:f}, as Decimal, int, str or float"
     try:
