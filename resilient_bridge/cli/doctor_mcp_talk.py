@@ -37,9 +37,9 @@ _PAGES: Final = 50
 class Talk:
     """One connection, as an asynchronous context manager.
 
-    `loss` says why it ended by itself, and `words` are the server's last words. `noise` counts
-    lines that were no messages. `unanswered` says why the last request gets no answer, where the
-    connection knows that.
+    `loss` says why it ended by itself, and `words` has the last lines of the server's stderr, or
+    its response body. `noise` counts lines that were no messages. `unanswered` says why the last
+    request gets no answer, where the connection knows that.
     """
 
     def __init__(self, make: Callable[[Receiver], Upstream]) -> None:
