@@ -91,7 +91,7 @@ def _fitted_lines(lines: list[str], width: int, hanging: int | None) -> Iterator
 
 
 def _squeezed(lines: list[str], width: int) -> list[str]:
-    """Remove columns that are blank in all lines, as many as needed; one stays of neighbours."""
+    """Remove columns that are blank in all lines, as many as needed, but keep one between two."""
     at = max(map(len, lines)) - 1
     while at > 0 and max(map(len, lines)) > width:
         if all(line[at - 1 : at + 1].strip() == "" for line in lines):
