@@ -1,4 +1,4 @@
-"""`resilient-bridge classify WHAT`: explain an error: its meaning, whether a retry helps, what to do.
+"""`resilient-bridge classify WHAT`: what an error means, whether a retry helps, and what to do.
 
 Rule: nothing is classified here; the typed text is only converted to the form that the
 classification reads.
@@ -134,7 +134,7 @@ def _number(number: int, wait: float | None) -> Reading:
 
 
 def _document(text: str) -> Failure | None:
-    """Return the failure of a JSON object: a JSON-RPC or MCP response, else a bridge's error message.
+    """Return the failure of a JSON object: a JSON-RPC or MCP response, else a bridge's error.
 
     None if it is neither.
     """

@@ -101,7 +101,7 @@ class Story:
         return f"{REAL.monotonic() - self._began:6.2f} s  {who:<7} {text}"
 
     def show(self, text: str) -> None:
-        """Print text without a time; a terminal gets it wrapped, with coloured verdicts and faults."""
+        """Print text without a time, on a terminal wrapped, with coloured faults and verdicts."""
         text = fitted(text, columns(self._out), hanging=19)
         for mark, colour in _COLOURS.items() if is_coloured(self._out) else ():
             text = text.replace(f" {mark}", f" \x1b[{colour}m{mark}\x1b[0m", 1)
@@ -115,7 +115,7 @@ class Story:
         self.stopped.set()
 
     def tell(self, who: str, report: str, outbox: str = "") -> None:
-        """Print a client's report, in the form of `pipe`; the states of one connect share a line."""
+        """Print a client's report in the form of `pipe`; the states of an attempt share a line."""
         kind, _, text = report.partition(": ")
         if kind == "state":
             self.state = text.partition(" ")[0]
@@ -240,9 +240,9 @@ class Demo:
 
 
 class Crashes(Demo):
-    """A run whose client is `pipe` with a store: several processes in turn, all but the last killed.
+    """A run whose client is `pipe` with a store: several processes in turn.
 
-    The receipts file says which lines they accepted.
+    All but the last are killed. The receipts file says which lines they accepted.
     """
 
     async def _live(self) -> None:

@@ -1,4 +1,4 @@
-"""Dialects as typed on the command line, such as `plain` or `sequence(field='seq', ask='last_seq')`.
+"""Dialects as typed on the command line: `plain`, `sequence(field='seq', ask='last_seq')`.
 
 Also the forms of message that a user can send in a dialect. Rule: the text is parsed and never run.
 It is a name in `rb.dialects`, or a call of one with literals as arguments.
@@ -79,7 +79,7 @@ def _spelled(node: ast.expr) -> Spelled:
 def read_served(text: str) -> tuple[str, dict[str, Any]]:
     """Return the name of a text's dialect and its keyword arguments, for the embedded bridge.
 
-    Raises ValueError for an invalid text, and for a dialect that the embedded bridge does not serve.
+    Raises ValueError for an invalid text, and for a dialect that it does not serve.
     """
     read_dialect(text)
     node = ast.parse(text.strip(), mode="eval").body

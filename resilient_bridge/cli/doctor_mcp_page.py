@@ -36,7 +36,7 @@ class Page:
 
 
 async def start(talk: Talk, page: Page, what: str) -> bool:
-    """Start the server and initialize it, and report how fast that was; return whether it worked."""
+    """Start and initialize the server, and report how fast that was; return whether it worked."""
     answer, seconds = await greet(talk)
     result = object_of(object_of(answer).get("result"))
     if answer is None or not isinstance(answer.get("result"), dict):

@@ -105,7 +105,7 @@ class Talk:
         return self.loss or None
 
     async def leave(self, seconds: float) -> float | None:
-        """Close the child's input; return after how many seconds it ended, None if it did not in time."""
+        """Close the child's input; return the seconds until it ended, None if not in time."""
         if not isinstance(self._upstream, ChildUpstream):
             return None
         loop = asyncio.get_running_loop()

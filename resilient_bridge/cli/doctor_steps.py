@@ -100,7 +100,7 @@ async def examine(
 
 
 def _policy(limits: Limits) -> BridgePolicy:
-    """Return a policy that reconnects fast, and on which no missing pong ends the connection.
+    """Return a policy that reconnects fast, and never ends a connection for a missing pong.
 
     A missing pong is a finding, so the timeouts of the heartbeat are an hour.
     """
@@ -197,7 +197,7 @@ class _Steps:
 
     # ---- conditions
     async def _until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until it holds, the client has given up, or the time is over; return whether it holds."""
+        """Wait until it holds, the client gives up, or time is over; return whether it holds."""
         limit = self._remaining() if seconds is None else min(seconds, self._remaining())
         await self._journal.until(lambda: self._journal.failure is not None or holds(), limit)
         return self._journal.failure is None and holds()

@@ -21,7 +21,7 @@ _BY_HAND: Final = "resilient-bridge mcp: waiting for an MCP client on stdin; --p
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the sidecar until its client has gone, or with --http until a signal.
+    """Run the sidecar until its client has gone or a signal arrives; with --http, until a signal.
 
     Return 0, 1 if the address of --http is not available, or 2 for wrong usage.
     """

@@ -149,7 +149,7 @@ def _path_for(program: str, ours: str) -> str:
 
 
 def _name_of(sidecar: Sidecar) -> str:
-    """Return a name for the server: that of its program, or of the program that a wrapper starts."""
+    """Return a name for the server: its program, its host, or what a wrapper such as npx runs."""
     address = (sidecar.url or "").partition("//")[2].partition("/")[0]
     words = [word for word in sidecar.command if not word.startswith("-")] or [address]
     is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS

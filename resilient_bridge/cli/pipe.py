@@ -1,4 +1,4 @@
-"""`resilient-bridge pipe URL`: JSON lines from stdin to a bridge, and its messages as JSON lines on stdout.
+"""`resilient-bridge pipe URL`: send JSON lines from stdin, and print messages as JSON lines.
 
 Rule: each line of input has one outcome. No line on stderr means that it was confirmed; any other
 outcome is a line on stderr with the number of the input line, and the exit code is that of the
@@ -91,7 +91,11 @@ class Waiting(NamedTuple):
 
 
 class Pipe:
-    """One run: a feeder (stdin to sends), a settler (the outcome of each), a printer (messages to stdout)."""
+    """One run, of three tasks.
+
+    The feeder sends the lines of stdin, the settler waits for the outcome of each, and the printer
+    writes messages to stdout.
+    """
 
     def __init__(self, arguments: argparse.Namespace, dialect: Dialect) -> None:
         self._arguments = arguments

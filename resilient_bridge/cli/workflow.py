@@ -1,4 +1,4 @@
-"""`resilient-bridge workflow`: run, resume, skip, abort or show a workflow that a Python file defines."""
+"""`resilient-bridge workflow`: run, resume, abort or show a workflow, or skip one of its phases."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class CallsOf:
 
 
 class Calls:
-    """All calls of a log: of policies (`CallFinished`), and of the MCP sidecar (`call_finished`)."""
+    """All calls of a log: of policies (`CallFinished`) and of the MCP sidecar (`call_finished`)."""
 
     def __init__(self) -> None:
         self.by_name: Named[CallsOf] = Named(CallsOf)

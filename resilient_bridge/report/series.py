@@ -241,7 +241,7 @@ class Tally(dict[str, int]):
 
 
 class Named(dict[str, T]):
-    """Values by name, created on first use; names beyond `most` share one value under `(others)`."""
+    """Values by name, created on first use; names beyond `most` share that of `(others)`."""
 
     def __init__(self, make: Callable[[], T], most: int = 300) -> None:
         super().__init__()
