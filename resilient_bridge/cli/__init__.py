@@ -1,6 +1,6 @@
-"""The command line: the common part of every command.
+"""The entry point of the command line, `main`: what all commands have in common.
 
-Rule: a command's modules load when it runs, so that `--help` is fast.
+Rule: a command's modules are imported when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _USAGE: Final = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    2 for a wrong command line, 130 when interrupted twice, 141 when the reader of the output has
-    gone.
+    2 for a wrong command line, 130 when an interrupt (Ctrl-C) ends a command that does not handle
+    it, 141 when stdout is a closed pipe.
     """
     try:
         arguments = _parsed(list(sys.argv[1:] if argv is None else argv))
-    except SystemExit:  # --help was printed: flushed here, where a closed pipe is no traceback
+    except SystemExit:  # after --help: flush here, so that a closed pipe causes no traceback
         try:
             sys.stdout.flush()
         except OSError as error:
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(words: list[str]) -> argparse.Namespace:
     command: list[str] | None = None
-    # another program's command follows, dashes and all
+    # the words after -- are another program's command, with its options
     if words[:1] in (["mcp"], ["doctor"]) and "--" in words:
         words, command = words[: words.index("--")], words[words.index("--") + 1 :]
     every = parser()
@@ -69,9 +69,9 @@ def _parsed(words: list[str]) -> argparse.Namespace:
 
 
 def _refuse(every: argparse.ArgumentParser, name: str, server: str | None, rest: list[str]) -> NoReturn:
-    """End with exit code 2.
+    """Print the error about the words that no option takes, and end with exit code 2.
 
-    Of a server's command without `--` before it only the first word is shown: a key may follow.
+    If a server's command has no `--` before it, only its first word is shown: a key may follow.
     """
     if name in ("mcp", "doctor") and server and not server.startswith(("http://", "https://")):
         raise SystemExit(complain(name, f"a URL, or -- before a command, expected, got {server!r}"))
@@ -83,7 +83,10 @@ class _EnvironmentError(Exception):
 
 
 def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
-    """Debug mode, if the environment asks for it, or else a file of settings: the lines go to stderr."""
+    """Return a context that logs in debug mode, if the environment or else `--config` requests it.
+
+    Raises `_EnvironmentError` for an environment variable with an invalid value.
+    """
     is_asked_for = os.environ.get("RESILIENT_BRIDGE_DEBUG") or "gasoline:" in os.environ.get("DEBUG", "")
     config = getattr(arguments, "config", None)
     if not is_asked_for and config is None:
@@ -95,7 +98,7 @@ def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
     try:
         if is_asked_for:
             return Debug.from_env()
-        with suppress(ConfigError):  # the command says what is wrong with its file
+        with suppress(ConfigError):  # the command itself reports the problems of its file
             return load(config).debug
         return nullcontext()
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""`resilient-bridge backoff SCHEDULE`: the waits of a schedule, as a table, as a picture, as data."""
+"""`resilient-bridge backoff SCHEDULE`: print the waits as a table, a chart or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IN_A_PIPE: Final = 80  # columns
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the schedule, and write it to `--out`; 0, or 2 with one line that says what is wrong."""
+    """Print the schedule and write it to `--out`; return 0, or 2 after a line about the problem."""
     try:
         schedule, others = read_schedule(arguments.schedule)
     except ValueError as error:

@@ -1,4 +1,7 @@
-"""`resilient-bridge check FILE`: whether settings are right, what is in force, and the source of each setting."""
+"""`resilient-bridge check FILE`: validate a settings file, and print the settings in force.
+
+`--explain` also prints the source of each setting.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ _WORDS: Final = (*WORDS, *Kind, *Category, *CODES, *SHAPES)
 
 
 class _AnyName(Mapping[str, Any]):
-    """The names that only a program has: every name is accepted, and remembered."""
+    """Stands in for a program's `names=`: accepts and records each name that may be a function's.
+
+    It does not accept builtins, words of the settings, and words that are close to one of those.
+    """
 
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}
@@ -39,7 +45,7 @@ class _AnyName(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not name.isidentifier() or hasattr(builtins, name):
             return False
-        # a typing error is no name of a function
+        # a word close to one of the settings is more likely a typing error
         return not near(name, _WORDS) and name not in _WORDS
 
     def __iter__(self) -> Iterator[str]:
@@ -57,7 +63,7 @@ def _function(name: str) -> Any:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a file and print the result; 0, 1 with every problem, 2 for wrong usage."""
+    """Check a file and print the result; return 0, 1 with every problem, or 2 for wrong usage."""
     if arguments.schema:
         from ..settings.schema import schema
 

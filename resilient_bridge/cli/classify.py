@@ -1,6 +1,6 @@
-"""`resilient-bridge classify WHAT`: what an error means, whether repeating helps, and what to do about it.
+"""`resilient-bridge classify WHAT`: what an error means, whether a retry helps, and what to do.
 
-Rule: no judgement is made here; the typed text is only converted to the form that the
+Rule: nothing is classified here; the typed text is only converted to the form that the
 classification reads.
 """
 
@@ -34,21 +34,21 @@ _DIGITS: Final = 6
 _ERRNOS: Final = {name: number for name, number in vars(errno).items() if name.startswith(("E", "WSA"))}
 _STATUSES, _SUCCESS = range(200, 600), range(100, 300)
 _CLOSES: Final = range(1000, 5000)
-_EXITS: Final = range(-64, 200)  # a number alone; `--exit-code` takes those up to 255
+_EXITS: Final = range(-64, 200)  # of a bare number; `--exit-code` takes up to 255
 _RPC: Final = range(-32_768, -31_999)
 _NO_FRAME: Final = frozenset({1006, 1015})  # never sent: there was no close frame
 _NO_CODE: Final = 1005  # never sent: the close frame had no code
 
 
 class Reading(NamedTuple):
-    """The typed text as a failure (None: it is none), and remarks about how it was read."""
+    """The failure that the typed text means (None: success), and a note about how it was read."""
 
     failure: Failure | None
     note: str = ""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the failure; 0, or 2 with one line that says what is wrong."""
+    """Print the failure; return 0, or 2 after one line about the problem."""
     try:
         reading = read(arguments)
     except ValueError as error:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read(arguments: argparse.Namespace) -> Reading:
-    """Convert a command line to a failure. Raises ValueError with what was wanted."""
+    """Return the failure that the arguments mean. Raises ValueError that says what was expected."""
     text = (arguments.what or "").strip()
     wait = _wait(arguments.retry_after)
     if arguments.status is not None:
@@ -82,7 +82,7 @@ def read(arguments: argparse.Namespace) -> Reading:
     failure = reading.failure
     if wait is None or failure is None or failure.retry_after is not None:
         return reading
-    if not failure.retryable:  # as for an answer: waiting is no advice if it cannot help
+    if not failure.retryable:  # as for an HTTP response: no wait where a retry cannot help
         return Reading(failure, reading.note or "--retry-after says nothing here: repeating does not help")
     return Reading(attrs.evolve(failure, retry_after=wait), reading.note)
 
@@ -96,7 +96,7 @@ def _wait(value: str | None) -> float | None:
     return seconds
 
 
-# ---- by its form ----------------------------------------------------------------------------------------------------
+# ---- without an option, by its form ---------------------------------------------------------------------------------
 
 
 def _guess(text: str, wait: float | None) -> Reading:
@@ -134,7 +134,7 @@ def _number(number: int, wait: float | None) -> Reading:
 
 
 def _document(text: str) -> Failure | None:
-    """Return the failure of a JSON object: an answer of JSON-RPC or MCP, else a bridge's error message.
+    """Return the failure of a JSON object: a JSON-RPC or MCP response, else a bridge's error.
 
     None if it is neither.
     """
@@ -148,7 +148,7 @@ def _document(text: str) -> Failure | None:
     return classify_error_payload(cast("Mapping[str, Any]", payload))
 
 
-# ---- by name --------------------------------------------------------------------------------------------------------
+# ---- with an option -------------------------------------------------------------------------------------------------
 
 
 def _status(status: int, body: str, wait: float | None) -> Failure | None:

@@ -1,4 +1,4 @@
-"""The names and options of all commands. Rule: nothing here loads what a command needs to run."""
+"""The names and options of all commands. Rule: this module imports nothing that a command runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ _ACTIONS: Final = {
 
 
 def parser() -> Parser:
-    """Return the parser of the whole command line; `run` of what it returns is `module:function` of this package."""
+    """Return the parser of the whole command line.
+
+    In its result, `run` is the command's `module:function` in this package.
+    """
     every = Parser(
         prog="resilient-bridge", description="Resilience for agents and their bridges, on the command line."
     )
@@ -350,4 +353,4 @@ _COMMANDS: Final = {
     "report": (_add_report, _LOGS),
     "completion": (_add_completion, _COMPLETION),
 }
-"""By name: what adds the options, and the end of the help."""
+"""For each command, by name: the function that adds its options, and the epilog of its help."""

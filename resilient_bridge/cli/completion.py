@@ -1,7 +1,7 @@
-"""`resilient-bridge completion SHELL`: a script that completes commands, options and their words.
+"""`resilient-bridge completion SHELL`: print a script that completes commands and options.
 
-Rule: the words are read from the parser itself, so no list can be stale; the shell gets them as
-text and runs nothing of ours.
+Rule: the words are read from the parser itself, so that they are never out of date. They are text
+in the script, so that completing a word does not start this program.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 _Commands = dict[str, tuple[dict[str, str], tuple[str, ...]]]
-"""By the words of a command: its options with their help, and the commands below it."""
+"""For each command, by its words: its options with their help, and its subcommands or choices."""
 
 
 def _commands(one: argparse.ArgumentParser, path: str, files: set[str]) -> _Commands:
-    """Return a command and those below it; `files` gets their options that take a file."""
+    """Return a command and its subcommands; add their options that take a file to `files`."""
     options: dict[str, str] = {}
     found: _Commands = {}
     below: tuple[str, ...] = ()

@@ -1,7 +1,9 @@
-"""`resilient-bridge demo`: an embedded bridge, a proxy that breaks the connection, and the real client, over real sockets.
+"""`resilient-bridge demo`: the real client under faults, on real sockets.
 
-Rule: the lines are the client's own reports, and the ledger is made from the bridge's log; a broken
-promise is named.
+It uses an embedded bridge, and a proxy that breaks the connection.
+
+Rule: the client's lines are its own reports, the ledger compares what the client and the bridge
+sent and received, and a broken guarantee is named.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 
 COMMAND: Final = (sys.executable, "-m", "resilient_bridge", "pipe", "--drain", "10")
 _OF_THE_LINE: Final = {"half-open": Fault.black_hole(), "reset": Fault.abort(after=137), "fin": Fault.fin()}
-_PATIENCE: Final = 15.0  # seconds for one loss, one re-join, and the end: far more than each takes
+_PATIENCE: Final = 15.0  # seconds to wait for one loss, one re-join, or the end; each takes far less
 _PACE: Final = BridgePolicy(  # the recommended policy, at the pace of a demo
     reconnect=Reconnect(backoff=Backoff.decorrelated(0.2, cap=1), connect_burst=999, connects_per_minute=999),
     heartbeat=Heartbeat(every=1, timeout=1, probe_timeout=1),
@@ -54,7 +56,7 @@ _MESSAGE: Final = {"maybe_duplicate": False, "redelivered": False, "replayed": F
 
 
 def run(arguments: Namespace) -> int:
-    """Run the demo; 0 if every promise held, 1 if one broke, with the ledger either way."""
+    """Run the demo and print the ledger; return 0 if every guarantee held, 1 if one was broken."""
     story = Story(sys.stderr if arguments.json else sys.stdout)
     totals = asyncio.run(_play(arguments, story))
     whole = "kept: nothing was lost, repeated or reordered without saying so"
@@ -75,15 +77,16 @@ async def _play(arguments: Namespace, story: Story) -> dict[str, Any]:
 async def _until(fact: Callable[[], bool], seconds: float) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not fact():  # noqa: ASYNC110 -- facts of several sides, without a common event
+            while not fact():  # noqa: ASYNC110 -- the conditions have no common event
                 await asyncio.sleep(0.01)
     return fact()
 
 
 class Story:
-    """Writes timed lines to `out`; `stopped` is set once the reader has gone.
+    """Write lines with their time to `out`.
 
-    `progress` is the last line, on a terminal.
+    `stopped` is set by a signal, or when the reader of `out` has gone. `progress` returns the end
+    of the status line, which is drawn on a terminal only.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -98,21 +101,21 @@ class Story:
         return f"{REAL.monotonic() - self._began:6.2f} s  {who:<7} {text}"
 
     def show(self, text: str) -> None:
-        """Print a line unchanged; a verdict, or a fault, has a colour on a terminal."""
+        """Print text without a time, on a terminal wrapped, with coloured faults and verdicts."""
         text = fitted(text, columns(self._out), hanging=19)
         for mark, colour in _COLOURS.items() if is_coloured(self._out) else ():
             text = text.replace(f" {mark}", f" \x1b[{colour}m{mark}\x1b[0m", 1)
         self._put(f"{CLEAR if self.status.is_drawn else ''}{text}\n")
 
     def line(self, who: str, text: str) -> None:
-        """Print it with its time."""
+        """Print a line with its time; set `stopped` if the reader of `out` has gone."""
         with suppress(BrokenPipeError):
             self.show(self._timed(who, text))
             return
         self.stopped.set()
 
     def tell(self, who: str, report: str, outbox: str = "") -> None:
-        """Print a client's report, in the form of `pipe`; phases share a line."""
+        """Print a client's report in the form of `pipe`; the states of an attempt share a line."""
         kind, _, text = report.partition(": ")
         if kind == "state":
             self.state = text.partition(" ")[0]
@@ -139,7 +142,7 @@ class Demo:
         self.plan: list[str] = list(plan)
 
     async def play(self) -> dict[str, Any]:
-        """Let messages flow and faults strike, and return the totals of the ledger."""
+        """Exchange messages, apply the faults, and return the totals of the ledger."""
         broken, seed = list[str](), self.arguments.seed
         self.story.show(f"A bridge, a proxy and a client, seed {seed}. To come: {', '.join(self.plan)}.\n")
         try:
@@ -214,7 +217,8 @@ class Demo:
 
     async def _strike(self, name: str) -> None:
         losses, n, server = self.losses, self.n, self.server
-        await _until(lambda: self.seen > n + 1, 1.0)  # one of two has an id, and can be found again
+        # of two messages in a row at least one has an id, by which a replay can find it
+        await _until(lambda: self.seen > n + 1, 1.0)
         self.story.line("FAULT", f"{name}: {FAULTS[name]}")
         if name == "broken-buffer":
             server.behave(replay="verbatim_seed", replay_bytes=64)
@@ -228,7 +232,7 @@ class Demo:
             self.proxy.apply(_OF_THE_LINE.get(name, Fault.abort()))
         await _until(lambda: self.losses > losses, _PATIENCE)
         if name in {"expire", "truncate"}:
-            await _until(self.story.stopped.is_set, 0.4)  # in which it misses some
+            await _until(self.story.stopped.is_set, 0.4)  # the client misses messages in this time
             server.expire_sessions() if name == "expire" else await server.truncate_replay(2)
         await self._ready()
         await server.truncate_replay(None)
@@ -236,14 +240,14 @@ class Demo:
 
 
 class Crashes(Demo):
-    """The client is `pipe` with a store: several processes in turn, each killed but the last.
+    """A run whose client is `pipe` with a store: several processes in turn.
 
-    Receipts say what each accepted.
+    All but the last are killed. The receipts file says which lines they accepted.
     """
 
     async def _live(self) -> None:
-        self.receipt: Any = Namespace(state="queued")  # of all runs: the last exit code says it
-        self.server.behave(replay_bytes=1 << 24)  # so that nothing may be missing, in any case
+        self.receipt: Any = Namespace(state="queued")  # of all sends: the last exit code decides it
+        self.server.behave(replay_bytes=1 << 24)  # large enough to replay every missed message
         with TemporaryDirectory(prefix="resilient-bridge-demo-") as directory:
             self.files = ("--store", Path(directory, "bridge.db"), "--receipts", Path(directory, "receipts"))
             await self._start()
@@ -257,13 +261,13 @@ class Crashes(Demo):
 
     async def _start(self) -> None:
         self.is_ready, self.story.state = False, "starting"
-        # no Ctrl-C
+        # in its own process group: Ctrl-C in the terminal does not reach it
         options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP
         command = (*COMMAND, self.proxy.url("/ws"), *self.files)
         self.process: Any = await asyncio.create_subprocess_exec(*command, **options)
         self.outputs = asyncio.gather(self._hear(self.process.stdout), self._hear(self.process.stderr))
         receipts = self.files[-1].read_bytes().count(b"\n") if self.files[-1].exists() else 0
-        for n in range(receipts + 1, self.n + 1):  # messages that it may not have accepted
+        for n in range(receipts + 1, self.n + 1):  # lines without a receipt: possibly not accepted
             await self._send(n)
 
     async def _kill(self) -> None:
@@ -281,7 +285,7 @@ class Crashes(Demo):
         if name != "busy":
             self.proxy.apply(Fault.abort() if name == "offline" else Fault.black_hole())
             self.proxy.refuse()
-            await _until(self.story.stopped.is_set, 0.5)  # in which messages pile up
+            await _until(self.story.stopped.is_set, 0.5)  # messages are queued in this time
         await self._kill()
         self.crashes.append(name)
         self.story.line("KILL", f"{name}: process {self.process.pid} is killed {KILLS[name]}")
@@ -299,7 +303,7 @@ class Crashes(Demo):
             kind, _, text = data.decode().rstrip("\n").partition(": ")
             word = text.partition(" ")[0]
             if data.startswith(b"{"):
-                if data.endswith(b"\n"):  # a line that the kill cut off was not printed
+                if data.endswith(b"\n"):  # a line that the kill cut off counts as not printed
                     message: Any = Namespace(**(_MESSAGE | json.loads(data)))
                     self.ledger.delivered(message)
                     self.seen = message.payload["n"]

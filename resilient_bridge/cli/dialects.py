@@ -1,6 +1,7 @@
-"""Dialects as typed on the command line (`plain`, `sequence(field='seq', ask='last_seq')`), and the messages that a user may send in one.
+"""Dialects as typed on the command line: `plain`, `sequence(field='seq', ask='last_seq')`.
 
-Rule: the text is parsed and never run: one name of `rb.dialects`, and literals as its arguments.
+Also the forms of message that a user can send in a dialect. Rule: the text is parsed and never run.
+It is a name in `rb.dialects`, or a call of one with literals as arguments.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ _LONGEST: Final = 4_000  # characters
 _SHOWN: Final = 80
 _WHERE: Final = "rb.dialects."
 FAMILIES: Final = {"sequence": "number", "last_event_id": "id", "since": "time"}
-"""The families of home-made bridges, and the kind of position of their events."""
+"""The dialects of home-made bridges that the embedded bridge serves; what a position is in each."""
 LIVE: Final = ("plain", "jsonrpc")
-"""Dialects in which the embedded bridge only passes frames on: they have no greeting, no position and no replay."""
+"""Dialects without greeting, position and replay: the embedded bridge passes frames unchanged."""
 
 
 class Spelled(NamedTuple):
-    """A dialect, and the code that makes it in a program."""
+    """A dialect, and the Python expression that a program uses for it."""
 
     dialect: Dialect
     code: str
 
 
 def read_dialect(text: str) -> Spelled:
-    """Return the dialect that a text names. Raises ValueError with what was wanted and what exists."""
+    """Return the dialect that a text names.
+
+    Raises ValueError that says what was expected and which dialects exist.
+    """
     text = text.strip()
     if not text or len(text) > _LONGEST:
         got = f"{len(text)} characters" if text else "nothing"
@@ -59,7 +63,7 @@ def _spelled(node: ast.expr) -> Spelled:
     named = node if call is None else call.func
     if not isinstance(named, ast.Name):
         raise _no_name(named)
-    name = named.id  # found by itself: all of them take longer to load than one
+    name = named.id  # only this one is loaded: loading all takes longer
     found: object = getattr(dialects, name, None) if name in dir(dialects) else None
     if isinstance(found, Dialect):
         if call is not None:
@@ -73,9 +77,9 @@ def _spelled(node: ast.expr) -> Spelled:
 
 
 def read_served(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the dialect of a text and its arguments, for the embedded bridge.
+    """Return the name of a text's dialect and its keyword arguments, for the embedded bridge.
 
-    Raises ValueError, also for one that it does not speak.
+    Raises ValueError for an invalid text, and for a dialect that it does not serve.
     """
     read_dialect(text)
     node = ast.parse(text.strip(), mode="eval").body
@@ -100,7 +104,7 @@ def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:
         return cast("Dialect", make(*arguments, **keywords))
     except ConfigError as error:
         raise ValueError(error.failure.message) from None
-    # Python names the argument that is missing or unknown
+    # Python's message names the argument that is missing or unknown
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{_signature(name, make)} expected: {error}") from None
 
@@ -114,7 +118,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def laid_out(code: str, width: int) -> str:
-    """Return the code of a dialect; one argument a line where it is wider than this."""
+    """Return the code of a dialect, with one argument per line if it is wider than `width`."""
     node = ast.parse(code, mode="eval").body
     if len(code) <= width or not isinstance(node, ast.Call):
         return code
@@ -123,7 +127,7 @@ def laid_out(code: str, width: int) -> str:
     return "\n".join([f"{ast.unparse(node.func)}(", *(f"    {argument}," for argument in arguments), ")"])
 
 
-# ---- what there is -------------------------------------------------------------------------------------------------
+# ---- the dialects that exist ----------------------------------------------------------------------------------------
 
 
 def _signature(name: str, make: Callable[..., Any]) -> str:
@@ -138,7 +142,7 @@ def _signature(name: str, make: Callable[..., Any]) -> str:
 
 
 def _known() -> Mapping[str, str]:
-    """Return every dialect by its name, as it is written."""
+    """Return how each dialect is written, by its name."""
     found = {name: name for name in ready()}
     found |= {name: _signature(name, make) for name, make in families().items()}
     return dict(sorted(found.items()))
@@ -163,9 +167,9 @@ def _short(text: str) -> str:
 
 
 class Forms(NamedTuple):
-    """The allowed forms of a user's message: `types`, a type and a payload.
+    """The forms that a user's message may have.
 
-    `frames`, a JSON object of the user's own.
+    `types`: a type and a payload; `frames`: any JSON object, which is sent as it is.
     """
 
     types: bool = True
@@ -173,7 +177,7 @@ class Forms(NamedTuple):
 
 
 def forms_of(dialect: Dialect) -> Forms:
-    """Return the forms that this dialect writes, by trying its `encode`."""
+    """Return the forms that this dialect can send, found by calling its `encode`."""
     if dialect.encode is None:
         return Forms()
     own = {"x": 1}
@@ -187,7 +191,7 @@ def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | No
     sent = Send(type=type_, payload=payload, id="i", key="k", timestamp="2026-01-01T00:00:00Z", number=1)
     try:
         return None if dialect.encode is None else dialect.encode(sent)
-    except (TypeError, ValueError, LookupError):  # such a message does not exist in this dialect
+    except (TypeError, ValueError, LookupError):  # this dialect cannot encode such a message
         return None
 
 
@@ -199,7 +203,7 @@ def _read(frame: str | None) -> Any:
 
 
 def can_confirm(dialect: Dialect) -> bool:
-    """Return whether the arrival of a send can ever be known in this dialect."""
+    """Return whether this dialect can ever confirm that a send has arrived."""
     if dialect.encode is None:
         return (dialect.ping, dialect.ack) != (None, None)
     return dialect.confirms or dialect.pings == "in_order"

@@ -1,8 +1,8 @@
 """`resilient-bridge doctor --bridge URL`: what a bridge guarantees, found out by testing it.
 
-Connect, wait for an event, cut the connection, examine what comes back. Rule: it sends only what
-the dialect itself sends; the one exception has two options of its own. It ends in time, whatever
-the server does.
+It connects, waits for an event, cuts the connection, and examines what it receives after that.
+Rule: it sends only what the dialect itself sends; the one exception, the probe, needs two options.
+It ends after about `--seconds`, whatever the server does.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ from .status_line import status_on_stderr
 
 FOUND_OUT, REFUSED = 0, 1
 _SHOWN: Final = 100  # characters of a frame
-_SHORTEST: Final = 4  # a shorter secret would mask half of every sentence
+_SHORTEST: Final = 4  # a shorter secret is not masked: it would match parts of ordinary words
 _UNSET: Final = "…"  # stands for an argument that frames cannot show
 
 
 class Report(NamedTuple):
-    """The result to print: the exit code, the rows, the sentences, the dialect as code, and the findings as data."""
+    """The result to print.
+
+    It has the exit code, the rows, the sentences, the dialect as code, and the findings as data.
+    """
 
     code: int
     rows: Sequence[Row]
@@ -48,9 +51,9 @@ class Report(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the bridge and print the findings.
+    """Examine the bridge and print the findings; with `--mcp`, an MCP server instead.
 
-    0, 1 if it could not be reached or refused us, 2 for wrong usage.
+    Return 0, 1 if the bridge could not be reached or refused us, or 2 for wrong usage.
     """
     if arguments.mcp is not None:
         from .doctor_mcp import run as examine_server
@@ -132,7 +135,7 @@ async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spe
 
 
 def _missing(found: str) -> str:
-    """Return the arguments that have to be given for a dialect that fits."""
+    """Return the error for a dialect that fits, but has arguments that the frames do not show."""
     call = found.removeprefix("rb.dialects.")
     names = re.findall(rf"(\w+)={_UNSET}", call)
     missing = f"{' and '.join(names)}=" if names else "its arguments"
@@ -189,7 +192,7 @@ def _json(url: str, report: Report) -> str:
 
 
 def _masked(report: Report, mask: Callable[[str], str]) -> Report:
-    """Return the report without secrets, masked before wrapping could split one."""
+    """Return the report with secrets masked, before wrapping could split one."""
     return report._replace(
         rows=[Row(row.what, mask(row.found)) for row in report.rows],
         notes=[mask(note) for note in report.notes],
@@ -198,7 +201,7 @@ def _masked(report: Report, mask: Callable[[str], str]) -> Report:
 
 
 def _masking(url: str, token: str | None) -> Callable[[str], str]:
-    """Return a function that masks secrets which a server may have echoed."""
+    """Return a function that masks the secrets in a text: a server may have echoed them."""
     secrets = {
         secret for secret in (token, *secrets_of(url)) if secret is not None and len(secret) >= _SHORTEST
     }

@@ -15,12 +15,12 @@ from .doctor_journal import Connection
 from .doctor_values import After, Before, Numbering, Order, Retained
 
 
-# fields in which servers write when an event was made
+# fields in which servers commonly write the time of an event
 _STAMPS: Final = ("timestamp", "ts", "time", "created_at")
 
 
 def before_of(connections: Iterable[Connection]) -> Before:
-    """Return the events of the connections before the cut."""
+    """Return the summary of the events before the cut."""
     found = [event for each in connections for event in each.events()]
     placed = [event for event in found if event.position is not None]
     channels = list(dict.fromkeys(event.channel for event in placed))
@@ -55,7 +55,7 @@ def _numbering(events: Sequence[Event], channels: Iterable[Channel]) -> Numberin
 
 
 def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, dialect: Dialect) -> After:
-    """Return what the connection after the cut brought, compared with the events before."""
+    """Return what came on the connection after the cut, compared with the events before."""
     answer = _answer(back, dialect)
     known = [event for each in earlier for event in each.events()]
     resumed = back.resumed
@@ -87,7 +87,7 @@ def _new(answer: Iterable[Event], known: Iterable[Event]) -> int:
 
 
 def _repeated(events: Iterable[Event], known: Iterable[Event]) -> int:
-    """Return how many of these had come before, by their ids."""
+    """Return how many of these events had come before, by their types and ids."""
     had = {_name(event) for event in known if event.id is not None}
     return sum(_name(event) in had for event in events)
 
@@ -99,7 +99,7 @@ def _name(event: Event) -> tuple[object, ...]:
 
 
 def _asked(back: Connection, dialect: Dialect, after: After) -> After:
-    """Return what was requested, and how: for one log; of several only their number."""
+    """Return `after` with the request: its position and form; for several logs, no position."""
     if not back.has_asked:
         return after
     if dialect.encode is None:
@@ -123,7 +123,7 @@ def _asked(back: Connection, dialect: Dialect, after: After) -> After:
 
 
 def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[Event]) -> bool | None:
-    """Return whether the event at the requested position came again; None if none is known there."""
+    """Return whether the event at the requested position came again; None if it is not known."""
     if back.record is None or not back.record.positions:
         return None
     asked = {(channel, back.record.after(channel)) for channel in back.record.positions}
@@ -135,7 +135,7 @@ def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[E
 def _includes_last(
     back: Connection, answer: Iterable[Event], known: Sequence[Event], dialect: Dialect
 ) -> bool | None:
-    """Return whether the last known event came again."""
+    """Return whether the last known event came again; None without a request, or an event."""
     if not back.has_asked:
         return None
     if dialect.encode is None:
@@ -161,7 +161,7 @@ def _order(answer: Sequence[Event]) -> Order | None:
 
 
 def _rank(event: Event) -> float | None:
-    """Return the order of an event, by its number or its time; None for an id."""
+    """Return the sort key of an event, its number or its time; None if its position is neither."""
     if isinstance(event.position, int):
         return event.position
     moment = parse_timestamp(event.position or event.timestamp)
@@ -177,7 +177,7 @@ def _oldest(answer: Sequence[Event]) -> Position | None:
 
 
 def from_start_of(connections: Iterable[Connection], dialect: Dialect) -> Position | None:
-    """Return the oldest event of a dialect's request for the start of the log."""
+    """Return the time or position of the oldest event in a replay from the start of the log."""
     for each in connections:
         oldest = _oldest(each.events(replayed=True)) if _is_from_start(each, dialect) else None
         if oldest is not None:
@@ -192,9 +192,9 @@ def _is_from_start(connection: Connection, dialect: Dialect) -> bool:
 
 
 def retained_of(connections: Sequence[Connection], dialect: Dialect, began: float) -> Retained | None:
-    """Return what the server had in the replay from the start, or else in the longest other one.
+    """Return how much the server sent in a replay from the start, or else in the longest replay.
 
-    `began` is our wall clock at the start, in seconds.
+    None without a replay. `began` is our wall clock at the start, in seconds since 1970.
     """
     found = [(each, _answer(each, dialect)) for each in connections if each.has_asked or each.is_pushed]
     found = [(each, answer) for each, answer in found if answer]
@@ -202,7 +202,7 @@ def retained_of(connections: Sequence[Connection], dialect: Dialect, began: floa
     if not found:
         return None
     connection, answer = max(from_start or found, key=lambda pair: len(pair[1]))
-    # one that is pushed and asked for comes twice
+    # an event that is both pushed and requested comes twice
     names = {_name(event): event for event in answer}
     is_time = dialect.positions is not None and dialect.positions.order == "time"
     stamps = [stamp for event in names.values() if (stamp := _stamp(event, is_time=is_time)) is not None]
@@ -215,8 +215,8 @@ def retained_of(connections: Sequence[Connection], dialect: Dialect, began: floa
 
 
 def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
-    """Return what was sent again on this connection."""
-    # One that is pushed and asked for comes twice.
+    """Return the events that were replayed on this connection."""
+    # A replay that is both pushed and requested comes twice: only the longest one counts.
     answer = max(connection.answers, key=len) if connection.answers else connection.events(replayed=True)
     if dialect.positions is not None:
         answer = [event for event in answer if event.position is not None]
@@ -224,7 +224,10 @@ def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
 
 
 def _stamp(event: Event, *, is_time: bool) -> tuple[float, str] | None:
-    """Return when an event was made, in seconds since 1970, and the field with it if the dialect does not define one."""
+    """Return the time of an event, in seconds since 1970, and the name of the field that holds it.
+
+    The name is "" if the dialect defines the field. None if no time is found.
+    """
     own = event.timestamp or (event.position if is_time and isinstance(event.position, str) else None)
     moment = parse_timestamp(own)
     if moment is not None:

@@ -74,7 +74,10 @@ def _join(first: Connection, dialect: Dialect) -> Literal["answered", "not answe
 
 
 def _ping(connections: Iterable[Connection], dialect: Dialect) -> Ping | None:
-    """Return the fastest answer to the first ping of a connection."""
+    """Return the ping that was answered fastest, else one without an answer.
+
+    Of a dialect's own pings only the first of each connection counts, of WebSocket pings each.
+    """
     found: list[Ping] = []
     by: Literal["message", "websocket"] = (
         "message" if dialect.ping is not None or dialect.pings else "websocket"
@@ -114,7 +117,7 @@ def _refusal(fact: Refused) -> str:
 
 
 def _repetition(connections: Iterable[Connection]) -> Repetition:
-    """Return how the server answered a message that came twice."""
+    """Return how the server answered the probe, a message that was sent to it twice."""
     for each in connections:
         for at, probe in each.probes:
             answers = [seen.sign for seen in each.seen if seen.at >= at and _is_about(seen.sign, probe)]

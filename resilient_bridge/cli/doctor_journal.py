@@ -2,8 +2,7 @@
 
 Pure: frames are read here, nothing is sent.
 
-Rule: an entry is written where it happens, so that the order of the entries is the order of the
-facts.
+Rule: an entry is added at the moment when it happens, so the entries are in the order of time.
 """
 
 from __future__ import annotations
@@ -30,7 +29,12 @@ _REPEATED: Final = ("already_processed", "duplicate")  # statuses of an acknowle
 
 
 class Entry(NamedTuple):
-    """`value` is the received or sent frame, the intent, the record and request of a resume, or the event."""
+    """One thing that happened on a connection, `at` seconds after the start.
+
+    `value` by kind: the frame that "came" or "went", the name of the intent that was "meant", the
+    record and request that were "asked", the event that "happened", the seconds of "ponged", or the
+    `Probe` of "probed".
+    """
 
     at: float
     connection: int
@@ -39,7 +43,7 @@ class Entry(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """The message that was sent twice: how to recognise its answers."""
+    """The message that was sent twice: its type, and the names by which an answer refers to it."""
 
     type: str
     id: str
@@ -54,7 +58,7 @@ class JoinAnswered:
 
 @attrs.frozen(kw_only=True)
 class Dedupes:
-    """The server says whether it runs a message once that comes twice; for envelopes only."""
+    """The server states whether it runs a repeated message only once; for envelopes only."""
 
     holds: bool
 
@@ -63,7 +67,7 @@ Sign: TypeAlias = Fact | JoinAnswered | Dedupes
 
 
 class Seen(NamedTuple):
-    """The content of a frame. `is_replay`: it belongs to a replay."""
+    """One fact that a received frame contains. `is_replay`: it belongs to a replay."""
 
     at: float
     sign: Sign
@@ -86,9 +90,9 @@ class Connection:
     resume: Resume | None = None
     since: Any = None  # the position from which a replay of envelopes was requested last
     asks: set[str] = attrs.field(factory=set[str])  # the ids of those requests
-    # each frame of such a replay
+    # the events of each replay of envelopes
     answers: list[list[Event]] = attrs.field(factory=list[list[Event]])
-    is_pushed: bool = False  # whether one came without a request
+    is_pushed: bool = False  # whether a replay of envelopes came without a request
     has_asked: bool = False
     resumed: events.Resumed | None = None
     loss: Failure | None = None
@@ -106,28 +110,28 @@ class Connection:
 
     @property
     def asks_for_all(self) -> bool:
-        """Whether the start of the log was requested, in a dialect of functions."""
+        """Whether the start of the log was requested, in a dialect with its own `encode`."""
         return self.has_asked and (self.record is None or not self.record.positions)
 
     def is_replaying(self, now: float) -> bool:
-        """Whether a part of a replay has just come."""
+        """Whether a part of a replay came in the last 0.1 s, in a dialect with its own `decode`."""
         return now - self.last_replay <= _BURST
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [each.sign for each in self.seen if isinstance(each.sign, kind)]
 
     def first(self, kind: type[Any], after: float = 0.0) -> float | None:
-        """When the first sign of this class came, at or after this moment."""
+        """Return when the first sign of this class came, at or after this moment; None if never."""
         return next((each.at for each in self.seen if isinstance(each.sign, kind) and each.at >= after), None)
 
     def events(self, *, replayed: bool | None = None) -> list[Event]:
-        """The received events; `replayed`: only those sent again, or only the others."""
+        """Return the received events; `replayed`: only those of a replay, or only the others."""
         wanted = [each for each in self.seen if replayed is None or each.is_replay is replayed]
         return [each.sign for each in wanted if isinstance(each.sign, Event)]
 
 
 class Reading:
-    """The connections that entries describe, by their number; `add` takes the entries in order."""
+    """The connections that the entries describe, by number; `add` takes the entries in order."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.connections: dict[int, Connection] = {}
@@ -174,9 +178,9 @@ def _did(connection: Connection, entry: Entry) -> None:
 
 
 def _asks(record: Record, resume: Resume | None) -> bool:
-    """Return whether something is requested.
+    """Return whether a replay is requested.
 
-    Without a `Resume` the greeting requests, if a position is known.
+    Without a `Resume`, the greeting requests one if a position is known.
     """
     if resume is None:
         return bool(record.positions)
@@ -221,11 +225,11 @@ def _own_came(
 ) -> None:
     try:
         facts = tuple(decode_frame(entry.value))
-    except Exception:  # noqa: BLE001 -- a dialect's function, on a foreign server's frame
+    except Exception:  # noqa: BLE001 -- a dialect's function may raise anything
         connection.unreadable += 1
         return
-    # What comes while the request is open, and shortly after, is the answer, or cannot be
-    # distinguished from it.
+    # An event that comes while the request is open, or shortly after, belongs to the answer, or
+    # cannot be distinguished from it.
     is_close = entry.at - connection.last_replay <= _BURST
     is_first = connection.asks_for_all and connection.last_replay == -inf
     is_soon = connection.opened is not None and entry.at - connection.opened <= _ANSWER
@@ -313,7 +317,7 @@ def _refusal(body: Mapping[str, Any], payload: Mapping[str, Any]) -> Refused:
 
 
 def _went(connection: Connection, entry: Entry, dialect: Dialect) -> None:
-    """Read one of our own envelopes; a dialect of functions shows the same as its intents."""
+    """Record the intent of a sent envelope; a dialect with its own `encode` records its intents."""
     if dialect.decode is not None:
         return
     try:

@@ -17,15 +17,15 @@ from ..transports.websocket import open_websocket
 
 _FRAMES: Final = 3
 _MAX_FRAME: Final = 16 * 1024 * 1024
-_FOLLOWS: Final = 0.3  # seconds in which the frames after the first one come
+_FOLLOWS: Final = 0.3  # seconds to wait for each frame after the first
 _GOODBYE: Final = 1.0
 
 
 class Look(NamedTuple):
     """The first frames, and the dialects they fit, the likeliest first.
 
-    `failure` is why no connection was made, or why it ended; `connected`: after how many seconds
-    there was a connection.
+    `failure` is why no connection was made, or why it ended; `connected` is how many seconds it
+    took to connect.
     """
 
     connected: float | None = None
@@ -35,15 +35,16 @@ class Look(NamedTuple):
 
 
 async def look(url: str, *, connecting: float, listening: float) -> Look:
-    """Connect without a token, listen for so many seconds, and close.
+    """Connect without a token, receive up to three frames, and close.
 
-    Raises nothing that the network or the server causes.
+    `connecting` and `listening` are seconds. Errors of the network or the server are not raised:
+    they are the `failure` of the result.
     """
     started = asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(connecting):
             transport = await open_websocket(url, max_frame_bytes=_MAX_FRAME)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the classification reads it
+    except Exception as error:  # noqa: BLE001 -- `classify` takes any exception
         return Look(failure=_failure(error, connecting))
     connected = asyncio.get_running_loop().time() - started
     frames: list[str] = []
@@ -56,7 +57,7 @@ async def look(url: str, *, connecting: float, listening: float) -> Look:
                 limit.reschedule(min(limit.when() or 0.0, asyncio.get_running_loop().time() + _FOLLOWS))
     except TimeoutError:
         pass
-    except Exception as error:  # noqa: BLE001 -- the server has ended it, which is a finding
+    except Exception as error:  # noqa: BLE001 -- the connection has ended, which is a finding
         failure = classify(error)
     finally:
         await _hang_up(transport)

@@ -1,7 +1,7 @@
-"""`resilient-bridge doctor --mcp -- COMMAND` or `--mcp URL`: what an MCP server does on failures, found out by testing it.
+"""`resilient-bridge doctor --mcp`: what an MCP server does on failures, found out by testing it.
 
-Rule: it starts the server itself, requests lists, and ends or cuts only what it has started. A tool
-is called only if `--probe-tool` names it. It ends in time, whatever the server does.
+Rule: it starts the server, or opens the sessions, itself, and ends only those. A tool is called
+only if `--probe-tool` names it. It ends after about `--seconds`, whatever the server does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from .status_line import status_on_stderr
 
 
 FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
-_GONE: Final = 6.0  # seconds for a child whose input was closed
+_GONE: Final = 6.0  # seconds for a child to end after its input was closed
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the server; 0 without problems, 1 if it is no MCP server that starts, 2 for wrong usage, 3 with problems."""
+    """Examine the server and print the findings.
+
+    Return 0 without problems, 1 if no MCP server starts, 2 for wrong usage, 3 with problems.
+    """
     try:
         server = server_of(arguments.mcp or None, arguments.command)
         probe = _probe_of(arguments.probe_tool, arguments.probe_arguments)
@@ -119,7 +122,7 @@ async def _leave(talk: Talk, page: Page) -> None:
 def _text(server: dict[str, Any], page: Page) -> str:
     width = page_width()
     program, *rest = server.get("command", ()) or [redact(server["url"])]
-    head = f"{program}, with {len(rest)} arguments" if rest else program  # which may be secrets
+    head = f"{program}, with {len(rest)} arguments" if rest else program  # these may be secrets
     parts = [head, "", table_of(page.rows, width)]
     if page.data.get("starts"):
         parts += ["", table_of([Row("behind the sidecar", _promise(page))], width)]

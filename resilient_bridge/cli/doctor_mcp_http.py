@@ -1,4 +1,4 @@
-"""`doctor --mcp URL`: how a server over HTTP handles sessions, lost ones included.
+"""`doctor --mcp URL`: how an MCP server over HTTP handles sessions, lost ones included.
 
 Rule: it ends only sessions that it has opened.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 FOUND_OUT, NOT_STARTED = 0, 1
-_SECONDS: Final = 5.0  # for a connection, and for the status of an answer
+_SECONDS: Final = 5.0  # for a connection and the status of a response together
 
 
 async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
-    """Open sessions and examine what becomes of them."""
+    """Examine the server and what it does with sessions; return 0, or 1 if it does not start."""
     try:
         named = headers_of(arguments.header)
         headers = resolved(named)
@@ -102,7 +102,7 @@ async def _look_at_one(wire: Wire, page: Page) -> None:
 
 @asynccontextmanager
 async def _wire(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Wire]:
-    """Open a separate connection, as the sidecar does: with its redirects, proxies and bounds."""
+    """Yield a separate connection with the redirects, proxies and limits of the sidecar's own."""
     wire = Wire(url, headers, connect_timeout=_SECONDS, allow_plaintext_credentials=False)
     try:
         yield wire
@@ -112,7 +112,7 @@ async def _wire(url: str, headers: Mapping[str, str]) -> AsyncGenerator[Wire]:
 
 @contextmanager
 def _seeing(page: Page, what: str, wire: Wire) -> Generator[None]:
-    """If this fails, report in its row that it was not found out, and why."""
+    """If the block fails, report in the row `what` that it was not found out, and why."""
     try:
         yield
     except TimeoutError:
@@ -126,7 +126,7 @@ async def _post(wire: Wire, method: str, number: int, params: Mapping[str, Any] 
 
 
 async def _send(wire: Wire, method: str, content: bytes | None = None) -> _Seen:
-    """Make a request and return what came of its answer within a second; a stream may continue."""
+    """Send a request and return its response; the body is empty if it does not end in a second."""
     body = b""
     headers = {**(POST if content is not None else {}), **wire.session_headers()}
     async with asyncio.timeout(_SECONDS):
@@ -141,7 +141,7 @@ async def _send(wire: Wire, method: str, content: bytes | None = None) -> _Seen:
 
 
 class _Seen(NamedTuple):
-    """An answer: its status, the session that it names, and its body so far."""
+    """A response: its status, the session id that it names, and its body if that ended in time."""
 
     status: int
     session: str

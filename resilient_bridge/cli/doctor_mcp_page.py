@@ -1,6 +1,6 @@
-"""The checks of `doctor --mcp` for any server, and their page.
+"""The checks of `doctor --mcp` for both transports, and the page of their findings.
 
-Rule: a row says what was seen; a problem says why it is one.
+Rule: a row says what was observed, and if that is a problem, why.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .doctor_rows import Row
 
 
 _SHOWN: Final = 12  # names in a row
-_WHOLE: Final = 10.0  # seconds for a call that is waited for
+_WHOLE: Final = 10.0  # seconds to wait for the result of a call
 
 
 class Page:
-    """The findings: rows to print, problems that count, and the same as data."""
+    """The findings: the rows to print, the problems among them, and the same as data."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -28,7 +28,7 @@ class Page:
         self.data: dict[str, Any] = {}
 
     def row(self, what: str, found: str, problem: str = "", **data: Any) -> None:
-        """Add a finding; `problem` says why it is one."""
+        """Add a finding; `problem` says why it is a problem, and is empty if it is none."""
         self.rows.append(Row(what, found + (f" (!: {problem})" if problem else "")))
         if problem:
             self.problems.append(f"{what}: {problem}")
@@ -36,7 +36,7 @@ class Page:
 
 
 async def start(talk: Talk, page: Page, what: str) -> bool:
-    """Start the server and initialize it, and report how fast that was; return whether it worked."""
+    """Start and initialize the server, and report how fast that was; return whether it worked."""
     answer, seconds = await greet(talk)
     result = object_of(object_of(answer).get("result"))
     if answer is None or not isinstance(answer.get("result"), dict):
@@ -70,7 +70,7 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
 
 
 def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool) -> None:
-    """Report what the tools declare, and what a repeat would risk."""
+    """Report what the tools declare, and which calls are repeated after a loss."""
     trusted = "after a loss" if is_command else "after a loss with --trust-hints"
     page.data["trusts_read_only"] = is_command
     reads = [str(tool.get("name")) for tool in tools if hint_of(tool) == "read"]
@@ -87,7 +87,7 @@ def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool)
 
 
 async def look_around(talk: Talk, page: Page) -> None:
-    """Try a ping, an unknown method and the cancellation of a request that does not exist."""
+    """Send a ping, the cancellation of a request that does not exist, and an unknown method."""
     pong = await talk.ask("ping")
     page.row(
         "ping",
@@ -128,7 +128,7 @@ async def probe_tool(talk: Talk, name: str, arguments: dict[str, Any], page: Pag
 
 
 async def look_for_modern(talk: Talk, page: Page) -> None:
-    """Check whether it also serves requests without a session."""
+    """Check whether the server also supports protocol 2026-07-28, which has no sessions."""
     answer = await talk.ask("server/discover", {"_meta": MODERN})
     is_modern = "supportedVersions" in object_of(object_of(answer).get("result"))
     more = ", and 2026-07-28 without sessions" if is_modern else ""

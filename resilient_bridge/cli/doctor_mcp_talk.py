@@ -1,4 +1,4 @@
-"""A dialogue with an MCP server, for `doctor --mcp`: single messages over the sidecar's own connections, and what was received.
+"""A test client for MCP servers, for `doctor --mcp`: single messages over the sidecar's transports.
 
 Rule: nothing is repeated and nothing is hidden; an answer that does not come in time is None.
 """
@@ -35,10 +35,11 @@ _PAGES: Final = 50
 
 
 class Talk:
-    """One connection; entering opens it, leaving ends it.
+    """One connection, as an asynchronous context manager.
 
-    `loss` says why it ended by itself, `noise` counts lines that were no messages. `unanswered`
-    says why the last request gets no answer, where the connection knows that.
+    `loss` says why it ended by itself, and `words` has the last lines of the server's stderr, or
+    its response body. `noise` counts lines that were no messages. `unanswered` says why the last
+    request gets no answer, where the connection knows that.
     """
 
     def __init__(self, make: Callable[[Receiver], Upstream]) -> None:
@@ -52,11 +53,11 @@ class Talk:
 
     @classmethod
     def with_command(cls, command: Sequence[str]) -> Talk:
-        """Return a dialogue with a child that this starts."""
+        """Return a connection to a child process, which is started on entering."""
         return cls(lambda receiver: ChildUpstream(command, receiver))
 
     async def __aenter__(self) -> Self:
-        """Open the connection; a failure is in `loss`."""
+        """Open the connection; if that fails, `loss` says why."""
         try:
             await self._upstream.open()
         except LostError as error:
@@ -93,7 +94,7 @@ class Talk:
             self._upstream.send(message.notification(method, params))
 
     def kill(self) -> None:
-        """End the child with SIGKILL, as the system does when memory runs out."""
+        """End the child with SIGKILL, as the kernel does when memory runs out."""
         if isinstance(self._upstream, ChildUpstream) and self._upstream.pid:
             with suppress(ProcessLookupError):
                 os.kill(self._upstream.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
@@ -104,7 +105,7 @@ class Talk:
         return self.loss or None
 
     async def leave(self, seconds: float) -> float | None:
-        """Close the child's input; return after how many seconds it ended, None if it did not in time."""
+        """Close the child's input; return the seconds until it ended, None if not in time."""
         if not isinstance(self._upstream, ChildUpstream):
             return None
         loop = asyncio.get_running_loop()
@@ -115,7 +116,7 @@ class Talk:
     # ---- as a Receiver -----------------------------------------------------------------------------------------
 
     def on_message(self, received: Message, request: int | None) -> None:
-        """Keep an answer; refuse a request of the server."""
+        """Store an answer; answer a ping of the server, and refuse its other requests."""
         del request
         if received.is_answer:
             waiting = self._answers.get(received.id) if isinstance(received.id, int) else None
@@ -130,7 +131,7 @@ class Talk:
             self._upstream.send(answer)
 
     def on_unanswered(self, request: int, loss: Loss) -> None:
-        """Note that there will be no answer."""
+        """Record that this request gets no answer."""
         waiting = self._answers.get(request)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
@@ -138,7 +139,7 @@ class Talk:
                 self.unanswered = loss.reason
 
     def on_lost(self, loss: Loss) -> None:
-        """Note that it ended by itself."""
+        """Record that the connection ended by itself, and end all waiting."""
         self.loss, self.words = loss.reason, loss.words
         for waiting in self._answers.values():
             if not waiting.done():
@@ -147,7 +148,7 @@ class Talk:
             self._ended.set_result(None)
 
     def on_note(self, text: str) -> None:
-        """Count noise; other lines are the server's own."""
+        """Count a line on stdout that was no message; ignore other notes."""
         self.noise += "stdout" in text.split(":", 1)[0]
 
 

@@ -1,9 +1,7 @@
-"""What users may expect across a cut, in plain words, from the dialect's evidence and the observations.
+"""What users can expect across a cut, in sentences, from the dialect and the observations. Pure.
 
-Pure.
-
-Rule: a promise is never better than the proof behind it; one observation of a server promises
-nothing more.
+Rule: a sentence promises only what the observed proof of a replay supports, or without one, the
+proofs that the dialect can have.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ def promise_of(findings: Findings, dialect: Dialect) -> str:
 
 
 def _proofs(policy: Positions) -> Sequence[str]:
-    """Return what can prove a replay, by the policy."""
+    """Return the proofs of a complete replay that this policy can have."""
     found: list[str] = [] if policy.proof is None else [policy.proof]
     if policy.ends == "stated" and policy.proof is None:
         found += ["stated"] if policy.order != "number" or not policy.contiguous else ["stated", "window"]

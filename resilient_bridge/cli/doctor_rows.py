@@ -1,6 +1,6 @@
 """The findings of `doctor` as rows of a table, and as data.
 
-Pure but for `page_width`. Rule: a row says what was seen, or why nothing was.
+Pure except `page_width`. Rule: a row says what was seen, or why nothing was seen.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ def rows_of(findings: Findings) -> list[Row]:
 
 
 class _Lines(textwrap.TextWrapper):
-    """Lines that break at spaces, and after the colons of a PATH."""
+    """A text wrapper that breaks lines at spaces, and after the colons of a PATH."""
 
-    # what is split at where hyphens are none
+    # the pattern that `TextWrapper` splits at with break_on_hyphens=False
     wordsep_simple_re = re.compile(r"([\t\n\v\f\r ]+)|(?<=:)(?=/(?!/))")
 
 
 def page_width() -> int:
-    """Return the columns of a page: those of the terminal, 80 at most and elsewhere."""
+    """Return the columns of a page: those of the terminal, at most 80; 80 without a terminal."""
     if not is_terminal(sys.stdout):
         return _COLUMNS
     return min(_COLUMNS, shutil.get_terminal_size((_COLUMNS, 24)).columns)
 
 
 def table_of(rows: Sequence[Row], width: int) -> str:
-    """The rows as lines of at most so many columns."""
+    """Return the rows as lines of at most `width` columns, or of 40 if that is more."""
     width = max(_NARROWEST, width)
     lines: list[str] = []
     for row in rows:

@@ -1,6 +1,6 @@
 """The steps of `doctor`: connect, wait for an event, cut, examine, perhaps probe, close.
 
-Rule: each step has a share of the time.
+Rule: each step has a share of the total time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .doctor_journal import Connection, Entry, Probe
 from .doctor_taps import Journal, WatchedClient
 
 
-_GOODBYE: Final = 1.5  # seconds for the end
-_ASIDE: Final = 0.3  # seconds in which messages of the last step may come
+_GOODBYE: Final = 1.5  # seconds to close the connection
+_ASIDE: Final = 0.3  # seconds to wait for late messages of a step
 _PROBE: Final = 2.0  # seconds for the answers to a probe
 _REPLAY: Final = 2.0  # seconds for the rest of a replay from the start
 _PING_EVERY: Final = 0.5
@@ -47,7 +47,7 @@ class Limits:
 
     @classmethod
     def of(cls, seconds: float, now: float) -> Limits:
-        """Return the shares of so many seconds from now."""
+        """Return the shares of a total of `seconds`, which begin at `now`."""
         usable = seconds - min(_GOODBYE, seconds * 0.2)
         return cls(
             end=now + usable,
@@ -60,7 +60,10 @@ class Limits:
 
 
 class Examined(NamedTuple):
-    """What was recorded, why the client gave up, if it did, and what would fit."""
+    """The result: the recorded connections, why they ended early, and the dialects that fit.
+
+    `failure` is set if the client gave up; `why` says which step failed, if one did.
+    """
 
     connections: Sequence[Connection]
     failure: Failure | None
@@ -90,14 +93,17 @@ async def examine(
                     await steps.run(probe_type)
             except TimeoutError:
                 if journal.transport is not None:
-                    journal.transport.abort()  # there is no time for a goodbye
+                    journal.transport.abort()  # no time is left for a close handshake
             finally:
                 await client.aclose(drain=0)
     return steps.examined()
 
 
 def _policy(limits: Limits) -> BridgePolicy:
-    """Return a policy that reconnects fast and declares death late: a missing answer is a finding."""
+    """Return a policy that reconnects fast, and never ends a connection for a missing pong.
+
+    A missing pong is a finding, so the timeouts of the heartbeat are an hour.
+    """
     return default.evolve(
         reconnect=Reconnect(
             backoff=Backoff.constant(0.5),
@@ -122,7 +128,7 @@ class _Steps:
         self._why = "the bridge did not accept the connection in this time"
 
     async def run(self, probe_type: str | None) -> None:
-        """Run all steps, until one cannot lead to the next."""
+        """Run the steps; end early if the client is not ready before the cut."""
         if not await self._until(self._is_ready):
             return
         await self._until(self._has_seen_enough, self._limits.waiting)
@@ -153,7 +159,7 @@ class _Steps:
 
     # ---- steps
     def _cut(self) -> int:
-        """Cut the connection as a network does, without a close frame. Return its number."""
+        """Cut the connection without a close frame, as a network does; return its number."""
         self._journal.add("cut")
         if self._journal.transport is not None:
             self._journal.transport.abort()
@@ -182,22 +188,22 @@ class _Steps:
             return
         try:
             await transport.send(again)
-        except Exception as error:  # noqa: BLE001 -- whatever ended the connection: the repetition did not go out
+        except Exception as error:  # noqa: BLE001 -- the repetition was not sent
             journal.notes.append(
                 f"The message of --probe-type went out once only: {classify(error).message}."
             )
             return
         await asyncio.sleep(min(self._limits.probing, max(0.0, self._remaining())))
 
-    # ---- looking
+    # ---- conditions
     async def _until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until it holds, the client has given up, or the time is over; return whether it holds."""
+        """Wait until it holds, the client gives up, or time is over; return whether it holds."""
         limit = self._remaining() if seconds is None else min(seconds, self._remaining())
         await self._journal.until(lambda: self._journal.failure is not None or holds(), limit)
         return self._journal.failure is None and holds()
 
     async def _replay_ended(self) -> None:
-        """Wait until a replay has ended: a cut within it would hide how much the server keeps."""
+        """Wait until the replay has ended: a cut within it would hide how much the server keeps."""
         journal = self._journal
         end = journal.moment() + min(_REPLAY, self._remaining() / 4)
         while journal.moment() < end:
@@ -213,7 +219,10 @@ class _Steps:
         return self._client.state is events.BridgeState.READY
 
     def _has_seen_enough(self) -> bool:
-        """Return whether an event with a position, and an answer to a ping, were seen, as far as the dialect has these."""
+        """Return whether an event and an answer to a ping were received.
+
+        In a dialect with positions, the event has one.
+        """
         connections = self._connections.values()
         has_positions = self._dialect.positions is not None
         has_event = any(each.has_position if has_positions else each.has_event for each in connections)
@@ -227,6 +236,7 @@ class _Steps:
 def _is_of(entry: Entry, *, sent: str, identity: str) -> bool:
     """Return whether this is the frame of the sent message.
 
-    A dialect of its own may write no id into it.
+    `sent` is that frame in a dialect with its own `encode`, where it may contain no id; else it is
+    empty, and the frame contains `identity`.
     """
     return entry.kind == "went" and (entry.value == sent if sent else identity in entry.value)

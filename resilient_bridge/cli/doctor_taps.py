@@ -1,6 +1,6 @@
-"""An instrumented client: records its frames and the questions to its dialect, and can cut its connection.
+"""An instrumented client: it records its frames and the calls of its dialect, and can be cut.
 
-Rule: it passes everything on unchanged, at once, and only records it.
+Rule: frames are passed on unchanged and at once; only acknowledgements are not sent.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Journal:
     def add(self, kind: Kind, value: Any = None) -> None:
         """Add an entry for now, on the current connection."""
         size = len(value) if isinstance(value, (str, bytes)) else 0
-        # A server can send frames without end, so they are bounded; what this command sends itself
-        # is little, and is all recorded.
+        # A server can send frames without end, so the recorded frames of both directions are
+        # bounded together; other entries are few.
         if kind in {"came", "went"}:
             if self._bytes + size > _MOST_BYTES or self._frames >= _MOST_FRAMES:
                 self.is_full = True
@@ -76,9 +76,9 @@ class Journal:
         self.add("happened", event)
 
     async def until(self, holds: Callable[[], bool], seconds: float) -> bool:
-        """Wait until it holds, checked after each entry, for so many seconds at most.
+        """Wait until it holds, checked after each entry, for at most so many seconds.
 
-        Return whether it does.
+        Return whether it holds.
         """
         if seconds > 0:
             try:
@@ -92,7 +92,7 @@ class Journal:
 
 
 class TappedTransport:
-    """A recorded transport."""
+    """A transport whose frames and pongs are recorded in a journal."""
 
     def __init__(self, inner: Transport, journal: Journal) -> None:
         self.inner, self.journal = inner, journal
@@ -154,7 +154,10 @@ class _TappedDialer:
 
 
 class WatchedClient(BridgeClient):
-    """A client whose connections are recorded in a journal, and that drops what it receives, so nothing is acknowledged as read."""
+    """A client whose connections are recorded in a journal.
+
+    It drops what it receives, so nothing is acknowledged as read.
+    """
 
     def __init__(self, url: str, journal: Journal, dialect: Dialect, **options: Any) -> None:
         """Raise what `BridgeClient` does for arguments that cannot work."""
@@ -166,7 +169,7 @@ class WatchedClient(BridgeClient):
 
 
 def _tapped(dialect: Dialect, journal: Journal) -> Dialect:
-    """Return the dialect, with a record of each intent and of each resume request."""
+    """Return the dialect with an `encode` and a `resume` that record their calls in the journal."""
     encode, resume = dialect.encode, dialect.resume
     if encode is None:
         return dialect
@@ -184,7 +187,7 @@ def _tapped(dialect: Dialect, journal: Journal) -> Dialect:
         return frame
 
     def noted_resume(record: Record) -> Resume:
-        assert resume is not None  # noqa: S101 -- it takes the place of one that is there
+        assert resume is not None  # noqa: S101 -- used only where the dialect has a `resume`
         asked = resume(record)
         journal.add("asked", (record, asked))
         return asked

@@ -30,8 +30,8 @@ class Loss:
 class Ping:
     """A ping and its answer.
 
-    `by` is "message", one of the dialect's own, or "websocket", a control frame. `seconds` None: it
-    was not answered.
+    `by` is "message", a ping of the dialect itself, or "websocket", a control frame. `seconds` is
+    None without an answer.
     """
 
     by: Literal["message", "websocket"]
@@ -59,11 +59,14 @@ class Before:
 class After:
     """The result of the connection after the cut.
 
-    `asked` is the position that was requested ("everything", or None without a request), `by` how.
-    `events` counts those in the answer, `new` of them were missing. `is_pushed`: it sends a replay
-    without a request. `repeated` counts events that came again without a request. `includes_asked`:
-    the event at the requested position came again; `includes_last`: the last known one did.
-    `oldest`: the stamp, or the position, of the oldest in the answer.
+    `asked` is the requested position, "everything", or None without a request or for several logs;
+    `by` says in which form. `events` counts those in the answer, `new` those of them that had not
+    come before.
+
+    `is_pushed`: the server sends a replay without a request. `repeated` counts events that came
+    again without a request. `includes_asked`: the event at the requested position came again;
+    `includes_last`: the last known one did. `oldest` is the time, or the position, of the oldest in
+    the answer.
     """
 
     seconds: float
@@ -89,11 +92,11 @@ class After:
 
 @attrs.frozen(kw_only=True)
 class Retained:
-    """What the server still had: how many `events` a replay returned, and the `age` of the oldest in seconds.
+    """What the server retained: the number of `events` in a replay, and the `age` of the oldest.
 
-    The age is by the event's own stamp and our clock. `is_all`: the replay was requested from the
-    start; otherwise there may be more. `age` is None if no event has a time; `stamped_by` is the
-    name of the frame's time field, if the dialect does not define it.
+    The age, in seconds, is from the event's own time to our clock, and None if no event has a time.
+    `is_all`: the replay was requested from the start; otherwise there may be more. `stamped_by` is
+    the name of the frame's time field, if the dialect does not define it.
     """
 
     events: int
@@ -106,8 +109,8 @@ class Retained:
 class Findings:
     """All findings.
 
-    `connected` and `accepted` are seconds; `from_start`: the oldest event when the start was
-    requested.
+    `connected` and `accepted` are seconds after dialling. `from_start` is the time or position of
+    the oldest event in a replay from the start.
     """
 
     connected: float | None = None

@@ -1,6 +1,6 @@
 """`mcp`: the sidecar for an MCP server that may crash, restart or forget its sessions.
 
-Rule: stdout belongs to the protocol.
+Rule: stdout carries protocol messages, or the entry of --print-config, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _BY_HAND: Final = "resilient-bridge mcp: waiting for an MCP client on stdin; --p
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the sidecar until its client has gone; 0, or 2 for wrong usage."""
+    """Run the sidecar until its client has gone or a signal arrives; with --http, until a signal.
+
+    Return 0, 1 if the address of --http is not available, or 2 for wrong usage.
+    """
     try:
         sidecar = sidecar_of(arguments)
         if arguments.print_config is not None:
@@ -40,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(_BY_HAND, file=sys.stderr)
         asyncio.run(run_sidecar(sidecar, events=arguments.events, stderr=stderr))
     except (ConfigError, StoreError) as error:
-        # Every problem of a settings file, a line each; else a field, or the file of --events or
-        # --token-file.
+        # The text of a settings file's error has one line for each problem. Other errors are about
+        # a field, or about the file of --events or --token-file.
         has_lines = "source" in error.failure.details
         first, *rest = str(error).splitlines() if has_lines else [error.failure.message]
         code = complain("mcp", first)

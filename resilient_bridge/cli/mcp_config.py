@@ -1,6 +1,8 @@
-"""`mcp --print-config CLIENT`: the entry for a client's configuration, with what a desktop program lacks: full paths, a PATH and a folder.
+"""`mcp --print-config CLIENT`: print the entry for a client's configuration.
 
-Rule: the entry on stdout, remarks for people on stderr; nothing is started and no file is changed.
+The entry has full paths, a PATH and a working directory, which a desktop program does not provide.
+Rule: the entry goes to stdout and remarks for people to stderr; nothing is started and no file is
+changed.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
 
 
 def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
-    """Print the entry; 0, or 2 for an unknown client, or a command that is not found."""
+    """Print the entry; return 0, or 2 for an unknown client, --http, or a missing command."""
     client: str = arguments.print_config
     if client not in CLIENTS:
         return complain("mcp", f"--print-config: one of {', '.join(CLIENTS)} expected, got {client!r}")
@@ -68,8 +70,8 @@ def _entry(options: list[str], sidecar: Sidecar, program: str | None, config: st
     words = [*ours[1:], "mcp", *options]
     if program is None:
         return {"command": ours[0], "args": words}
-    if config is None:  # a settings file has all options of its server
-        if sidecar.cwd is None:  # a desktop program starts its servers in any folder
+    if config is None:  # a settings file has the command and its options
+        if sidecar.cwd is None:  # a desktop program may start its servers in any folder
             words += ["--cwd", str(Path.cwd())]
         words += ["--", program, *sidecar.command[1:]]
     return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0])}}
@@ -86,7 +88,7 @@ def _ourselves() -> list[str]:
 
 
 def _own_options(words: list[str]) -> list[str]:
-    """Return our options as typed, without those for this output, and with absolute paths."""
+    """Return our options as typed, without --print-config and --name, and with absolute paths."""
     options: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -113,13 +115,13 @@ def _whole(option: str) -> str:
 
 
 def _seen_from(cwd: str | None, program: str) -> str:
-    """Return a program's path for us: a relative path is relative to the child's folder."""
+    """Return a program's path as seen from our folder: a relative path is relative to `cwd`."""
     is_relative = Path(program).name != program and not Path(program).is_absolute()
     return str(Path(cwd) / program) if is_relative and cwd is not None else program
 
 
 def _why_not(program: str, cwd: str | None) -> str:
-    """Return why a program cannot be started, in the sidecar's words."""
+    """Return why a program cannot be started, in the same words as the sidecar."""
     if Path(program).name == program:
         return f"command not found: {program}, looked for in {os.environ.get('PATH', 'no PATH')}"
     if (Path(cwd or ".") / program).is_file():
@@ -130,7 +132,11 @@ def _why_not(program: str, cwd: str | None) -> str:
 
 
 def _path_for(program: str, ours: str) -> str:
-    """Return a PATH with the programs that it starts itself: its neighbours, and the interpreter of its first line."""
+    """Return a PATH for the server.
+
+    It has the folders of `program` and `ours`, of the interpreter in a `#!/usr/bin/env` line, and
+    of the system's programs.
+    """
     folders = [str(Path(program).parent), str(Path(program).resolve().parent), str(Path(ours).parent)]
     try:
         with Path(program).open("rb") as file:
@@ -143,7 +149,7 @@ def _path_for(program: str, ours: str) -> str:
 
 
 def _name_of(sidecar: Sidecar) -> str:
-    """Return a name for the server: that of its program, or of the program that a wrapper starts."""
+    """Return a name for the server: its program, its host, or what a wrapper such as npx runs."""
     address = (sidecar.url or "").partition("//")[2].partition("/")[0]
     words = [word for word in sidecar.command if not word.startswith("-")] or [address]
     is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS
@@ -157,7 +163,7 @@ def _nested(client: str, name: str, entry: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _toml(name: str, entry: Mapping[str, Any]) -> str:
-    # A JSON text or array of texts is valid TOML as well.
+    # A JSON string, or array of strings, is valid TOML as well.
     lines = [f"[mcp_servers.{json.dumps(name)}]"]
     lines += [f"{key} = {json.dumps(entry[key], ensure_ascii=False)}" for key in ("command", "args")]
     if "env" in entry:

@@ -1,6 +1,6 @@
-"""`mcp --http`: the sidecar for several clients.
+"""`mcp --http`: the sidecar for several clients, over streamable HTTP.
 
-Rule: the token is made here, shown once, and stored in a file only on request.
+Rule: the token is generated here, and either printed once or, on request, stored in a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORTEST: Final = 16  # characters of a token
 
 
 def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
-    """Serve until a signal arrives; 0, 1 if the address is not available, 2 for wrong usage."""
+    """Serve until a signal arrives; return 0, 1 if the address is not available, 2 if misused."""
     if arguments.no_token and arguments.token_file:
         return complain("mcp", "--no-token or --token-file expected, got both")
     try:
@@ -38,11 +38,11 @@ def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
 
 
 def _token(path: str | None) -> str:
-    """Return the token in a file, which is created for this user alone if it does not exist.
+    """Return the token in the file at `path`, or a new token if `path` is None.
 
-    Without a file, a new one.
-
-    Raises ValueError for a file that cannot be used.
+    A file that does not exist is created with a new token, readable by this user only. Raises
+    ValueError for a file that cannot be read or has no valid token; ConfigError or StoreError for
+    one that cannot be created.
     """
     if path is None:
         return new_http_token()

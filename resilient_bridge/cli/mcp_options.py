@@ -1,6 +1,6 @@
-"""The options of `mcp`, and the value that they make.
+"""The options of `mcp`, and the `Sidecar` that is made from them.
 
-Rule: this module defines what a text means; the value itself, what is allowed.
+Rule: this module parses the texts; `Sidecar` validates the values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EPILOG: Final = """Put it in front of a server in your MCP client's configuratio
 What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
 _EVERY: Final = "*"
-# what a settings file says instead; the first are fields of `Sidecar` as they are
+# options that --config replaces; those in `_FIELDS` are fields of `Sidecar` without conversion
 _FIELDS: Final = (
     *("cwd", "patience", "start_timeout", "deadline"),
     *("trust_hints", "log_arguments", "status_tool", "allow_plaintext_credentials"),
@@ -166,7 +166,7 @@ def _add_http(command: argparse.ArgumentParser) -> None:
 
 
 def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
-    """Return the value of the options.
+    """Return the `Sidecar` that the options describe.
 
     Raises ValueError (a ConfigError is one) that names the option or field.
     """
@@ -201,7 +201,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
 
 
 def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
-    """Return the sidecar of a settings file, which has all of its options."""
+    """Return the `Sidecar` of a settings file. Raises ValueError for options that belong there."""
     if arguments.url is not None or arguments.command is not None:
         raise ValueError("--config, a URL or a command expected, got two of them")
     parser = argparse.ArgumentParser()

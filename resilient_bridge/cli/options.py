@@ -1,6 +1,6 @@
-"""Checks of option values: each names what it wanted.
+"""Parsers of option values; each error says what was expected.
 
-Rule: only names and numbers here, nothing heavy to import.
+Rule: this module imports nothing that is slow to import.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ _DIGITS: Final = 20
 
 
 class Narrow(argparse.HelpFormatter):
-    """Help that fits: argparse prints the usage of a group of options, or of a long command, in one line."""
+    """A help formatter that wraps the usage to the width.
+
+    argparse itself does not wrap a group of options, or a long command.
+    """
 
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         text = super()._format_usage(usage, actions, groups, prefix)
@@ -57,13 +60,13 @@ class Narrow(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command whose help and errors fit; its subcommands are of the same class."""
+    """A parser whose help and errors fit the terminal, as do those of its subcommands."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Narrow, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and the problem on stderr; exit code 2."""
+        """Print the usage and the problem on stderr, and exit with code 2."""
         self.print_usage(sys.stderr)
         self.exit(2, fitted(f"{self.prog}: error: {message}", columns(sys.stderr)) + "\n")
 
@@ -79,7 +82,7 @@ def positive(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Return a duration above 0, a day at most."""
+    """Return a duration in seconds, above 0 and at most a day."""
     value = positive(text)
     if value > _LONGEST:
         raise argparse.ArgumentTypeError(f"at most {_LONGEST:g} seconds expected, got {text!r}")
@@ -87,7 +90,7 @@ def seconds(text: str) -> float:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a checker for a whole number between two others."""
+    """Return a parser of whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         word = text.strip()
@@ -102,14 +105,14 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def picture_path(text: str) -> str:
-    """Return the path of a picture or a table, by its suffix."""
+    """Return the path unchanged; its suffix must be .svg or .txt."""
     if not text.lower().endswith((".svg", ".txt")):
         raise argparse.ArgumentTypeError(f"a file that ends in .svg or .txt expected, got {text!r}")
     return text
 
 
 def fault_plan(text: str) -> int | tuple[str, ...]:
-    """Return how many faults, or which, by name."""
+    """Return the number of faults, or their names in order."""
     if text.strip().isdecimal():
         count = int(text)
         if count > _MOST:
@@ -142,9 +145,9 @@ def moment(text: str) -> float:
 
 
 def token_from(name: str | None) -> str | None:
-    """Return the token in that environment variable; None without a name.
+    """Return the token in the environment variable `name`; None without a name.
 
-    Raises LookupError if it is not set or empty.
+    Raises LookupError if the variable is not set, or empty.
     """
     if name is None:
         return None

@@ -1,9 +1,9 @@
-"""`resilient-bridge pipe URL`: JSON lines from stdin to a bridge, and its messages as JSON lines on stdout.
+"""`resilient-bridge pipe URL`: send JSON lines from stdin, and print messages as JSON lines.
 
-Rule: each line of input ends in one stated outcome. No output means that it was confirmed; every
-other outcome is a line on stderr with its number, and the exit code says the worst outcome. With a
-store, messages that a killed run accepted belong to the next run, which reports their outcome by
-key.
+Rule: each line of input has one outcome. No line on stderr means that it was confirmed; any other
+outcome is a line on stderr with the number of the input line, and the exit code is that of the
+worst. With a store, messages that a killed run accepted belong to the next run, which reports
+their outcome by key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _STANDING: Final = frozenset({"queued", "written", "confirmed"})
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until the end of input, a signal, the end of the reader, or a fatal error; then drain."""
+    """Run until the end of input, a signal, a closed stdout, or a fatal error; then drain.
+
+    With --keep-open, go on after the end of input. Return the exit code.
+    """
     if arguments.receipts is not None and arguments.store is None:
         return complain("pipe", "--receipts: expected with --store, whose acceptance they state")
     try:
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialect | None) -> int:
     policy = getattr(presets, arguments.preset)
-    # A full outbox stops reading stdin.
+    # While the outbox is full, no more of stdin is read.
     policy = policy.evolve(outbox=attrs.evolve(policy.outbox, overflow="block"))
     pipe = Pipe(arguments, dialect or policy.dialect)
     client = BridgeClient(
@@ -88,14 +91,18 @@ class Waiting(NamedTuple):
 
 
 class Pipe:
-    """One run: a feeder (stdin to sends), a settler (the outcome of each), a printer (messages to stdout)."""
+    """One run, of three tasks.
+
+    The feeder sends the lines of stdin, the settler waits for the outcome of each, and the printer
+    writes messages to stdout.
+    """
 
     def __init__(self, arguments: argparse.Namespace, dialect: Dialect) -> None:
         self._arguments = arguments
         self._log = None if arguments.events is None else SessionLog(arguments.events)
         self._forms = forms_of(dialect)
         self._is_envelope = dialect.encode is None
-        # A send that nothing can confirm is done once it is written.
+        # Without confirmations in this dialect, a send is done once it is written.
         self._open = {"queued", "written"} if can_confirm(dialect) else {"queued"}
         self._store = arguments.store
         self._receipts: Receipts | None = None
@@ -143,9 +150,10 @@ class Pipe:
         return code
 
     def _continue(self, client: BridgeClient) -> int:
-        """Continue with what earlier runs left in the store.
+        """Take over what earlier runs left in the store, and open the receipts file.
 
-        Now that it is ours, so are the receipts.
+        The open store excludes other runs, so no other run writes the receipts. Return 0, or 2 if
+        the receipts file cannot be used.
         """
         earlier = client.pending()
         if earlier:
@@ -180,7 +188,7 @@ class Pipe:
         await _first(settler, signals=[self._abort], seconds=seconds)
         if not self._stop.is_set() and not self._out.is_broken and not printer.done():
             await _first(signals=[self._reached, self._stop, self._out.broken], seconds=until - loop.time())
-        # what is printed after the store is closed would be printed again
+        # a message printed after the store is closed would be printed again by the next run
         if self._store is not None:
             await self._catch_up(client)
             printer.cancel()
@@ -205,7 +213,7 @@ class Pipe:
 
     def _signalled(self) -> None:
         if self._stop.is_set():
-            self._abort.set()  # a second interrupt ends at once
+            self._abort.set()  # a second signal ends the drain
         self._stop.set()
 
     # ---- stdin
@@ -296,13 +304,19 @@ class Pipe:
             self._say(f"failed: {error.failure}")
 
     async def _printed(self) -> None:
-        """Wait until it is printed: the request for the next message marks this one as taken, which the store saves."""
+        """Wait until the message is written to stdout.
+
+        The request for the next message marks this one as read, which the store saves.
+        """
         await self._out.written()
         if self._out.is_broken:
-            await asyncio.Event().wait()  # unread: it belongs to the next run
+            await asyncio.Event().wait()  # stdout is closed: the next run prints the message
 
     async def _catch_up(self, client: BridgeClient) -> None:
-        """Print what has arrived, so that the next run need not."""
+        """Wait until the received messages are printed, at most two seconds.
+
+        Those that are not printed are left to the next run.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(_GOODBYE):
                 while (self._is_printing or client.health().unread) and not self._out.is_broken:  # noqa: ASYNC110 -- there is no event for it
@@ -310,7 +324,10 @@ class Pipe:
 
     # ---- stderr
     def _status(self) -> StatusLine:
-        """Return the progress line, drawn if only stderr is a terminal: lines of input and output stay whole."""
+        """Return the progress line.
+
+        It is drawn only if stdin and stdout are no terminals, where it would break their lines.
+        """
         is_free = can_be_cleared(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
         self._status_line = StatusLine(
             lambda text: self._err.put(text, end=""),
@@ -326,7 +343,7 @@ class Pipe:
         self._err.put(clear + fitted(text, columns(sys.stderr)))
 
     def tell_gap(self, gap: Gap) -> None:
-        """Report a gap in stdout."""
+        """Report on stderr that messages are, or may be, missing from stdout."""
         self._say(line_of_gap(gap))
 
     def _tell(self, event: events.Event) -> None:

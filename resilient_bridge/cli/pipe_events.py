@@ -1,6 +1,6 @@
 """The lines of `pipe` about the connection, on stderr.
 
-Rule: one line per event, the first word is its kind, no payload and no secret.
+Rule: each event is one line, which begins with its kind, and has no payload and no secret.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def line_of(event: events.Event) -> str | None:
 
 
 def _line_of_fields(event: events.Event) -> str:
-    """The name in words and each field that says something; a failure is its line, and not a record in a record."""
+    """Return the event's name in words and its fields that are not None; a failure as its text."""
     fields = dict(vars(event))
     failure = fields.pop("failure", None)
     shown = [
@@ -76,7 +76,7 @@ def _line_of_store(event: events.Event) -> str | None:
 
 
 def line_of_gap(gap: Gap) -> str:
-    """Return the line for a gap in stdout: messages are, or may be, missing there."""
+    """Return the line for a gap: messages are, or may be, missing from stdout."""
     since = gap.since.isoformat() if gap.since else "unknown"
     until = gap.until.isoformat() if gap.until else "unknown"
     after = "" if gap.after is None else f", after {redact(str(gap.after), limit=_SHOWN)}"

@@ -1,6 +1,6 @@
 """The lines of `pipe`: JSON in, JSON out.
 
-Rule: a bad line is a failure that names its number and every bad field, and never the content of
+Rule: the error about a bad line names its number and every bad field, and never the content of
 the fields.
 """
 
@@ -23,9 +23,9 @@ _FLAGS: Final = ("replayed", "redelivered", "maybe_duplicate")
 
 @attrs.frozen
 class Outgoing:
-    """One line to send: type and payload, optionally a key and a time to live.
+    """One line to send: type and payload, optionally a key and a time to live in seconds.
 
-    Without a type, the user's own frame.
+    If `type` is empty, `payload` is the user's own frame.
     """
 
     type: str
@@ -70,7 +70,7 @@ def _object(line: bytes, number: int) -> dict[str, Any]:
 
 
 def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
-    """Return the error for a line with these violations (field, what was wanted, what came)."""
+    """Return the error for a line with these violations: (field, expected, received)."""
     parts = [f"{wanted} expected, got {got}" for _, wanted, got in violations]
     # "$" is the line itself
     places = ["" if field == "$" else f"{field}: " for field, _, _ in violations]
@@ -122,7 +122,7 @@ def _kind(value: object) -> str:
 
 
 def _is_text(value: object) -> bool:
-    # half of a surrogate pair can be written in JSON, and cannot be sent
+    # a lone surrogate is possible in JSON, and cannot be encoded in UTF-8
     return isinstance(value, str) and value != "" and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
@@ -152,8 +152,8 @@ def print_message(message: Message, *, is_envelope: bool = True) -> str:
 
     A flag is included only if it is true.
 
-    With `is_envelope=False` it came in a dialect of other frames, and `raw` is the whole frame if
-    that is no envelope; bytes that are no text are base64, in `raw_base64`.
+    With `is_envelope=False` the dialect has frames of its own. If this frame is no envelope, `raw`
+    is the whole frame, or `raw_base64` if it is bytes that are not UTF-8.
     """
     fields: dict[str, Any] = {
         "type": message.type,
@@ -168,7 +168,7 @@ def print_message(message: Message, *, is_envelope: bool = True) -> str:
 
 
 def _says_the_same(message: Message) -> bool:
-    """Return whether the frame is an envelope, so that the line has all of it."""
+    """Return whether the frame is an envelope whose whole content is in the line already."""
     raw: Any = message.raw
     if not isinstance(raw, dict) or not _MESSAGE <= raw.keys() <= _ENVELOPE:
         return False

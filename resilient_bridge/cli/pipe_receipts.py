@@ -1,10 +1,12 @@
-"""The receipts of `pipe --store`: a file with one line for each processed line of input, in the same order.
+"""The receipts of `pipe --store`: a file with a line for each processed line of input, in order.
 
 Rule: a receipt is written after the store has accepted the line and before the next line is read,
 so a kill can come between at most one line and its receipt. That line, given again, gets the same
-key again, by which the store knows it. Every line describes itself and has a checksum. A damaged
-file is kept beside the original and reported. The file counts where the input continues, so after
-damage none of the input is read unless the count is provably right.
+key again, by which the store knows it.
+
+Every receipt has its line number and a checksum. A damaged file is reported, and kept under another
+name. The number of receipts says where the input continues, so after damage none of the input is
+read unless that number is certain.
 """
 
 from __future__ import annotations
@@ -46,15 +48,15 @@ Dealt = Literal["accepted", "known", "refused", "empty"]
 class Receipts:
     """The receipts file at `path`, continued if it exists.
 
-    `lines` of input were processed, in all runs; `notice` is a problem with the file. It begins
-    with the name of the input, which is written before anything is accepted: the keys of lines
-    without one of their own are made of this name, the line's number and its content. The file is
-    0600, and no link is followed.
+    `lines` of input were processed, in all runs; `notice` is a problem with the file. The file
+    begins with the name of the input, which is written before anything is accepted: the keys of
+    lines without one of their own are made of this name, the line's number and its content. Its
+    mode is 0600, and no symbolic link is followed.
 
     Raises ConfigError for a file of another kind, which stays unchanged, or one that others may
-    read. Raises StoreError: SYS_STATE_DAMAGED if it is damaged and its lines do not say where the
-    input continues; then it was set aside, and the next run can use the path. SYS_STORE_UNAVAILABLE
-    for what the system refuses.
+    read. Raises StoreError: SYS_STATE_DAMAGED if the file is damaged and its lines do not say where
+    the input continues; then it was kept under another name, and the next run can use the path.
+    SYS_STORE_UNAVAILABLE for what the system refuses.
     """
 
     def __init__(self, path: str) -> None:
@@ -76,7 +78,10 @@ class Receipts:
             raise
 
     def key_of(self, line: bytes) -> str:
-        """Return the key of the next line: the same for the same line at the same position of the same input."""
+        """Return the key of the next line of input.
+
+        The same line at the same position of the same input always has the same key.
+        """
         digest = sha256(line.rstrip(b"\r\n")).hexdigest()[:16]
         name = self._head[len(_BEGIN) : -1].decode()
         return f"{name}-{self.lines + 1}-{digest}"
@@ -97,7 +102,7 @@ class Receipts:
             handle = open_private(self._path, os.O_RDONLY, _FIELD)
         except FileNotFoundError:
             name = _new_name()
-            # so that the file never exists without its head
+            # atomically, so that the file never exists without its head
             replace_atomically(self._path, _head_of(name))
             return _Found(name=name)
         with typed_errors(self._path, "be read"), os.fdopen(handle, "rb") as file:
@@ -109,9 +114,10 @@ class Receipts:
         return found
 
     def _mended(self, found: _Found) -> _Found:
-        """Replace the file by its undamaged part, if that says where the input continues.
+        """Replace a damaged file by its valid lines, keeping a copy, and return its new content.
 
-        Else nothing.
+        Invalid lines get the state `lost`. Raises StoreError if the number of lines is not certain,
+        also after replacing it; a file without a certain name is renamed instead.
         """
         if not found.name:
             copy = set_aside(self._path)
@@ -150,7 +156,12 @@ class Receipts:
 
 @attrs.frozen(kw_only=True)
 class _Found:
-    """The content of a file: the name of its input ("" for none), the number of the last valid line, lines, and their bytes."""
+    """The content of a file.
+
+    `name` is that of its input ("" if not certain), `lines` the number of the last valid line,
+    `rows` the count of complete lines, and `size` their bytes. `is_sound`: all lines are valid and
+    in order. `is_ours`: it is a file of receipts.
+    """
 
     name: str = ""
     lines: int = 0
@@ -162,7 +173,7 @@ class _Found:
 
 @attrs.frozen(kw_only=True)
 class _Parsed:
-    """The content of one line: the name, if that is intact, and the number, if all of it is.
+    """The content of one line: the name if the head is valid, the number if the whole line is.
 
     Else "" and 0.
     """
@@ -183,7 +194,7 @@ def _found_in(file: Iterable[bytes]) -> _Found:
         if line.name and (is_whole or not rows):
             names.add(line.name)
         if not is_whole:
-            break  # cut off by a kill; a complete line counts by its head
+            break  # cut off by a kill: its name counts only if it is the first line
         rows += 1
         size += len(row)
         is_sound = is_sound and line.number == rows
@@ -211,7 +222,7 @@ def _parsed(row: bytes) -> _Parsed:
 
 # ---- steps
 def _new_name() -> str:
-    """Return a name that shows a flipped bit, because it stands alone before the first receipt."""
+    """Return a new name with a checksum: before the first receipt, no other checksum covers it."""
     name = current_world().new_token()
     return name + _checksum(name.encode()).decode()
 

@@ -1,6 +1,6 @@
-"""A schedule as a picture: bars of plain characters for a terminal, SVG for a document.
+"""Charts of a schedule: bars of ASCII characters for a terminal, SVG for a document.
 
-Rule: text in, text out.
+Rule: the functions return text, and do no I/O.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NARROWEST: Final = 20
 _WIDE, _HIGH = 720, 400
 _WEST, _EAST, _NORTH, _SOUTH = 72, 24, 56, 56
 _TICKS: Final = 5
-_DOTS: Final = 40  # above so many waits, lines have no dots
+_DOTS: Final = 40  # with more waits, the line of means has no dots
 
 
 def bars(spread: Spread, width: int) -> str:
@@ -47,9 +47,9 @@ def _bar(waits: tuple[float, float, float], top: float, room: int) -> str:
 
 
 def svg(spread: Spread, title: str) -> str:
-    """Return an SVG picture: the range of each wait as an area, the mean as a line.
+    """Return an SVG chart: the range of each wait as an area, the mean as a line.
 
-    Well-formed, without scripts or fonts.
+    It is well-formed XML, without scripts or fonts.
     """
     top = max((longest for _, _, longest in spread), default=0.0) or 1.0
     step = _step(top)
@@ -115,7 +115,7 @@ def _dots(points: list[str]) -> list[str]:
 
 
 def _step(top: float) -> float:
-    """Return the distance of about five ticks up to `top`: 1, 2 or 5 times a power of ten."""
+    """Return the distance between about five ticks up to `top`: 1, 2 or 5 times a power of ten."""
     rough = top / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     return next((part * power for part in (1, 2, 5) if part * power >= rough * 0.999), 10 * power)

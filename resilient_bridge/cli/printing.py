@@ -1,6 +1,7 @@
 """Output of commands that only print.
 
-Rule: a closed reader or a full disk is one line and no traceback.
+Rule: no traceback for a closed pipe, which ends the command without a message, or for a full disk,
+which is reported in one line.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ USAGE: Final = 2
 
 
 def show(command: str, text: str, *, is_data: bool = False) -> int:
-    """Print to stdout, at once, as wide as a terminal is; 0, or 2 if it cannot be written.
+    """Print to stdout and flush; return 0, or 2 if it cannot be written.
 
-    Raises OSError if the reader has gone. Output for programs, JSON or `is_data`, is never wrapped.
+    Text is wrapped to a terminal's width, but not output for programs: JSON or `is_data`. Raises
+    OSError if stdout is a closed pipe.
     """
     if not is_data and not text.startswith("{"):
         text = fitted(text, columns(sys.stdout))
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        # Flushed here: at exit a failure would be a traceback.
+        # Flushed here, because a failure at exit would print a traceback.
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except OSError as error:
         if is_unread(error):
-            raise  # `… | head`: main ends without a word
+            raise  # `… | head`: main returns 141 without a message
         discard_output()
         return complain(command, f"cannot write the output: {words_of(error)}")
     return 0
@@ -40,14 +42,14 @@ def show(command: str, text: str, *, is_data: bool = False) -> int:
 def is_unread(error: OSError) -> bool:
     """Return whether the error means that our output is no longer read.
 
-    On Windows that is an invalid argument: that of a write, which names no file.
+    On Windows the error is EINVAL, with no file name, because it is that of a write.
     """
     is_windows_word = sys.platform == "win32" and error.errno == errno.EINVAL
     return isinstance(error, BrokenPipeError) or (is_windows_word and error.filename is None)
 
 
 def discard_output() -> None:
-    """Discard the rest of stdout's buffer, or Python would try again at exit, and complain."""
+    """Redirect stdout to the null device, so that Python's flush at exit does not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with suppress(OSError, ValueError):  # an invalid stdout
         os.dup2(nowhere, sys.stdout.fileno())
@@ -55,7 +57,7 @@ def discard_output() -> None:
 
 
 def write_file(command: str, path: str, text: str) -> int:
-    """Write a file, in UTF-8; 0, or 2 if that is impossible."""
+    """Write a file, in UTF-8; return 0, or 2 if that is impossible."""
     try:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as error:  # a ValueError is a name that no file can have

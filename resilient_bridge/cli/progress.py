@@ -1,6 +1,6 @@
 """The progress of a workflow on a terminal: one line that is redrawn.
 
-Elsewhere nothing is drawn: the log has the events.
+Without a terminal nothing is drawn; the log has the events.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _Step = events.PhaseStarted | events.PhaseCompleted | events.PhaseSkipped
 
 
 class Progress(StatusLine):
-    """`with Progress(sys.stderr):` in a running loop: a bar while phases begin and end, removed at the end."""
+    """A progress bar of a workflow's phases, removed at the end.
+
+    Use it in a running loop: `with Progress(sys.stderr):`.
+    """
 
     def __init__(self, out: TextIO | None) -> None:
         super().__init__(self._put, self._now, lambda: columns(self._out))
@@ -41,7 +44,7 @@ class Progress(StatusLine):
         if self._out is not None:
             self._began = REAL.monotonic()
             self._listening.enter_context(listen(self._heard))
-            self._listening.enter_context(muted())  # lines between would tear the bar
+            self._listening.enter_context(muted())  # log lines would break the bar
         return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
@@ -72,7 +75,7 @@ class Progress(StatusLine):
 
 
 def _cut(text: str, columns: int) -> str:
-    """Return as much of the text as fits: an East Asian character takes two columns."""
+    """Return as much of the text as fits; wide East Asian characters take two columns."""
     for index, one in enumerate(text):
         columns -= 2 if unicodedata.east_asian_width(one) in "WF" else 1
         if columns < 0:

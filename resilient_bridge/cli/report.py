@@ -1,7 +1,7 @@
-"""`resilient-bridge report LOG …`: an incident as a page. This is the part that opens files.
+"""`resilient-bridge report LOG …`: write an incident report from logs. Only this opens files.
 
-Rule: whatever is in a log, the answer is a page; a file that cannot be read or written is one line
-and exit code 2.
+Rule: whatever the lines of a log are, the result is a page; a log without lines, or a file that
+cannot be read or written, is reported in one line, with exit code 2.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EVERY: Final = 4_096  # lines between two readings of the clock
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the logs, write the page; 0, or 2 with one line that says what is wrong."""
+    """Read the logs and write the page; return 0, or 2 after one line about the problem."""
     names: list[str] = arguments.logs
     out = arguments.out or (None if arguments.json else _page_name(names[0]))
     try:
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         return show("report", json.dumps(as_data(incident)))
     width = columns(sys.stdout)
     if arguments.out is None and width is not None:
-        # it fits already
+        # the text is wrapped already
         return show("report", f"{_coloured(incident, width)}\n\n{out}", is_data=True)
     return 0 if out == _STDIN else show("report", str(out), is_data=True)
 
@@ -71,7 +71,7 @@ def _page_name(log: str) -> str:
     return str(path.with_suffix(".html")) if path.name and log != _STDIN else "report.html"
 
 
-# ---- reading -----------------------------------------------------------------------------------------------------------
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 def _read(names: list[str], since: float | None, until: float | None) -> Incident:
@@ -95,7 +95,10 @@ def _opened(name: str) -> BinaryIO:
 
 
 def _first_time(name: str) -> float:
-    """Return the time of a file's first line with one; stdin cannot be read twice, and comes last."""
+    """Return the first time in the first 100 lines of a file, 0 if they have none.
+
+    Stdin cannot be read twice, and comes last.
+    """
     if name == _STDIN:
         return float("inf")
     with Path(name).open("rb") as file:
@@ -107,7 +110,7 @@ def _first_time(name: str) -> float:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines; never hold more of one than the longest that is read."""
+    """Yield the lines, the long ones cut off; hold at most `LONGEST` + 2 bytes of one."""
     while line := file.readline(LONGEST + 2):
         yield line
         while len(line) > LONGEST and not line.endswith(b"\n"):
@@ -145,7 +148,7 @@ class _Progress:
             print(f"{CLEAR}{text[: (columns(sys.stderr) or 1) - 1]}", end="", file=sys.stderr, flush=True)
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------------
+# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 def _write(out: str, incident: Incident) -> int:
@@ -155,7 +158,7 @@ def _write(out: str, incident: Incident) -> int:
     try:
         if not Path(out).absolute().parent.is_dir():
             return complain("report", f"cannot write {out!r}: no such directory")
-        # Readable for its owner only, as the log is
+        # Readable by its owner only, like the log
         replace_atomically(Path(out).absolute(), text.encode("utf-8", "replace"))
     except (BridgeError, ValueError) as error:
         return complain("report", f"cannot write {out!r}: {error}")

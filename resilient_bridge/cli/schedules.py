@@ -16,9 +16,9 @@ from .options import PRESETS
 
 
 def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
-    """Return the schedule, and what a preset does instead after some failures.
+    """Return the schedule, and a preset's other schedules by the failures they apply to.
 
-    Raises ValueError with what was wanted.
+    Raises ValueError that says what was expected.
     """
     name = text.strip()
     preset: object = getattr(presets, name, None) if name in presets.__all__ else None
@@ -33,9 +33,9 @@ def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
 
 
 def _of_preset(preset: BridgePolicy) -> tuple[Backoff, Mapping[str, Backoff]]:
-    """Return the waits after a loss of the link.
+    """Return the schedules of a preset's reconnects.
 
-    Those between calls, if the specification knows of no link.
+    Those of its retries instead, if its reconnects are those of the default policy.
     """
     backoff: object = preset.reconnect.backoff
     rules = preset.reconnect.rules

@@ -1,9 +1,10 @@
-"""`resilient-bridge serve`: the embedded bridge in a terminal.
+"""`resilient-bridge serve`: run the embedded bridge in a terminal.
 
-Typed lines go to the client; the client's messages are shown.
+Typed lines are sent to the client, and its messages are printed. In a dialect without positions a
+line is a frame, and is sent as typed.
 
-In a dialect without positions a line is a frame, and is sent as typed. Rule: stdout begins with the
-address and then holds one line for each message of the client; the rest is on stderr.
+Rule: stdout begins with the address and then has one line for each message of the client; the rest
+is on stderr.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM, or until stdout is closed; 0 then, 2 if it cannot listen there."""
+    """Serve until Ctrl-C or SIGTERM, or until stdout is closed.
+
+    Return 0 then, or 2 for wrong usage, or if it cannot listen at the address.
+    """
     try:
         token = token_from(arguments.token_env)
         server = _server(arguments.dialect, arguments.host, arguments.port, token)
@@ -46,7 +50,7 @@ def _server(dialect: str | None, host: str, port: int, token: str | None) -> Bri
     name, arguments = ("recursor", {}) if dialect is None else read_served(dialect)
     if name == "recursor":
         return BridgeServer(host=host, port=port, token=token)
-    arguments.pop("start", None)  # what a client asks first
+    arguments.pop("start", None)  # the client's first position, unknown to the server
     position: Any = FAMILIES.get(name)
     return LogBridge(position=position, host=host, port=port, token=token, **arguments)
 
@@ -91,7 +95,7 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
             err.put(f"refused: {error.failure}")
         except LookupError:
             err.put(f"refused: line {number}: nobody has joined yet")
-        except (ValueError, RecursionError) as error:  # read, and not to be written
+        except (ValueError, RecursionError) as error:  # parsed, but not encodable as a frame
             err.put(f"refused: line {number}: {error}")
 
 
@@ -106,7 +110,7 @@ def _event(line: bytes, number: int) -> dict[str, Any]:
 
 
 def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
-    """Return the message of a line: JSON describes one, other text is that of a `text_message`."""
+    """Return the message of a line: a JSON object describes it, other text is a `text_message`."""
     if not _is_json(line):
         return "text_message", {"text": _line(line)}
     outgoing = parse_line(line, number)

@@ -1,6 +1,6 @@
-"""A progress line at the end of a terminal, redrawn in place. Elsewhere nothing is drawn.
+"""A progress line at the end of a terminal, redrawn in place. Without a terminal nothing is drawn.
 
-Rule: it never disturbs other output. Code that prints a line writes `CLEAR` before it, and the
+Rule: it does not mix with other output. Code that prints a line writes `CLEAR` before it, and the
 progress line is removed at the end.
 """
 
@@ -21,7 +21,11 @@ _EVERY: Final = 0.2  # seconds
 
 
 class StatusLine:
-    """`with StatusLine(write, text, width):` in a running loop; with `width` None nothing is drawn."""
+    """A line that is redrawn every 0.2 s: `with StatusLine(write, text, width):` in a running loop.
+
+    `text` returns the line, `write` prints it, and `width` returns the columns, or None to draw
+    nothing.
+    """
 
     def __init__(
         self, write: Callable[[str], object], text: Callable[[], str], width: Callable[[], int | None]
@@ -36,7 +40,7 @@ class StatusLine:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it is shown now, and has to be cleared before printing."""
+        """Whether the line is shown now, and has to be cleared before other text is printed."""
         return self._timer is not None and not self._timer.cancelled()
 
     def __exit__(self, *_: object) -> None:
@@ -45,15 +49,15 @@ class StatusLine:
             self._write(CLEAR)
 
     def _draw(self) -> None:
-        text = self._text()[: (self._width() or 1) - 1]  # the last column would begin a new line
+        text = self._text()[: (self._width() or 1) - 1]  # a character in the last column may wrap
         self._write(f"{CLEAR}{text}")
         self._timer = asyncio.get_running_loop().call_later(_EVERY, self._draw)
 
 
 def status_on_stderr(text: Callable[[float], str]) -> StatusLine:
-    """Return a line for the terminal of stderr while work is in progress.
+    """Return a progress line on stderr, which is drawn only on a terminal.
 
-    `text` makes it for the seconds since now.
+    `text` gets the seconds since this call, and returns the line.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()

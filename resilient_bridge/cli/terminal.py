@@ -1,7 +1,7 @@
 """The width of terminal output, and how text is wrapped to fit it.
 
-Rule: what programs read is never changed. Text for a terminal is wrapped to the width in COLUMNS,
-or the terminal's; in a pipe a line stays whole, so that one line is one statement.
+Rule: output for programs is never changed. Text for a terminal is wrapped to the width in COLUMNS,
+or the terminal's. In a pipe lines are not wrapped, so that each message is one line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNKNOWN: Final = 80  # columns of a terminal that does not say how many it has
 
 
 def is_terminal(out: TextIO | None) -> bool:
-    """Return whether it is a terminal. `out` is None where there is no console, and may be closed."""
+    """Return whether `out` is a terminal. It may be closed, and is None without a console."""
     try:
         return out is not None and out.isatty()
     except ValueError:
@@ -42,7 +42,7 @@ def columns(out: TextIO | None) -> int | None:
 
 
 def wanted_columns() -> int | None:
-    """What COLUMNS says, 20 at least; None if it says nothing."""
+    """Return the width in the variable COLUMNS, 20 at least; None if that is no positive number."""
     with suppress(ValueError):
         width = int(os.environ.get("COLUMNS", ""))
         if width > 0:
@@ -51,7 +51,7 @@ def wanted_columns() -> int | None:
 
 
 def can_be_cleared(out: TextIO | None) -> bool:
-    """Whether a line can be drawn again: on a terminal that is not dumb."""
+    """Return whether a line can be redrawn: on a terminal, unless TERM=dumb."""
     return is_terminal(out) and os.environ.get("TERM") != "dumb"
 
 
@@ -63,9 +63,8 @@ def is_coloured(out: TextIO | None) -> bool:
 def fitted(text: str, width: int | None, *, hanging: int | None = None) -> str:
     """Return the text in lines of at most `width`: tables lose blanks, the rest is wrapped.
 
-    None leaves it unchanged.
-
-    Continuation lines are indented by `hanging`, or two more than their line.
+    Continuation lines are indented by `hanging`, or by two more than their line. With `width` None
+    the text is unchanged.
     """
     if width is None:
         return text
@@ -92,7 +91,7 @@ def _fitted_lines(lines: list[str], width: int, hanging: int | None) -> Iterator
 
 
 def _squeezed(lines: list[str], width: int) -> list[str]:
-    """Remove columns that are blank in every line, as many as needed; one stays between two others."""
+    """Remove columns that are blank in all lines, as many as needed, but keep one between two."""
     at = max(map(len, lines)) - 1
     while at > 0 and max(map(len, lines)) > width:
         if all(line[at - 1 : at + 1].strip() == "" for line in lines):

@@ -1,4 +1,4 @@
-"""`resilient-bridge workflow`: run, resume, skip, abort or show a workflow that a Python file defines."""
+"""`resilient-bridge workflow`: run, resume, abort or show a workflow, or skip one of its phases."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _ENDS: Final = {WorkflowStatus.HALTED: 1, WorkflowStatus.ABORTED: 3}
 def run(arguments: argparse.Namespace) -> int:
     """Run the subcommand and print the report.
 
-    0, 1 if it halted, 3 if it is aborted, 2 with one line for what cannot be done, 130 when
-    interrupted.
+    Return 0, 1 if the workflow halted, 2 after one line about what cannot be done, 3 if the
+    workflow is aborted (but 0 for the subcommand `abort`), or 130 when interrupted.
     """
     try:
         flow = _found(arguments.target)
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     except BridgeError as error:
         return complain("workflow", str(error))
     except (KeyboardInterrupt, SystemExit, asyncio.CancelledError) as ended:
-        # SystemExit: a phase raised it, and its code would pass for one of ours.
+        # SystemExit: a phase raised it, and its code could be mistaken for one of ours.
         why = f" by sys.exit({ended.code!r})" if isinstance(ended, SystemExit) else ""
         complain(
             "workflow", f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}"
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _next(report: WorkflowReport, arguments: argparse.Namespace) -> str:
-    """Return the next command to type, unless it is over."""
+    """Return the line with the next command to type; "" if the workflow has ended."""
     verbs = {WorkflowStatus.HALTED: "resume", WorkflowStatus.RUNNING: "run", WorkflowStatus.NEW: "run"}
     verb = verbs.get(report.status)
     return "" if verb is None else f"\nnext: resilient-bridge workflow {verb} {arguments.target}"
@@ -73,13 +73,13 @@ def _done(flow: Workflow, arguments: argparse.Namespace) -> WorkflowReport:
 
 async def _watched(flow: Workflow, action: str) -> WorkflowReport:
     task = asyncio.current_task()
-    # A supervisor that ends us is no crash.
+    # SIGTERM of a supervisor cancels the run, as Ctrl-C does.
     with on_signals(task.cancel if task else lambda: None, *TERM), Progress(sys.stderr):
         return await (flow.run() if action == "run" else flow.resume())
 
 
 class _NotFoundError(Exception):
-    """The workflow does not exist."""
+    """The target cannot be loaded, or has no such workflow, or several."""
 
 
 def _found(target: str) -> Workflow:
@@ -121,7 +121,7 @@ def _executed(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:  # pragma: no cover -- not for a name that ends with .py
         raise ImportError(path)
     module = module_from_spec(spec)
-    # a workflow in json.py must not replace the module json
+    # `setdefault`: a workflow in json.py must not replace the module json
     sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)
     return module

@@ -1,7 +1,7 @@
-"""An incident as one page: an event log, aggregated in bounded memory, then drawn.
+"""The incident report: an event log is aggregated in bounded memory and shown as one page.
 
-Rule: three separate steps. `lines` reads a line, `incident` and its parts count, `page` and
-`summary` show. None of them opens a file or reads a clock; the command does.
+Rule: there are three separate steps. `lines` parses a line, `incident` and its parts count, `page`
+and `summary` show the result. None of them opens a file or reads a clock; the command does.
 """
 
 from __future__ import annotations

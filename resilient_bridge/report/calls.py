@@ -1,7 +1,7 @@
-"""Calls in a log: how each name's ended, how long they took, which were slowest, what was repeated and refused. Pure.
+"""Calls in a log, by name: their outcomes, durations, retries and rejections. Pure.
 
-Rule: durations are counted in buckets, so quantiles are exact to a fifth; the slowest calls are
-exact.
+Rule: durations are counted in buckets, so quantiles are exact to 20 %, from 0.5 ms to 4 hours; the
+slowest calls are exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_COUNTED: Final = frozenset({"cancelled"})
 
 @attrs.frozen
 class Call:
-    """A single call that stands out."""
+    """A single call that the page lists: one of the slowest, or of the latest failures."""
 
     at: float
     name: str
@@ -48,11 +48,11 @@ class CallsOf:
 
     @property
     def bad(self) -> int:
-        """How many of them failed; cancelled ones do not count."""
+        """The number of calls that failed; cancelled calls do not count."""
         return sum(number for outcome, number in self.outcomes.items() if outcome not in GOOD | _NOT_COUNTED)
 
     def quantile(self, share: float) -> float:
-        """Return the duration that this share of the calls did not exceed, to a fifth."""
+        """Return the duration that this share of the calls did not exceed, up to 20 % too long."""
         remaining = share * sum(self.seconds)
         for index, count in enumerate(self.seconds):
             remaining -= count
@@ -62,7 +62,7 @@ class CallsOf:
 
 
 class Calls:
-    """All calls of a log: of policies (`CallFinished`), and of the MCP sidecar (`call_finished`)."""
+    """All calls of a log: of policies (`CallFinished`) and of the MCP sidecar (`call_finished`)."""
 
     def __init__(self) -> None:
         self.by_name: Named[CallsOf] = Named(CallsOf)

@@ -1,7 +1,8 @@
-"""Charts over time: lanes of states and bars of counts, as inline SVG whose letters keep their size at any width. Text in, text out.
+"""Charts over time, lanes of states and bars of counts, as inline SVG. Pure.
 
-Rule: positions on the time axis are percents, sizes of letters are pixels. A state is a colour and
-a pattern; each chart has a title and a description, and a table beside it has the same facts.
+Rule: positions on the time axis are in percent and letters in pixels, so letters keep their size at
+any width. A state has a colour and a pattern; each chart has a title and a description, and a table
+beside it has the same facts.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ PATTERN_OF: Final = {
     "down": "bad", "open": "bad", "paused": "bad", "cancelled": "bad", "critical": "bad",
     "closed": "none", MIXED: "mixed",
 }  # fmt: skip
-"""The look of each state. A closed circuit is good, a closed link is neutral: see `lane`."""
+"""The look of each state. `looks` of `lane` overrides it: a closed circuit is good, a link not."""
 _STEPS: Final = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
     *(3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000),
     *(2_592_000, 7_776_000, 31_536_000),
 )
-"""Seconds between two labels of the axis."""
+"""The possible distances between two labels of the axis, in seconds."""
 _TICKS: Final = 6
 _SMALLEST: Final = 0.01
 PARTS: Final = 120
-"""Bars along the time."""
+"""The number of bars in a chart."""
 
 DEFS: Final = """<svg class="defs" width="0" height="0" aria-hidden="true" focusable="false"><defs>
 <pattern id="p-busy" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="busy" width="6" height="6"/><rect class="over" width="2" height="6"/></pattern>
@@ -57,7 +58,7 @@ class Window:
         return self.end - self.begin
 
     def stamp(self, at: float | None) -> str:
-        """A moment in UTC, with its date unless everything was on one day."""
+        """Return a moment in UTC, with its date unless the whole window is on that day."""
         if at is None:
             return "unknown"
         text = moment(at)
@@ -70,7 +71,7 @@ class Window:
 
 @attrs.frozen
 class Mark:
-    """A letter above a lane at a moment."""
+    """A letter on a lane at a moment."""
 
     at: float
     letter: str
@@ -78,9 +79,9 @@ class Mark:
 
 
 def axis(window: Window) -> str:
-    """Return the time ruler above a group of charts.
+    """Return the time axis above a group of charts.
 
-    Every second label is dropped where there is no room.
+    On narrow screens, every second label is hidden.
     """
     step = next((one for one in _STEPS if window.span / one <= _TICKS), _STEPS[-1])
     first = math.ceil(window.begin / step) * step
@@ -107,7 +108,7 @@ def lane(
     *,
     looks: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the row of one thing: its name, and its states as rectangles."""
+    """Return the row of one link, server or guard: its name, and its states as rectangles."""
     look_of = {**PATTERN_OF, **(looks or {})}
     boxes = "".join(_box(window, span, look_of.get(span.state, "busy")) for span in spans)
     letters = "".join(
@@ -127,13 +128,14 @@ def _box(window: Window, span: Span, look: str) -> str:
 
 
 def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Return a row of bars; "" if all are small.
+    """Return a row of stacked bars; "" if all sums are below 0.01.
 
-    `stacks` are looks with a value for each part of the time, drawn on top of each other.
+    `stacks` are looks, each with a value for each part of the time.
     """
     boxes: list[str] = []
     columns = [sum(column) for column in zip(*(values for _, values in stacks), strict=True)]
-    top, count = math.ceil(0.98 * max(columns)), len(columns)  # an edge of bins may add a little
+    # 0.98: the edges of bins may add a little to a sum
+    top, count = math.ceil(0.98 * max(columns)), len(columns)
     if max(columns) < _SMALLEST:
         return ""
     base = [0.0] * count
@@ -155,7 +157,10 @@ def bars(name: str, note: str, stacks: Sequence[tuple[str, Sequence[float]]]) ->
 
 
 def legend(looks: str) -> str:
-    """Return the legend of the looks and letters, from `good: ready, G: a gap`: a swatch or a letter, and words."""
+    """Return the legend of looks and letters, from a text such as `good: ready, G: a gap`.
+
+    Each item is a swatch or a letter, and words.
+    """
     items: list[str] = []
     for look, _, words in (part.partition(": ") for part in looks.split(", ")):
         swatch = f'<svg width="22" height="12" aria-hidden="true" focusable="false"><rect class="s-{look}" width="22" height="12"/></svg>'

@@ -1,4 +1,4 @@
-"""The only conversion from data to HTML: everything from a log is hostile text. Pure."""
+"""The only conversion from data to HTML: all text from a log is untrusted. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LONG: Final = 24  # characters of a word that may be broken
 
 
 def esc(text: object) -> str:
-    """Return text for HTML, secrets masked once more."""
+    """Return a value as escaped HTML text, with secrets masked once more."""
     return html.escape(f"{text:,}" if isinstance(text, int) else safe(str(text)), quote=True)
 
 
 def table(ident: str, caption: str, heads: str, rows: Iterable[Sequence[object]]) -> str:
-    """Return a table with a caption and scopes; "" without rows.
+    """Return a table with a caption; "" without rows.
 
-    `heads` are the columns; # marks those with numbers.
+    `heads` are the column heads, separated by ", "; those of columns with numbers begin with #.
     """
     columns = heads.split(", ")
     kinds = ["n" if head.startswith("#") else "" for head in columns]
@@ -46,7 +46,10 @@ def table(ident: str, caption: str, heads: str, rows: Iterable[Sequence[object]]
 
 
 def _kind(value: object, kind: str = "") -> str:
-    """Return the class of a cell: numbers are right-aligned, and only a cell with a very long word may be broken."""
+    """Return the class attribute of a cell.
+
+    Numbers are right-aligned, and only in a cell with a very long word may words be broken.
+    """
     is_long = any(len(word) > _LONG for word in str(value).split())
     return ' class="w"' if is_long else f' class="{kind}"' if kind else ""
 

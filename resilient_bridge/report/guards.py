@@ -1,8 +1,6 @@
-"""Circuits, budgets, alerts and the MCP server behind a sidecar: things that are in one state at a time.
+"""Circuits, budgets, alerts and the MCP server behind a sidecar, each in one state at a time. Pure.
 
-Pure.
-
-Rule: a table maps events to states; a thing is in its first state from the beginning of the log.
+Rule: a table maps events to states; each is in its first state from the beginning of the log.
 """
 
 from __future__ import annotations
@@ -16,7 +14,10 @@ from .series import First, Lane, Named
 
 
 class _Means(NamedTuple):
-    """The thing that an event is about (its kind, and the field with its name), and its state after the event."""
+    """The kind of thing that an event is about, the field with its name, and its state afterwards.
+
+    For an alert, `state` is the field that has the state.
+    """
 
     kind: str
     field: str
@@ -43,7 +44,7 @@ FIRST: Final = {"circuit": "closed", "budget": "within", "alert": "quiet", "serv
 
 @attrs.define(eq=False)
 class Guard:
-    """One circuit, budget, alert or server: its lane and the last description."""
+    """One circuit, budget, alert or server: its lane, and the details of its last change."""
 
     lane: Lane = attrs.field(factory=Lane)
     changes: int = 0
@@ -53,7 +54,7 @@ class Guard:
 
 @attrs.frozen
 class Change:
-    """A change worth a row: when, of what, into which state, and why."""
+    """One change of state, which the page lists: when, of what, to which state, and why."""
 
     at: float
     name: str
@@ -62,7 +63,7 @@ class Change:
 
 
 class Guards:
-    """All of a log, by kind and name."""
+    """All circuits, budgets, alerts and servers of a log, by kind and name."""
 
     def __init__(self) -> None:
         self.of = {kind: Named(Guard, 100) for kind in FIRST}

@@ -1,9 +1,7 @@
-"""What a log says, as counted facts in bounded memory: the source of everything the report shows.
+"""The facts of a log, counted in bounded memory: all that the report shows comes from here. Pure.
 
-Pure.
-
-Rule: `take` a line, any number of times, then `finish` once. Time and memory for a line do not
-depend on the number of earlier lines.
+Rule: call `take` for each line, then `finish` once. Time and memory for a line do not depend on the
+number of earlier lines.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class Source:
 
 @attrs.frozen
 class Doubt:
-    """A message whose fate a person has to check."""
+    """A message whose delivery a person has to check."""
 
     at: float
     what: str
@@ -65,7 +63,7 @@ class Doubt:
 
 @attrs.frozen
 class Notable:
-    """Another event that a reader should see."""
+    """Another event that the page lists."""
 
     at: float
     what: str
@@ -75,7 +73,7 @@ class Notable:
 class Incident:
     """The facts of one or several logs.
 
-    `since` and `until` (seconds since 1970) leave out what is before and after.
+    Events before `since` or after `until` (seconds since 1970) are left out.
     """
 
     def __init__(self, *, since: float | None = None, until: float | None = None) -> None:
@@ -139,7 +137,7 @@ class Incident:
         self._rest(record)
 
     def _structured(self, record: Record) -> None:
-        """Take a line of `form="log"`: no phases, but codes and durations of calls."""
+        """Take a structured line: it has no link states, but codes and durations of calls."""
         self.structured += 1
         fields = record.fields
         code = text_in(fields, "code") or text_in(fields, "error")

@@ -1,8 +1,8 @@
-"""One line of a log, as a record or as a description of its damage. Does no I/O.
+"""One line of a log, parsed to a record or a description of its damage. Pure.
 
-Rule: whatever the bytes are, the answer is one of the two. Four forms are read: events of
-`SessionLog` and of `pipe --events`, those of the MCP sidecar (times in seconds), and structured
-lines (`form="log"`, `form="openviber"`).
+Rule: no bytes cause an exception. The forms that are read are events of `SessionLog` and of
+`pipe --events`, those of the MCP sidecar (times in seconds), and structured lines (`form="log"`,
+`form="openviber"`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..errors import READ, redact
 
 
 LONGEST: Final = 1_048_576
-"""Bytes of a line that are read; the package itself writes at most 64 KiB."""
-_EARLIEST, _LATEST = 0.0, 253_402_300_000.0  # 1970 to 9999: what a date can show
+"""The longest line that is read, in bytes; the package itself writes at most 64 KiB."""
+_EARLIEST, _LATEST = 0.0, 253_402_300_000.0  # 1970 to 9999, in seconds: the years of `datetime`
 
 Fields: TypeAlias = Mapping[str, Any]
 
 
 @attrs.frozen
 class Record:
-    """A readable line: when (seconds since 1970), what, and its fields.
+    """A valid line: its time (seconds since 1970), the name of its event, and its fields.
 
     `event` is empty for a line that a program wrote itself.
     """
@@ -91,8 +91,8 @@ def text_in(fields: Fields, name: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Return text that can be shown: one line, secrets masked once more."""
-    return _safe(text[: READ + 1])  # of a longer text no more is read or stored
+    """Return text that can be shown: one line, at most 300 characters, secrets masked again."""
+    return _safe(text[: READ + 1])  # the rest of a longer text is neither read nor cached
 
 
 @lru_cache(maxsize=4096)
@@ -101,7 +101,10 @@ def _safe(text: str) -> str:
 
 
 def number_in(fields: Fields, name: str) -> float:
-    """Return a field's finite number that is not negative, else 0. Money is written as text."""
+    """Return a field's finite number that is not negative, else 0.
+
+    It may be a number in a string, as amounts of money are logged.
+    """
     value = fields.get(name)
     if isinstance(value, str) and len(value) < 40:
         try:

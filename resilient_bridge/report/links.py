@@ -1,9 +1,7 @@
-"""Connections over time: phases of each link, outages with their waits and verdicts, gaps, queue lengths.
+"""Connections over time: phases of each link, outages, gaps and queue lengths. Pure.
 
-Pure.
-
-Rule: an outage begins when a link that was READY is lost and ends when it is READY again. A link
-that is closed on purpose has no outage.
+Rule: an outage begins when a READY link is lost, or when a link that is not READY schedules an
+attempt. It ends when the link is READY again, or closed. A link that is closed on purpose has none.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from .series import Bins, First, Lane, Largest, Span, Tally, add
 
 READY, CONNECTING, WAITING, DOWN, CLOSED = "ready", "connecting", "waiting", "down", "closed"
 GROUPS: Final = (READY, CONNECTING, WAITING, DOWN, CLOSED)
-"""The phases that a reader has to distinguish; the 13 states of a bridge are these five."""
+"""The five phases that are shown; each of the 13 states of a bridge belongs to one."""
 _GROUP_OF: Final = {
     "READY": READY, "DRAINING": READY,
     "CONNECTING": CONNECTING, "AUTHENTICATING": CONNECTING, "JOINING": CONNECTING, "REPLAYING": CONNECTING, "FLUSHING": CONNECTING,
@@ -29,16 +27,16 @@ _GROUP_OF: Final = {
 }  # fmt: skip
 _FINAL: Final = frozenset({"CLOSING", "CLOSED", "DRAINING"})
 DEPTHS: Final = ("queued", "unconfirmed", "unread")
-"""Never sent; handed out and unanswered; accepted and not yet taken."""
+"""The queues of a link: not yet sent; sent and not yet confirmed; received and not yet read."""
 _MOST_LINKS: Final = 5_000
-_UNLISTED: Final = 8_192  # so many links beyond the limit are distinguished
+_UNLISTED: Final = 8_192  # slots for hashes of links beyond the limit
 _DETAILED: Final = 500  # the first links are drawn in up to 200 spans, later ones in 8
 _MOST_WAITS: Final = 12
 
 
 @attrs.define(eq=False)
 class Outage:
-    """One loss of a link, until it is READY again; `end` is None before that."""
+    """One outage of a link; `end` is None as long as the link is neither READY again nor closed."""
 
     link: str
     start: float
@@ -52,7 +50,7 @@ class Outage:
     final: str = ""
 
     def seconds(self, until: float) -> float:
-        """The duration, up to `until` if it has not ended."""
+        """Return the duration in seconds, up to `until` if it has not ended."""
         return max(0.0, (until if self.end is None else self.end) - self.start)
 
 
@@ -70,7 +68,7 @@ class Gap:
 
 @attrs.define(eq=False)
 class Link:
-    """One connection: its lane of groups, its present outage, its losses."""
+    """One connection: its lane of phases, its current outage, and counts."""
 
     key: tuple[str, str]
     name: str
@@ -88,7 +86,7 @@ class Links:
 
     def __init__(self) -> None:
         self.links: dict[tuple[str, str], Link] = {}
-        # the link that each bridge's name last stood for
+        # the last link of each bridge, by the bridge's name
         self._last_of: dict[str, tuple[str, str]] = {}
         self._ended: dict[tuple[str, str], None] = {}  # in the order in which they ended
         # hashes of the keys of links beyond the limit
@@ -147,7 +145,7 @@ class Links:
             and self.begin is not None
             and self.begin < at
         ):
-            # the log begins in the middle of it
+            # the log begins after the link's first event
             link.lane.enter(self.begin, _GROUP_OF.get(previous, CONNECTING))
         if link.outage is not None and (state == "READY" or state in _FINAL):
             link.outage.end = at
@@ -177,7 +175,7 @@ class Links:
             self.losses += 1
 
     def _scheduled(self, link: Link, at: float, fields: Fields) -> None:
-        if link.outage is None and link.state != "READY":  # it was never ready
+        if link.outage is None and link.state != "READY":  # as before it was ever ready
             failure = failure_in(fields)
             link.outage = Outage(link.name, at, text_in(failure, "code"), text_in(failure, "message"))
         if link.outage is not None:
@@ -210,7 +208,7 @@ class Links:
         self.down += seconds
         self.outages.add(seconds, outage)
 
-    # ---- which link, and how deep its queues ---------------------------------------------------------------------
+    # ---- links, and the depths of their queues ---------------------------------------------------------------------
 
     def _known(self, fields: Fields) -> Link | None:
         key = (text_in(fields, "bridge"), text_in(fields, "session_id"))
@@ -248,14 +246,14 @@ class Links:
         if len(self.links) >= _MOST_LINKS:
             self.folded += is_new
             if not self._ended:
-                self._unlisted[number % _UNLISTED] = number  # counted, and forgotten
+                self._unlisted[number % _UNLISTED] = number  # counted, but not stored
                 return link
             self._forget(next(iter(self._ended)))
         self.links[key] = link
         return link
 
     def _forget(self, key: tuple[str, str]) -> None:
-        """Make room: an ended link stays in the counts, and is no longer drawn."""
+        """Remove an ended link to make room: it stays in the counts, and is no longer drawn."""
         del self._ended[key]
         del self.links[key]
         if self._last_of.get(key[0]) == key:

@@ -1,7 +1,6 @@
-"""The page of an incident: one self-contained HTML document. Text out, no I/O.
+"""The page of an incident: one self-contained HTML document, returned as text. No I/O.
 
-Rule: each section is a list of parts made of facts; a section without facts is omitted, and named
-at the end.
+Rule: a section without facts is omitted, and named at the end of the page.
 """
 
 from __future__ import annotations
@@ -149,4 +148,4 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[[Incident, Window], str]]]] = 
     "others": ("Also happened", _others),
     "log": ("The log", _log),
 }
-_ALWAYS: Final = ("messages", "others", "log")  # also of a log without any event
+_ALWAYS: Final = ("messages", "others", "log")  # also for a log without any event

@@ -1,7 +1,4 @@
-"""The sections about calls, about failures by their code, and about the MCP server behind a sidecar.
-
-Pure.
-"""
+"""The sections of the page about calls, failures by code, and the MCP server of a sidecar. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _WORDS: Final = {"unknown": "unknown: may have run", "not_executed": "not execut
 
 
 def calls(incident: Incident, window: Window) -> str:
-    """Show how calls ended, over time and by name; the slowest, and the latest failures."""
+    """Return the section about calls: outcomes over time and by name, the slowest, the last bad."""
     facts = incident.calls
     if not facts.outcomes and not facts.retries:
         return ""
@@ -80,7 +77,7 @@ def _outcomes(outcomes: Tally) -> str:
 
 
 def codes(incident: Incident, window: Window) -> str:
-    """List failures by code. One loss is in several events: that of the link, the wait and the call."""
+    """Return the section with failures by code. One failure may be in several events."""
     rows = [
         (
             code,
@@ -99,7 +96,7 @@ def codes(incident: Incident, window: Window) -> str:
 
 
 def server(incident: Incident, window: Window) -> str:
-    """Show the MCP server behind the sidecar: when it ran, when and why it was lost, how calls ended."""
+    """Return the section about the MCP server of a sidecar: its states, and how calls ended."""
     named, changes = incident.guards.of["server"], incident.guards.changes["server"]
     losses = count(incident.events.get("server_lost", 0), "loss", "losses")
     note = f"{losses}, {count(incident.guards.restarts, 'restart')}"

@@ -1,4 +1,4 @@
-"""The sections about connections and their guards: lanes over time, outages, gaps, queues, circuits, budgets, alerts. Pure."""
+"""The sections about connections, outages, queues, circuits, budgets and alerts. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _DEPTH_WORDS: Final = {
 
 
 def links(incident: Incident, window: Window) -> str:
-    """Show the phases of each link over time.
+    """Return the section with the phases of each link over time.
 
-    Of many links, the number in each phase, and the worst ones.
+    With several links it also has the number that were not ready; with more than 30, only those
+    that were out longest have a lane.
     """
     facts = incident.links
     if not facts.links:
@@ -66,7 +67,7 @@ def links(incident: Incident, window: Window) -> str:
 
 
 def _overview(incident: Incident, window: Window) -> str:
-    """How many links were not ready, over time."""
+    """Return the bars of how many links were not ready, over time."""
     part, groups = window.span / PARTS, {"bad": DOWN, "wait": WAITING, "busy": CONNECTING}
     seconds = {
         look: incident.links.in_group[group].sums(window.begin, window.end, PARTS)
@@ -84,7 +85,7 @@ def _note(link: Link) -> str:
 
 
 def _share(link: Link, window: Window) -> str:
-    """Return how much of its time a link was ready, from its first event until it was closed for good."""
+    """Return the percentage of time that a link was ready, until it was closed for good."""
     spans = link.lane.spans(window.end)
     while spans and spans[-1].state == CLOSED:
         spans.pop()
@@ -98,7 +99,7 @@ def _mark(gap: Gap) -> Mark:
 
 
 def outages(incident: Incident, window: Window) -> str:
-    """List the outages, the longest first, and the re-joins that are not known to be complete."""
+    """Return the section with the longest outages, and the re-joins not known to be complete."""
     facts = incident.links
     rows = [_outage(one, window) for one in facts.outages]
     holes = [
@@ -150,7 +151,7 @@ def _outage(one: Outage, window: Window) -> tuple[object, ...]:
 
 
 def queues(incident: Incident, window: Window) -> str:
-    """Show how long the queues were over time, all links together."""
+    """Return the section about the lengths of the queues over time, all links together."""
     facts = incident.links
     if not any(depth for depth, _ in facts.peak.values()):
         return ""
@@ -169,7 +170,7 @@ def queues(incident: Incident, window: Window) -> str:
 
 
 def circuits(incident: Incident, window: Window) -> str:
-    """Show circuits, budgets and alerts over time, their changes, and what they rejected."""
+    """Return the section about circuits, budgets and alerts, with the rejected attempts."""
     parts: list[str] = []
     for kind, words in _LEGENDS.items():
         named, changes = incident.guards.of[kind], incident.guards.changes[kind]

@@ -1,7 +1,7 @@
-"""Bounded collections for a growing log: values over time, intervals of states, the largest items, counts by name.
+"""Bounded collections: values over time, intervals of states, the largest items, counts by name.
 
-Rule: the size is fixed at creation. What does not fit is merged, and reported (`folded`, `others`);
-nothing is dropped silently.
+Rule: the largest size is fixed at creation. What does not fit is merged or left out, and counted
+(`folded`, `seen`, `OTHERS`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 T = TypeVar("T")
 BINS: Final = 256
 MIXED: Final = "mixed"
-"""The state of a span in which the state changed too often to be drawn."""
+"""The state of a span that was merged from spans of several states."""
 OTHERS: Final = "(others)"
 _FIRST_WIDTH: Final = 0.001  # seconds
 
@@ -38,7 +38,7 @@ class Bins:
         self.values[self._index(at)] = self._merge(self.values[self._index(at)], value)
 
     def spread(self, start: float, end: float, value: float = 1.0) -> None:
-        """Add a value that was true from `start` to `end`: each bin gets its seconds of that time, times the value."""
+        """Add to each bin the value times the seconds in that bin between `start` and `end`."""
         if end <= start:
             return
         first, last = self._indices(start, end)
@@ -47,13 +47,13 @@ class Bins:
             self.values[index] += value * max(0.0, min(end, edge + self.width) - max(start, edge))
 
     def hold(self, start: float, end: float, value: float) -> None:
-        """Add a value that was true from `start` to `end`, to each bin in between."""
+        """Merge a value that was true from `start` to `end` into each bin of that time."""
         first, last = self._indices(start, end)
         for index in range(first, last + 1):
             self.values[index] = self._merge(self.values[index], value)
 
     def sums(self, begin: float, end: float, count: int) -> list[float]:
-        """Return the sums of `count` equal parts of a time; a bin on a border is divided."""
+        """Return the sums in `count` equal parts of a time; a bin on a border is divided."""
         parts, width = [0.0] * count, (end - begin) / count
         for edge, value in self._points():
             first = max(0, min(count - 1, int((edge - begin) / width)))
@@ -82,7 +82,7 @@ class Bins:
 
     def _indices(self, start: float, end: float) -> tuple[int, int]:
         self._index(start)
-        last = self._index(end)  # both fit from here on
+        last = self._index(end)  # from here on both fit, and the bins do not change
         return self._index(start), last
 
     def _index(self, at: float) -> int:
@@ -103,7 +103,7 @@ class Bins:
 
 
 def add(one: float, other: float) -> float:
-    """Join two values of a bin by their sum."""
+    """Return the sum of two values of a bin."""
     return one + other
 
 
@@ -127,7 +127,10 @@ class Lane:
         self.since: float = 0.0
 
     def enter(self, at: float, state: str) -> Span | None:
-        """Enter `state` at `at`; return the span that ended. Times that go back count as no time."""
+        """Enter `state` at `at`; return the span that ended, or None if it had no length.
+
+        A time before the last change counts as that of the last change.
+        """
         at = max(at, self.since) if self.state else at
         ended = Span(self.since, at, self.state) if self.state and at > self.since else None
         if ended is not None:
@@ -187,7 +190,7 @@ class Largest(Generic[T]):
         self.seen = 0
 
     def add(self, size: float, item: T) -> None:
-        """Take an item; of equal ones the first stays."""
+        """Add an item; of items of the same size, the earlier one is kept."""
         self.seen += 1
         entry = (size, -self.seen, item)
         if len(self._heap) < self._most:
@@ -208,7 +211,7 @@ class First(list[T]):
         self.seen = 0
 
     def add(self, item: T) -> None:
-        """Take an item, if there is room for it."""
+        """Count an item, and keep it if there is room."""
         self.seen += 1
         if len(self) < self._most:
             self.append(item)
@@ -233,12 +236,12 @@ class Tally(dict[str, int]):
         return sum(self.values())
 
     def ranked(self) -> list[tuple[str, int]]:
-        """The names and their numbers, the most frequent first."""
+        """Return the names and their numbers, the most frequent first."""
         return sorted(self.items(), key=lambda item: -item[1])
 
 
 class Named(dict[str, T]):
-    """Values by name, created on first use; names beyond `most` share one value under `(others)`."""
+    """Values by name, created on first use; names beyond `most` share that of `(others)`."""
 
     def __init__(self, make: Callable[[], T], most: int = 300) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The style of the page, for light, dark and narrow screens and paper, and the script that filters its tables.
+"""The CSS of the page, for light, dark and narrow screens and paper, and the script of its filter.
 
-Rule: nothing is fetched. The page reads the same without the script, whose hash is in the page's
-own policy.
+Rule: nothing is fetched. Without the script the page only lacks the filter of its tables. The
+script's hash is in the page's Content-Security-Policy.
 """
 
 from __future__ import annotations

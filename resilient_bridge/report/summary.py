@@ -1,6 +1,7 @@
 """An incident in one sentence, in a few lines for a terminal, and as plain data. Pure.
 
-Rule: the sentence names the worst first, and says only what is in the log.
+Rule: the sentence names links, the MCP server, calls and messages, in this order, and says only
+what is in the log.
 """
 
 from __future__ import annotations
@@ -81,7 +82,11 @@ def damaged(incident: Incident) -> int:
 
 
 def as_text(incident: Incident, width: int = 80) -> str:
-    """Return a few lines for a terminal of that width: the sentence, when, the worst outages, failures and damaged lines."""
+    """Return a few lines for a terminal of `width` columns, 20 at least.
+
+    They are the sentence, the time, the longest outages, the most frequent failures, and the
+    damaged lines.
+    """
     width = max(width, 20)
     lines = [headline(incident)[1]]
     if incident.begin is not None and incident.end is not None:
@@ -110,9 +115,9 @@ def as_text(incident: Incident, width: int = 80) -> str:
 
 
 def as_data(incident: Incident) -> dict[str, Any]:
-    """Return the facts as plain data: what `--json` prints.
+    """Return the facts as plain data, as `--json` prints them.
 
-    Times are seconds since 1970, lengths are seconds.
+    Times are seconds since 1970, durations are seconds.
     """
     links, calls = incident.links, incident.calls
     trouble, sentence = headline(incident)

@@ -1,4 +1,4 @@
-"""Numbers, times and durations as people read them. Rule: one format for each, with its unit."""
+"""Numbers, times and durations as text for people. Rule: one format for each, with its unit."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 
 def count(number: float, one: str, many: str = "") -> str:
-    """Return `3 outages`, `1 outage`."""
+    """Return a number with its noun: `3 outages`, `1 outage`."""
     return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
 
 
 def listed(seen: int, shown: int, one: str, which: str = "first") -> str:
-    """Return the number of items, and which of them follow: `3 outages`, `123 outages: the 100 longest`."""
+    """Return the number of items and which of them are listed: `123 outages: the 100 longest`."""
     return count(seen, one) + (f": the {shown} {which}" if shown < seen else "")
 
 
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(at: float, span: float) -> str:
-    """Return a time of day in UTC, with the precision that a picture of so many seconds needs."""
+    """Return a time in UTC, with the precision that a chart of `span` seconds needs."""
     time = datetime.fromtimestamp(at, UTC)
     if span > 4 * 86_400:
         return f"{time:%d %b}"
