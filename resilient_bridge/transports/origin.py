@@ -1,7 +1,7 @@
-"""Which peer may receive which data: origins, loopback, redirects, and the URL parts that no error
-may show.
+"""Security checks of a WebSocket URL: its origin, redirects, unencrypted credentials, and the URL
+parts that no error may show.
 
-Rule: it is judged from the text alone, before a name is resolved or a byte is sent.
+Rule: each check uses the text alone, before a name is resolved or a byte is sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class InsecureURLError(ValueError):
 
 
 def parse_url(url: str) -> WebSocketURI:
-    """Return the parts of a WebSocket URL, or raise `InvalidURI` without a word of its user, password or query."""
+    """Return the parts of a WebSocket URL, or raise `InvalidURI`, which shows no user, password or
+    query.
+    """
     try:
         target = parse_uri(url)
         target.host.encode("idna")
@@ -54,9 +56,10 @@ def origin_of(target: WebSocketURI) -> str:
 
 
 def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the pairs, or raise `ValueError` without showing a value.
+    """Return the headers as pairs; raise `ValueError`, which shows no value, if a name or value is
+    invalid.
 
-    What breaks a header is most often the line break at the end of a token that was read from a file.
+    The usual cause is the line break at the end of a token that was read from a file.
     """
     received: Any = headers
     pairs: list[tuple[str, str]] = list(received.items() if hasattr(received, "items") else received)
@@ -79,9 +82,10 @@ def refuse_credentials(
 
 
 def redirect_within(url: str, location: str) -> str:
-    """Return the URL a redirect leads to; raise `RedirectRefusedError` unless it stays inside the origin of `url`.
+    """Return the URL a redirect leads to; raise `RedirectRefusedError` unless it stays inside the
+    origin of `url`.
 
-    User and password stay those of `url`, whatever the location contains; http and https stand for
+    User and password are those of `url`, whatever the location contains; http and https are read as
     ws and wss.
     """
     here = parse_url(url)
