@@ -22,7 +22,7 @@ _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class RedirectRefusedError(ConnectionError):
-    """The server redirects to another origin, from wss to ws, or too often; nothing was sent there."""
+    """The server redirects to another origin, from wss to ws, or too often; it was not followed."""
 
 
 class InsecureURLError(ValueError):
@@ -44,7 +44,7 @@ def parse_url(url: str) -> WebSocketURI:
 
 
 def _shown(url: str) -> str:
-    """Return scheme and host of a URL that could not be parsed: only what is certainly no secret."""
+    """Return scheme and host of a URL that could not be parsed, which are certainly no secret."""
     found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(?:[^/?#]*@)?([a-zA-Z0-9.-]*)(?=[:/?#]|$)", url)
     return f"{found[1]}://{found[2]}" if found and "@" not in url[found.end() :] else "the url"
 

@@ -58,9 +58,7 @@ if sys.platform == "win32":
 
 else:
     OWN_GROUP: Final[dict[str, Any]] = {"start_new_session": True}
-    """Arguments of Popen: a group of its own, so that it can be ended as one, and Ctrl-C is for us
-    alone.
-    """
+    """Arguments of Popen: a group of its own, so that it can be ended as one, and Ctrl-C is for us alone."""
 
     def ask_to_end(leader: int) -> None:
         """Send SIGTERM to the process group of a child that is not reaped yet."""

@@ -63,8 +63,7 @@ class WebSocketTransport:
         with `send`, `recv` and `close`.
         """
         self.address = address
-        """Host and port that were dialled; None behind an HTTP proxy or for a wrapped connection.
-        """
+        """Host and port that were dialled; None for an HTTP proxy or a wrapped connection."""
         self.keeps_bytes = False
         """Whether a frame that was sent as bytes is received as bytes, even if it is UTF-8."""
         self._ws = ws

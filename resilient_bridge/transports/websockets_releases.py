@@ -27,7 +27,7 @@ get_proxy: Final[Callable[[WebSocketURI], str | None]] = _PROXIES.get_proxy
 
 
 def target_of(opening: connect) -> WebSocketURI:
-    """Return the current target of a `connect`: release 17 stores it parsed, earlier ones as text."""
+    """Return the current target of a `connect`; release 17 stores it parsed, others as text."""
     parsed: WebSocketURI | None = getattr(opening, "ws_uri", None)
     return parse_uri(opening.uri) if parsed is None else parsed
 
