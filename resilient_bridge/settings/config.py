@@ -123,8 +123,7 @@ class Config:
 
     @property
     def alerts(self) -> Alerts:
-        """Alerts with the thresholds of the table `alerts`, for `with config.alerts:`; created on
-        first use, and kept.
+        """Alerts with the arguments of the table `alerts`, for `with config.alerts:`; created once.
         """
         if self._alerts is None:
             table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
@@ -133,10 +132,8 @@ class Config:
 
     @property
     def debug(self) -> Debug:
-        """A new Debug with the kinds of the setting `debug`, for `with config.debug:`; off by
-        default.
-
-        `gasoline.debug = true` means all kinds.
+        """A new Debug with the kinds of `debug` (all, if `gasoline.debug` is true), for `with
+        config.debug:`.
         """
         is_gasoline = getattr(self._settings.tables.get("gasoline"), "debug", False)
         return Debug.from_env({DEBUG_VARIABLE: "*" if is_gasoline else ",".join(self._settings.debug)})

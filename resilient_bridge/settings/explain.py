@@ -139,6 +139,6 @@ def _of_tool(path: str) -> str:
 
 
 def _is_written(path: str, short: str, merged: Merged) -> bool:
-    """Return whether the document writes this setting by another key, or in one value with others."""
+    """Return whether the document has this setting under another key, or in a shared value."""
     tables = (path.rpartition(".")[0], short.rpartition(".")[0])
     return any(each.startswith(tables) for each in merged.origins)

@@ -197,7 +197,7 @@ def _wait(_: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
 
 
 def read_backoff(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
-    """Return the schedule of a text as in code, of a duration, or of a table; BAD after a problem."""
+    """Return the schedule of a text as in code, a duration or a table; BAD after a problem."""
     if isinstance(data, Mapping):
         table = dict(cast("Mapping[str, Any]", data))
         changed = base if isinstance(base, Backoff) and "shape" not in table else None
@@ -278,7 +278,7 @@ def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
 
 
 def _by_name(form: Form, raw: Any, path: str, reading: Reading, read: Callable[[str, Any, str], Any]) -> Any:
-    """Return a table with each value read; `read` takes its name, what was written, and its path."""
+    """Return a table with each value read; `read` takes its name, raw value and path."""
     table = reading.table(raw, path, form.wanted)
     if table is None:
         return BAD

@@ -54,7 +54,7 @@ class Reading:
     warnings: list[str] = attrs.field(factory=list[str])
 
     def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
-        """Note what was wanted and got at a path; return BAD. `got` is NOTHING for a missing value."""
+        """Note what was wanted and got at a path; return BAD. `got` is NOTHING if missing."""
         is_masked = is_secret or any(map(is_sensitive, _PARTS.split(path)))
         received = MASKED if is_masked and got is not None and not is_reference(got) else got
         if got is attrs.NOTHING:

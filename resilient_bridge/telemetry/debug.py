@@ -119,7 +119,7 @@ class Debug:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop logging, restore the levels of the loggers, and remove the handler if one was added."""
+        """Stop logging, restore the loggers' levels, and remove the handler if one was added."""
         listening, self._listening = self._listening, None
         if listening is None:
             return
