@@ -5,7 +5,8 @@ same errors, each in the context in which the socket was opened.
 """
 
 # asyncio's own flow control is used, so that buffers and pauses are counted as in its socket
-# transports. pyright: reportPrivateUsage=false
+# transports.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio

@@ -309,8 +309,7 @@ class Link:
             direction.freeze(self._loop.time() + seconds)
 
     def vanish(self) -> None:
-        """Make the link half-open for ever: no end gets a reset, and only bytes in flight time out.
-        """
+        """Make the link half-open for ever: no end gets a reset; only bytes in flight time out."""
         self.blackhole(math.inf)
 
     def inject(self, data: bytes, way: Way = "down") -> None:

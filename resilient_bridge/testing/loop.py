@@ -137,8 +137,7 @@ class SimulatedLoop(Timeline):
         start_serving: bool = True,
         **options: Any,
     ) -> Listener:
-        """Listen on one address (port 0: the next free one); OSError (EADDRINUSE) if it is taken.
-        """
+        """Listen on one address (port 0: the next free port); OSError (EADDRINUSE) if taken."""
         _refuse(options, "ssl", "sock")
         (kind, *_, endpoint), *_ = await self.getaddrinfo(host or "0.0.0.0", port)  # noqa: S104 - nothing real is bound
         listener = self.network.listen(protocol_factory, kind, endpoint)

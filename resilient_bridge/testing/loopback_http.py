@@ -62,8 +62,7 @@ class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
         self.server_close()
 
     def end(self) -> None:
-        """End all connections, which wakes the threads that wait for another request of a client.
-        """
+        """End all connections, which wakes the threads that wait for a client's next request."""
         for connection in tuple(self._open):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -30,8 +30,7 @@ class MCPEffect:
 
 
 def append(file: Path, event: str, **fields: Any) -> None:
-    """Append a line with one `write` and O_APPEND, so that lines of several processes do not mix.
-    """
+    """Append a line with one `write` and O_APPEND, so that lines of processes do not mix."""
     line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False)
     number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

@@ -56,8 +56,7 @@ def reset(connection: ServerConnection) -> None:
 
 
 class AcceptedConnection:
-    """A connection; a subclass implements the conversation: `opened`, `read` for a frame, `lost`.
-    """
+    """A connection; a subclass has the conversation: `opened`, `read` for a frame, `lost`."""
 
     def __init__(self, connection: ServerConnection, tasks: Tasks) -> None:
         self.connection = connection

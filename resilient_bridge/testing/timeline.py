@@ -4,8 +4,9 @@ Rule: the same seed gives the same run. No clock, thread or object address decid
 run that cannot continue, or does not end, raises an error instead of hanging.
 """
 
-# CPython's own names (`_run_once`, `_ready`, `_run`, `_cancelled`, `_thread_id` ...) are used here because asyncio has
-# no public way to give a loop another clock. They are the same on 3.11, 3.12 and 3.13; only this room may use them.
+# CPython's own names (`_run_once`, `_ready`, `_run`, `_cancelled`, `_thread_id` ...) are used here
+# because asyncio has no public way to give a loop another clock. They are the same on 3.11, 3.12
+# and 3.13; only this package may use them.
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -38,8 +39,7 @@ _MERCY: Final = 3_600.0  # virtual seconds left to clean up after an overrun
 
 
 class SimulationError(AssertionError):
-    """A simulated run left something behind or cannot end; the message names the run and the fault.
-    """
+    """A simulated run left something behind or cannot end; the message names run and fault."""
 
 
 class SimDeadlock(SimulationError):  # noqa: N818 - the name that every simulator gives it
@@ -173,8 +173,7 @@ class Timeline(asyncio.BaseEventLoop):
         self._trace.update(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def trace_hash(self) -> str:
-        """Return a digest over (virtual time, event) of every connect, cut, fault and note so far.
-        """
+        """Return a digest of every connect, cut, fault and note so far, with its virtual time."""
         return self._trace.hexdigest()
 
     def _keep_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -269,8 +268,7 @@ class Timeline(asyncio.BaseEventLoop):
     # -- scheduling ---------------------------------------------------------------------------------------------
 
     def _fence(self) -> None:
-        """Refuse other threads: the system decides when they run, so no seed could repeat the run.
-        """
+        """Refuse other threads: the system decides when they run, so no seed could repeat it."""
         if self._closed:
             msg = "Event loop is closed"  # asyncio's own text
             raise RuntimeError(msg)

@@ -29,8 +29,7 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class AlteredWorld(World):
-    """The world around a block with one change, made by a subclass or by the code that creates it.
-    """
+    """The world around a block with one change, made by a subclass or by its creator."""
 
     def __init__(self, around: World) -> None:
         super().__init__()
