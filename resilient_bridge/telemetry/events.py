@@ -266,7 +266,8 @@ class MessageDropped(Event):
 
 
 class DeliveryUnknown(Event):
-    """A message was sent, and whether it arrived will stay unknown; it is not sent again.
+    """A message was handed to the transport, and its arrival will stay unknown; it is not sent
+    again.
 
     `key` is its idempotency key.
     """
@@ -336,7 +337,8 @@ class ClockJumped(Event):
 
 
 class DuplicateConflict(Event):
-    """A message came twice under one type and id with different payloads; the first was delivered."""
+    """A message came twice under one type and id with different payloads; the first was delivered.
+    """
 
     type: str
     id: str
