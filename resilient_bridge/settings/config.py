@@ -123,7 +123,7 @@ class Config:
 
     @property
     def alerts(self) -> Alerts:
-        """Alerts with the arguments of the table `alerts`, for `with config.alerts:`; created once."""
+        """Alerts with the arguments of table `alerts`, for `with config.alerts:`; created once."""
         if self._alerts is None:
             table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
             self._alerts = table.make()

@@ -337,8 +337,7 @@ class ClockJumped(Event):
 
 
 class DuplicateConflict(Event):
-    """A message came twice under one type and id with different payloads; the first was delivered.
-    """
+    """A message came twice under one type and id with different payloads; the first was delivered."""
 
     type: str
     id: str
