@@ -1,9 +1,9 @@
-"""Settings: plain data to values and back, from files, the environment or a dict.
+"""Settings: reads values from files, the environment or a dict, and writes them as plain data.
 
-Each name loads when it is first used.
+Each name is imported on first use.
 
-Rule: no second schema. A value's own fields, converters and validators say what settings may hold;
-this room adds paths, sources and hints.
+Rule: no second schema. A value's own fields, converters and validators define what settings may
+hold; this package adds paths, sources and hints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`load`, `dump` and `Config`: policies, the client's arguments and a toolbox from a document of settings.
+"""`load`, `dump` and `Config`: policies, the client's arguments and a toolbox from a document of
+settings.
 
-Rule: all or nothing. `load` and `reload` return values after everything was read without a problem,
-and otherwise change nothing.
+Rule: `load` and `reload` read everything without a problem, or raise and change nothing.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Change:
 
 
 class Config:
-    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by name, `toolbox`, `alerts`, `debug`,
-    `warnings`.
+    """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by
+    name, `toolbox`, `alerts`, `debug`, `warnings`.
 
     `reload()` reads the same sources again. Values are replaced; circuits and budgets of
     `policies`, and of functions that `protect` decorated, keep their state.
@@ -98,7 +98,9 @@ class Config:
 
     @property
     def bridge(self) -> BridgePolicy:
-        """The policy of the link; `bridge.calls` is the one for calls, `bridge.tools` those for tools."""
+        """The policy of the link; `bridge.calls` is the one for calls, `bridge.tools` those for
+        tools.
+        """
         return self._settings.bridge
 
     @property
@@ -121,7 +123,7 @@ class Config:
 
     @property
     def alerts(self) -> Alerts:
-        """Alerts with the thresholds of the table `alerts`, for `with config.alerts:`; made when it is first asked for, and kept."""
+        """Alerts with the arguments of table `alerts`, for `with config.alerts:`; created once."""
         if self._alerts is None:
             table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
             self._alerts = table.make()
@@ -129,7 +131,9 @@ class Config:
 
     @property
     def debug(self) -> Debug:
-        """Debug mode as the setting `debug` asks for it, off where nothing does; a new one each time, for `with config.debug:`."""
+        """A new Debug with the kinds of `debug` (all, if `gasoline.debug` is true), for `with
+        config.debug:`.
+        """
         is_gasoline = getattr(self._settings.tables.get("gasoline"), "debug", False)
         return Debug.from_env({DEBUG_VARIABLE: "*" if is_gasoline else ",".join(self._settings.debug)})
 
@@ -140,7 +144,7 @@ class Config:
 
     @property
     def merged(self) -> Merged:
-        """The document that all sources make together, and where each path was written."""
+        """The merged document of all sources, and where each path was written."""
         return self._merged
 
     @property
@@ -172,7 +176,9 @@ class Config:
         return found
 
     def protect(self, name: str, /, *, idempotent: bool | None = None) -> Callable[[F], F]:
-        """Decorate a function with the policy of this name, as `policies[name](idempotent=…)` does, and apply its reloads."""
+        """Decorate a function with the policy of this name, as `policies[name](idempotent=…)` does;
+        `reload` replaces its policy.
+        """
         policy = self.policy(name)
 
         def decorate(function: F) -> F:
@@ -195,9 +201,11 @@ class Config:
     def reload(self) -> tuple[Change, ...]:
         """Read the sources again and return the changed settings, in the order of their paths.
 
-        A source that is wrong is a ConfigError with every problem, and the settings in force stay. Policies keep their circuits and
-        budgets. A BridgeClient, a Toolbox, Alerts or a function that was not decorated by `protect` goes on with what it was made with; `client`,
-        `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when.
+        Raises ConfigError with every problem of the sources; the settings in force then stay.
+        Policies keep their circuits and budgets. A BridgeClient, a Toolbox, Alerts or a function
+        that was not decorated by `protect` keeps the settings that it was created with; `client`,
+        `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when
+        to reload.
         """
         settings, merged = self._read()
         gone = dict.fromkeys(name for name in self._protected.values() if name not in settings.policies)
@@ -252,7 +260,9 @@ class Config:
 
 
 def _changes(old: Settings, new: Settings, names: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return what differs, also where the difference is in a secret and both look the same."""
+    """Return the settings that differ, also if they differ only in the query of a URL, which is not
+    shown.
+    """
     before, after = (shown(each, names) for each in (old, new))
     was, now = (shown(each, names, is_bare=True) for each in (old, new))
     paths = [path for path in sorted({*was, *now}) if was.get(path) != now.get(path)]
@@ -288,7 +298,8 @@ def load(
     env: bool | Mapping[str, str] = False,
     known: Mapping[str, Collection[str]] | None = None,
 ) -> Any:
-    """Read settings from a file (.toml, .json, .yaml), a dict or the environment, and return the checked Config.
+    """Read settings from a file (.toml, .json, .yaml), a dict or the environment, and return the
+    checked Config.
 
     `names` are the functions and exception classes that settings may name; no setting is ever
     imported or run. `env=True` adds the variables that begin with `RESILIENT_BRIDGE_`, which
@@ -353,7 +364,9 @@ def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:
 
 
 def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
-    """Return each problem once, with its line or its variable, in the order in which the document has them."""
+    """Return each problem once, with its line or its variable, in the order in which the document
+    has them.
+    """
     order = {path: number for number, path in enumerate(merged.origins)}
     found: dict[tuple[str, str], tuple[int, Problem]] = {}
     for problem in problems:
@@ -367,7 +380,8 @@ def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
 
 
 def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a value or a Config as plain data that `load` reads back as an equal one, without defaults.
+    """Return a value or a Config as plain data that `load` reads back as an equal one, without
+    defaults.
 
     `names` are the functions and classes that may be named, as in `load`. Raises ConfigError with
     the path of a value that settings cannot express, such as a function without a name. The data

@@ -1,6 +1,8 @@
-"""Dialects as settings write them: the name of a ready one, a family with its arguments as in code, or a table of names.
+"""Dialects as settings write them: the name of a ready one, a family with its arguments as in code,
+or a table of names.
 
-Rule: a dialect's functions come from `rb.dialects` or from the caller's names; no text is run.
+Rule: a dialect's functions come from `rb.dialects` or from the caller's names; no text is
+evaluated.
 """
 
 from __future__ import annotations

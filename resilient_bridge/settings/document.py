@@ -1,7 +1,7 @@
-"""A whole document of settings: which table is what, and which preset is its base.
+"""Reads a whole document of settings: each of its tables, and the preset that it is based on.
 
-Rule: the walk reads the parts; this module only knows where each part is written. Every problem of
-every part is noted before the first is raised.
+Rule: `walk` and `fields` read the parts; this module only knows the key of each part. All problems
+of all parts are noted before one error is raised.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The values that a document describes; nothing open and nothing with a state."""
+    """The values that a document describes; no connection is open yet."""
 
     bridge: BridgePolicy
     policies: Mapping[str, Policy]
@@ -57,7 +57,7 @@ class Settings:
 
 
 def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[str]] | None = None) -> Reading:
-    """Return the start of a reading of values of this package."""
+    """Return an empty Reading with the readers and aliases of this package."""
     return Reading(
         names={} if names is None else names,
         known={} if known is None else known,
@@ -67,7 +67,9 @@ def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[st
 
 
 def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
-    """Return what the document says; None if there is a problem: all of them are in the reading then."""
+    """Return the settings of a document; None if there is a problem, and then all problems are in
+    `reading`.
+    """
     for key in data:
         if key not in KEYS:
             reading.unknown("", key, KEYS)
@@ -106,7 +108,9 @@ def _bridge(
 
 
 def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:
-    """Return the policy for calls: the layers at the top of the document, and those of its table `calls`."""
+    """Return the policy for calls: the layers at the top of the document, and those of its table
+    `calls`.
+    """
     calls: Any = base.evolve()  # with circuits and budgets of its own, not those of the preset
     top = {key: data[key] for key in LAYERS if key in data}
     if top:
@@ -117,7 +121,9 @@ def _calls(data: Mapping[str, Any], reading: Reading, base: Policy) -> Any:
 
 
 def _table(raw: Any, path: str, wanted: str, reading: Reading) -> Mapping[str, Any]:
-    """Return a table that may be missing; an empty one, with a problem, for a value that is no table."""
+    """Return a table that may be missing; an empty one, with a problem, for a value that is no
+    table.
+    """
     return {} if raw is None else reading.table(raw, path, wanted) or {}
 
 
@@ -127,7 +133,9 @@ def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
 
 
 def _tools(raw: Any, reading: Reading) -> tuple[dict[str, Any], dict[str, float], dict[str, dict[str, bool]]]:
-    """Read the table `tools`: layers by name, OpenViber's timeouts, and the permissions of each operation."""
+    """Read the table `tools`: layers by name, OpenViber's timeouts, and the permissions of each
+    operation.
+    """
     layers: dict[str, Any] = {}
     timeouts: dict[str, float] = {}
     permissions: dict[str, dict[str, bool]] = {}
@@ -182,7 +190,9 @@ def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
 
 
 def _check_secrets(client: Any, reading: Reading) -> None:
-    """Check that each reference leads to a secret now, so that nothing starts without its credentials."""
+    """Check that each reference leads to a secret now, so that nothing starts without its
+    credentials.
+    """
     if not isinstance(client, ClientSettings):
         return
     for name in ("url", "token", "store"):
@@ -209,7 +219,9 @@ def _providers(raw: Any, reading: Reading) -> dict[str, str]:
 
 
 def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
-    """Return the kinds of debug mode that are asked for, in the words of its variable, or as true, false or a list."""
+    """Return the debug kinds of a text as in the variable RESILIENT_BRIDGE_DEBUG, of true or false,
+    or of a list.
+    """
     words: list[Any] = [*cast("Any", raw)] if isinstance(raw, list) else ["" if raw is None else raw]
     try:
         found = kinds_in(",".join(str(word) if word in (0, 1) else word for word in words))
@@ -217,7 +229,7 @@ def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
         reading.fail(
             "debug", violation_of(error)["constraint"], raw, hint=reading.near(words[0], DEBUG_KINDS)
         )
-    except TypeError:  # no text
+    except TypeError:  # an item that is not text
         reading.fail("debug", f"true, false, or kinds out of {', '.join(DEBUG_KINDS)}", raw)
     else:
         return tuple(kind for kind in DEBUG_KINDS if kind in found)
@@ -232,7 +244,9 @@ def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], re
 
 
 def _gasoline(data: Mapping[str, Any], reading: Reading) -> Mapping[str, Any]:
-    """Take Gasoline's backoff out of its breaker options: it is the schedule of the calls and of the link."""
+    """Move Gasoline's backoff from its breaker options to `retry` and `reconnect`, where these set
+    no `backoff`.
+    """
     if not isinstance(data.get("breaker"), Mapping):
         return data
     breaker = dict(data["breaker"])

@@ -1,4 +1,6 @@
-"""The settings in force, one by one, with their sources: the environment, a line of a file, a preset, the default."""
+"""The settings in force, one by one, with their sources: the environment, a line of a file, a
+preset, the default.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Line(NamedTuple):
 def shown(
     settings: Settings, names: Mapping[str, Any], *, is_full: bool = False, is_bare: bool = False
 ) -> dict[str, Any]:
-    """Return everything that was read as plain data, each setting by its whole path, without secrets.
+    """Return everything that was read as plain data, each setting by its whole path, without
+    secrets.
 
     `is_bare` includes the queries of URLs: to be compared, and never shown.
     """
@@ -52,7 +55,8 @@ def shown(
     others["debug"] = list(settings.debug)
     others["tool_timeouts"] = dict(settings.timeouts)
     others["tool_permissions"] = {name: dict(each) for name, each in settings.permissions.items()}
-    # One by one: an agent's list of tools is beside the policies of the link for tools.
+    # Each part separately: an agent's list of tools and the link's policies for tools have the same
+    # key.
     return flat(_filled(link)) | flat(_filled(agent)) | flat(_filled(others))
 
 
@@ -110,7 +114,11 @@ def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
 
 
 def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
-    """Return where a setting was written: itself, or, if its value differs from the base's, the table around it."""
+    """Return where a setting was written; None if it has no origin.
+
+    If only the table around it has an origin, that one is returned, provided the value differs from
+    the base's.
+    """
     short = path.removeprefix(_CALLS)
     exact = next((each for each in (path, short, _of_tool(path)) if each in merged.origins), None)
     origin = merged.origins[exact] if exact else None
@@ -131,6 +139,6 @@ def _of_tool(path: str) -> str:
 
 
 def _is_written(path: str, short: str, merged: Merged) -> bool:
-    """Return whether the document writes this setting by another key, or in one value with others."""
+    """Return whether the document has this setting under another key, or in a shared value."""
     tables = (path.rpartition(".")[0], short.rpartition(".")[0])
     return any(each.startswith(tables) for each in merged.origins)

@@ -1,4 +1,5 @@
-"""Failures as settings write them: "transient", "UPSTREAM", "CONN_RESET", 429, "5xx", "openai:RateLimitError", "/quota/i".
+"""Failures as settings write them: "transient", "UPSTREAM", "CONN_RESET", 429, "5xx",
+"openai:RateLimitError", "/quota/i".
 
 Rule: the text is compared and never imported: a class is one of the caller's names, a builtin
 exception, or ("package", "Class").
@@ -30,7 +31,7 @@ WANTED: Final = (
 
 @attrs.frozen
 class StatusRange:
-    """A condition: the failure carries an HTTP status of this hundred."""
+    """A condition: the failure has an HTTP status of this class; `hundred` is 5 for 5xx."""
 
     hundred: int
 
@@ -40,7 +41,7 @@ class StatusRange:
 
 
 def read_what(raw: Any, path: str, reading: Reading) -> Any:
-    """Return the failure that a text means, or BAD."""
+    """Return the failure condition that a setting describes; BAD after a problem."""
     if isinstance(raw, str) and not isinstance(raw, Kind | Category):
         found = _of_text(raw.strip(), reading)
         if found is None:

@@ -1,7 +1,8 @@
-"""One field of a value, from what was written: durations, sizes, schedules, failures, nested values, names of functions.
+"""Reads one field of a value: durations, sizes, schedules, failures, nested values, names of
+functions.
 
-Rule: only the kind of the field matters. A value that is already parsed is returned as it is, and
-the field's validator decides.
+Rule: the kind of the field alone selects its reader. A value that is already parsed is returned as
+it is, and the field's validator checks it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _FIELD: Final = re.compile(r"\w+\.(\w+)(.*)", re.DOTALL)
 
 
 def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = None) -> Any:
-    """Return a value of class `kind`, laid over `base`; BAD where there is a problem, which has been noted."""
+    """Return a value of class `kind`, with missing fields from `base`; BAD after a problem, which
+    is noted.
+    """
     if isinstance(data, kind):
         return data
     special = reading.readers.get(kind)
@@ -40,7 +43,9 @@ def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = N
 
 
 def make(kind: type, entries: Mapping[str, Entry], path: str, reading: Reading, *, base: Any = None) -> Any:
-    """Return the value, laid over `base`, after each field has been read, converted and validated; BAD after a problem."""
+    """Read, convert and validate each field, and return the value, with missing fields from `base`;
+    BAD after a problem.
+    """
     blank = cast("Any", object.__new__(kind))
     before = len(reading.problems)
     bad = _fill(kind, blank, entries, path, reading, base)
@@ -86,7 +91,7 @@ def _converted(field: attrs.Attribute[Any], value: Any, written: Any, path: str,
         return value
     try:
         return convert(value)
-    except Exception:  # noqa: BLE001 -- a converter hands bad values through, and may stumble over a wrong shape
+    except Exception:  # noqa: BLE001 -- a converter returns most bad values unchanged, but may raise on a wrong type
         return reading.fail(path, form_of(field.validator).wanted or "another form", written)
 
 
@@ -105,9 +110,9 @@ def _validate(
     try:
         cast("Callable[[Any, Any, Any], Any]", field.validator)(blank, field, value)
     except ConfigError as error:
-        if field.name in entries or is_alone:  # beside a bad field, a default may only seem wrong
+        if field.name in entries or is_alone:  # a default may be refused only because another field is bad
             _refused(error, field.name, entries, path, reading, form=form)
-    except Exception:  # noqa: BLE001 -- compared with something that cannot be compared
+    except Exception:  # noqa: BLE001 -- it compared values of types that have no order
         if is_alone:
             reading.fail(joined(path, field.name), form.wanted or "another value", value)
 
@@ -125,7 +130,7 @@ def _refused(
     problem = violation_of(error)
     found = _FIELD.fullmatch(str(problem["field"]))
     about, rest = (found[1], found[2]) if found else ("", "")
-    # the error names an argument of a constructor, or a field beside it
+    # the error names no key of the document, but an argument of a constructor, or another field
     if about not in entries and name:
         about = name
     at = joined(path, entries[about].key if about in entries else about) if about else path
@@ -144,7 +149,9 @@ def _may_hold_a_secret(url: Any) -> bool:
 
 
 def read_field(field: attrs.Attribute[Any], raw: Any, path: str, reading: Reading, base: Any) -> Any:
-    """Return what a field takes, from what was written; what needs no reading is returned as it is."""
+    """Read the raw value of a field by the field's kind; return it as it is if the kind needs no
+    reading.
+    """
     form = form_of(field.validator)
     if raw is BAD or raw is None:
         return raw
@@ -190,7 +197,7 @@ def _wait(_: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
 
 
 def read_backoff(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
-    """Return the schedule of a text as in code, of a duration, or of a table; BAD after a problem."""
+    """Return the schedule of a text as in code, a duration or a table; BAD after a problem."""
     if isinstance(data, Mapping):
         table = dict(cast("Mapping[str, Any]", data))
         changed = base if isinstance(base, Backoff) and "shape" not in table else None
@@ -271,7 +278,7 @@ def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
 
 
 def _by_name(form: Form, raw: Any, path: str, reading: Reading, read: Callable[[str, Any, str], Any]) -> Any:
-    """Return a table with each value read; `read` takes its name, what was written, and its path."""
+    """Return a table with each value read; `read` takes its name, raw value and path."""
     table = reading.table(raw, path, form.wanted)
     if table is None:
         return BAD

@@ -1,7 +1,7 @@
 """Policies as tables: one key for each layer, in any order; `order` overrides the usual order.
 
-Rule: a table says what a policy does, and never that a call may be repeated. That is said of an
-operation, `[tools.search] idempotent = true`.
+Rule: a policy's table never states that a call may be repeated. The table of an operation does:
+`[tools.search] idempotent = true`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def preset_of(raw: Any, path: str, reading: Reading) -> BridgePolicy | None:
 
 
 def read_policy(data: Any, path: str, reading: Reading, base: Any = None) -> Any:
-    """Return the Policy that a table describes, laid over `base`; BAD after a problem."""
+    """Return the Policy that a table describes, with missing layers from `base`; BAD after a
+    problem.
+    """
     table = reading.table(data, path, f"a table of layers: {', '.join(LAYERS)}")
     if table is None:
         return BAD

@@ -49,7 +49,9 @@ def connects(url: str) -> Check:
 
 
 async def failed_checks(checks: Mapping[str, Check], seconds: float) -> list[Problem]:
-    """Run all checks at once; return a problem for each that raised, returned False, or took longer than `seconds`."""
+    """Run all checks at once; return a problem for each that raised, returned False, or took longer
+    than `seconds`.
+    """
     if not checks:
         return []
     names = list(checks)

@@ -42,7 +42,9 @@ class Entry:
 
 @attrs.define
 class Reading:
-    """One reading: `names` are the caller's functions and classes, `known` its tools and skills, `readers` those of single classes."""
+    """One reading: `names` are the caller's functions and classes, `known` its tools and skills,
+    `readers` those of single classes.
+    """
 
     names: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     known: Mapping[str, Iterable[str]] = attrs.field(factory=dict[str, Iterable[str]])
@@ -52,7 +54,7 @@ class Reading:
     warnings: list[str] = attrs.field(factory=list[str])
 
     def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
-        """Note what was wanted and got at a path; return BAD. `got` is NOTHING for a missing value."""
+        """Note what was wanted and got at a path; return BAD. `got` is NOTHING if missing."""
         is_masked = is_secret or any(map(is_sensitive, _PARTS.split(path)))
         received = MASKED if is_masked and got is not None and not is_reference(got) else got
         if got is attrs.NOTHING:
@@ -80,7 +82,9 @@ class Reading:
         self.problems.append(Problem(joined(path, key), f"unknown key{hint}"))
 
     def near(self, text: object, known: Iterable[str]) -> str:
-        """Return the hint of `near` while it is of use: of a thousand problems only the first are reported."""
+        """Return the hint of the function `near`; empty after 50 problems and warnings, because an
+        error reports no more problems.
+        """
         return near(text, known) if len(self.problems) + len(self.warnings) < _MOST_HINTS else ""
 
     def named(self, text: Any, path: str, wanted: str) -> Any:

@@ -72,14 +72,14 @@ def schema() -> dict[str, Any]:
 
 @attrs.frozen
 class _Definitions:
-    """Each class once, under `$defs`."""
+    """Collects the schema of each class once, under `$defs`."""
 
     found: dict[str, Any]
 
     def of(self, kind: type) -> dict[str, Any]:
         name = kind.__name__
         if name not in self.found:
-            self.found[name] = {}  # a class that refers to itself finds this
+            self.found[name] = {}  # for a class that refers to itself
             made: Callable[[], dict[str, Any]] = self._policy if kind is Policy else lambda: self._table(kind)
             self.found[name] = made()
         return {"$ref": f"#/$defs/{name}"}

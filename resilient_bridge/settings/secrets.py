@@ -22,10 +22,11 @@ REFERENCE: Final = "env:NAME or file:PATH"
 
 @attrs.frozen(repr=False, eq=False)
 class Secret(Value):
-    """A function that returns the current secret: the client calls it once per connection attempt, so a new one is used.
+    """A callable that returns the current secret; the client calls it at each connection attempt,
+    so a changed secret is used.
 
-    `reference` is `env:NAME` or `file:PATH`; a line break at the end of the file is cut. Raises
-    LookupError if the variable or file is missing or empty.
+    `reference` is `env:NAME` or `file:PATH`; at most 64 KiB of the file are read, without the line
+    breaks at its end. Raises LookupError if the variable or file is missing or empty.
     """
 
     reference: str
@@ -50,7 +51,7 @@ def _contents(path: str) -> str | None:
 
 
 def resolved(raw: str, path: str, reading: Reading) -> Any:
-    """Return the text itself, or the secret it refers to."""
+    """Return the text itself, or the secret it refers to; BAD if that is missing."""
     if not is_reference(raw):
         return raw
     try:

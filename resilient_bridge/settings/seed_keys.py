@@ -1,4 +1,5 @@
-"""Keys of published specifications, as the fields that they mean: OpenViber's `max_attempts`, Gasoline's `resetTimeout`.
+"""Keys of published specifications, as the fields that they mean: OpenViber's `max_attempts`,
+Gasoline's `resetTimeout`.
 
 Rule: one function per class. It takes its keys out of the table and returns the fields; the
 remaining keys are read as usual.
@@ -76,7 +77,7 @@ def _breaker(table: dict[str, Any], path: str, reading: Reading) -> dict[str, En
 def gasoline_steps(table: dict[str, Any], path: str, reading: Reading) -> Any:
     """Take `initialBackoff` and `maxBackoff` out of a breaker's table.
 
-    Return their schedule, BAD, or None if neither is there.
+    Return their schedule, BAD after a problem, or None if the table has neither.
     """
     if {"initialBackoff", "maxBackoff"}.isdisjoint(table):
         return None

@@ -1,4 +1,5 @@
-"""The sources of settings (a file, a mapping, the environment), merged into one document that knows where each path was written.
+"""The sources of settings (a file, a mapping, the environment), merged into one document that
+records where each path was written.
 
 Rule: the environment is read on request, never at import; it overrides the file.
 """
@@ -33,7 +34,9 @@ class Origin(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """One document of all sources; `title` names them for errors, `below` the one that the environment is laid over."""
+    """One document of all sources; `title` names them for errors, `below` names the source that the
+    environment overrides.
+    """
 
     title: str
     data: Mapping[str, Any]
@@ -41,7 +44,9 @@ class Merged(NamedTuple):
     below: str
 
     def origin(self, path: str) -> Origin | None:
-        """Return where this path was written, or the nearest path around it."""
+        """Return where this path was written, else where the nearest path around it was; None if
+        neither was.
+        """
         return self.origins.get(self.nearest(path))
 
     def nearest(self, path: str) -> str:
@@ -55,7 +60,9 @@ class Merged(NamedTuple):
 
 
 def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merged:
-    """Read everything; ConfigError for a file that is none, too large, or not in its format."""
+    """Read and merge all sources; ConfigError for a file that cannot be read, is too large, or not
+    in its format.
+    """
     below, document = _read(source)
     title = below
     origins: dict[str, Origin] = {}
@@ -67,13 +74,13 @@ def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merge
         if own.get("preset", data.get("preset")) == "gasoline":
             data = merged(data, _of_gasoline(environment, origins))
         data = merged(data, own)
-        origins |= of_own  # last, as their values are
+        origins |= of_own  # last, because the environment overrides
         title = f"{title} and the environment" if source is not None else "the environment"
     return Merged(title, data, origins, below)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge both, table by table; where one of them is no table, the upper one wins."""
+    """Merge both, table by table; where one of two values is no table, that of `above` is used."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)

@@ -1,4 +1,5 @@
-"""The settings beside policies: the client's arguments, the toolbox, and the tables of the specifications.
+"""The settings beside policies: the client's arguments, the toolbox, and the tables of the
+specifications.
 
 Rule: each is a value like every other, read by the same walk. Another table is one more row of
 `TABLES`.
@@ -151,7 +152,7 @@ class ClientSettings(Value):
         return called(self, url=repr(shown(self.url))) if isinstance(self.url, str) else called(self)
 
     def arguments(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as `BridgeClient` takes it."""
+        """Return the arguments of `BridgeClient` that differ from the defaults."""
         found = {
             field.name: getattr(self, field.name)
             for field in attrs.fields(type(self))
@@ -166,7 +167,7 @@ class ClientSettings(Value):
 
 
 def _judged(kind: FormKind, wanted: str) -> Validator:
-    """Return a validator that asks the constructor of Alerts, which says what it takes."""
+    """Return a validator that passes the value to the constructor of Alerts, which checks it."""
 
     @takes(kind, wanted=wanted)
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -187,7 +188,7 @@ def _pair(name: str) -> Any:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AlertSettings(Value):
-    """The thresholds of Alerts, and what else it is made with."""
+    """The arguments of Alerts: its thresholds, `window`, `least_calls` and `notify`."""
 
     error_rate: tuple[float, float] | None = _pair("error_rate")
     reconnect_failures: tuple[float, float] | None = _pair("reconnect_failures")
@@ -262,7 +263,7 @@ class DegradationSettings(Value):
     reduce_parallelism_on_rate_limit: bool = attrs.field(default=True, validator=flag)
 
     def make(self) -> Degradations:
-        """Return new ladders with these flags."""
+        """Return new `Degradations` with these flags."""
         from ..agent import degradations
 
         return degradations(**{field.name: getattr(self, field.name) for field in attrs.fields(type(self))})
@@ -270,7 +271,9 @@ class DegradationSettings(Value):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GasolineSettings(Value):
-    """Gasoline's daemon: its address, whether it outlives its client, and whether its debug log is requested."""
+    """Gasoline's daemon: its address, whether it outlives its client, and whether its debug log is
+    requested.
+    """
 
     port: int = attrs.field(default=7890, validator=_check_port)
     persist: bool = attrs.field(default=False, validator=flag)
@@ -281,7 +284,7 @@ class GasolineSettings(Value):
 class ToolboxSettings(Value):
     """The settings of a Toolbox: the name of its policy.
 
-    Without one, the calls and tools of the bridge's.
+    Without a name, the Toolbox has the policies of the bridge.
     """
 
     policy: str | None = attrs.field(default=None, validator=optional(_check_name))

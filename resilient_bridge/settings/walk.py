@@ -1,7 +1,8 @@
-"""Plain data to any attrs value, by the value's own fields, converters and validators.
+"""Reads plain data into any attrs value, by the value's own fields, converters and validators.
 
-Rule: no field is known here. A validator says what its field takes (`values.forms`), and judges it (`fields.make`).
-The walk adds the path and the nearest word, and reports every problem, not only the first.
+Rule: this module knows no field by name. A validator says what its field takes (`values.forms`),
+and checks it (`fields.make`). The walk adds the path and the nearest word, and reports every
+problem, not only the first.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ _MILLIS: Final = "_ms"
 
 
 def entries_of(kind: type, data: Any, path: str, reading: Reading) -> dict[str, Entry] | None:
-    """Return what was written for each field.
+    """Return the written setting of each field; None if `data` is of no accepted form.
 
-    Written may be a table, true for all defaults, or the one argument that the value is named for.
+    `data` may be a table, true for all defaults, or the value of the first field, if that field is
+    positional.
     """
     if isinstance(data, Mapping):
         return arrange(kind, dict(cast("Mapping[str, Any]", data)), path, reading)
@@ -44,7 +46,9 @@ def default_of(field: attrs.Attribute[Any]) -> Any:
 
 
 def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entry]:
-    """Return what was written for each field under any of its keys: its name, its name with `_ms`, or a specification's word."""
+    """Return what was written for each field under any of its keys: its name, its name with `_ms`,
+    or a specification's word.
+    """
     fields = {field.name: form_of(field.validator) for field in fields_of(kind)}
     alias = reading.aliases.get(kind)
     found = {} if alias is None else alias(table, path, reading)
@@ -64,7 +68,9 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
 
 
 def _all_from_millis(raw: Any, path: str, reading: Reading) -> Any:
-    """Return the value of a field with `_ms`: one duration, or, where the field takes several, a list of them."""
+    """Return the value of a field with `_ms`: one duration, or, where the field takes several, a
+    list of them.
+    """
     if not isinstance(raw, list):
         return from_millis(raw, path, reading)
     items = [from_millis(item, joined(path, n), reading) for n, item in enumerate(cast("Any", raw))]

@@ -1,4 +1,4 @@
-"""Any value of this package as plain data that `load` reads back as an equal value.
+"""Writes any value of this package as plain data that `load` reads back as an equal value.
 
 Rule: what differs from the defaults is written, and nothing is omitted silently: a value without a
 text form is refused with its path.
@@ -31,11 +31,11 @@ from .walk import default_of, fields_of
 
 @attrs.frozen
 class Writer:
-    """One writing: `names` are the caller's, `is_full` writes defaults too.
+    """Writes values as plain data: `names` are the caller's, `is_full` writes defaults too.
 
-    With `is_print`, a value without a text form is shown by its name. A URL is written without its
-    query, which may hold a secret, unless `is_bare`: then the result is only compared, and never
-    shown.
+    With `is_print`, a value without a text form is shown by its name, and a URL is written without
+    its query, which may hold a secret. With `is_bare`, the query is kept: that result is only
+    compared, and never shown.
     """
 
     names: Mapping[str, Any]

@@ -1,6 +1,7 @@
-"""What the package reports about itself: event records, the hub that delivers them, and the default log.
+"""What the package reports about itself: event records, the hub that delivers them, and the default
+log.
 
-Each part loads when it is first used: event records are pure, the hub holds a lock.
+Each name is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The events of alerts, public in `rb.events`: a threshold was crossed, or is respected again for long enough."""
+"""The events of alerts, public in `rb.events`: a threshold was exceeded, or was not exceeded for
+one whole window.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""When an alert is raised and cleared: counts in a sliding window against two thresholds.
+"""Decides when an alert is raised and cleared: compares counts in a sliding window with two
+thresholds.
 
-Reads no clock.
+The caller passes the time.
 
-Rule: a value strictly above the threshold is too much. The alert is raised at once, and cleared
-after one whole window that respected the threshold, so a rate that swings around it is not reported
-every minute.
+Rule: the alert is raised as soon as the value is strictly above the threshold. It is cleared after
+one whole window in which the value was not, so a rate that swings around the threshold is not
+reported every minute.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class AlertState:
         self.level: Level = ""
         self._below_since: dict[
             Level, float
-        ] = {}  # for each level in force: since when it would not be raised
+        ] = {}  # for each level: since when its threshold has not been exceeded
 
     def add(self, now: float, *, bad: int) -> None:
-        """Count one thing; `bad` is 1 if it was bad."""
+        """Count one event; `bad` is 1 if it failed, else 0."""
         number = now // self._width
         if not self._buckets or self._buckets[-1][0] < number:
             self._buckets.append([number, 0, 0])
@@ -68,7 +69,9 @@ class AlertState:
         return self._bad / self._all if self._all >= max(self._least, 1) else 0.0
 
     def look(self, now: float) -> Change | None:
-        """Return the change since the last call, None if there is none."""
+        """Compare the value with the thresholds; return the change of the level, None if there is
+        none.
+        """
         value = self.value(now)
         found: Level = "critical" if value > self._thresholds["critical"] else ""
         if not found and value > self._thresholds["warning"]:
@@ -84,7 +87,8 @@ class AlertState:
             else:
                 self._below_since.setdefault(level, now)
         if before and now - self._below_since.get(before, now) >= self._window:
-            # From critical to warning, if critical alone was respected for a window.
+            # From critical to warning, if only the critical threshold was not exceeded for a
+            # window.
             still = before == "critical" and now - self._below_since.get("warning", now) < self._window
             self.level = "warning" if still else ""
             return Change(before, self.level, value, self._thresholds[before])

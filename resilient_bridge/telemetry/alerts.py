@@ -1,7 +1,7 @@
 """`rb.Alerts`: thresholds evaluated in this process from events, and reported as events.
 
-Rule: no thread and no timer. It checks whenever something is counted, and on request; an idle
-process clears its alerts when it is asked.
+Rule: no thread and no timer. Rules are checked when an event is counted, and by `active()`; an idle
+process clears an alert only by `active()`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Alerts:
                 self._rules[rule] = self._state(rule, pair, least_calls)
         self._failures: dict[str, AlertState] = {}
         self._counted: set[AlertRule] = set()  # since the last check
-        self._look_at = 0.0  # when rules without new counts are checked, too
+        self._look_at = 0.0  # from this time on, rules without new counts are checked, too
         self._listening: AbstractContextManager[None] | None = None
 
     def _state(self, rule: AlertRule, pair: object, least: int) -> AlertState:
@@ -112,7 +112,7 @@ class Alerts:
         )
 
     def __repr__(self) -> str:
-        """A status line."""
+        """Return the active alerts on one line."""
         standing = ", ".join(f"{rule} {level}" for rule, level in self._standing()) or "none"
         return f"<Alerts {standing}>"
 
@@ -188,7 +188,9 @@ class Alerts:
             self._counted.add(rule)
 
     def _look(self, now: float, alarming: list[Failure] | None = None, *, everything: bool = True) -> None:
-        """Report what has changed; outside of the lock, because a listener may ask for the state."""
+        """Check the rules and emit the changes, outside of the lock, because a listener may call
+        `active()`.
+        """
         news: list[AlertRaised | AlertCleared] = []
         with self._lock:
             if everything:

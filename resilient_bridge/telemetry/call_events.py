@@ -1,6 +1,6 @@
 """The events of single calls, public in `rb.events`: created only while a listener is registered.
 
-Rule: as for every event, no argument, no result and no secret: only what a metric counts.
+Rule: an event has no argument, no result and no secret, only what a metric counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class CallFinished(Event):
 
 
 class CallRejected(Event):
-    """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a retry).
+    """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a
+    retry).
 
     Created only while a listener is registered.
     """

@@ -1,6 +1,7 @@
-"""Debug mode: connection states, circuits, polling, escalations and correlations, each with its own logger.
+"""Debug mode: connection states, circuits, polling, escalations and correlations, each with its own
+logger.
 
-Rule: the program switches it on, or asks for its environment to be read; importing the package
+Rule: the program switches debug mode on, or has it read from the environment; importing the package
 reads no environment.
 """
 
@@ -45,7 +46,7 @@ _KIND_OF: Final[dict[str, DebugKind]] = {
 def kind_of(event: Event) -> DebugKind | None:
     """Return the debug kind of an event, or None for all others.
 
-    A repeat after a timeout is an escalation.
+    A RetryScheduled or GaveUp after a timeout is an escalation.
     """
     name = type(event).__name__
     if name in {"RetryScheduled", "GaveUp"}:
@@ -87,8 +88,8 @@ class Debug:
         `RESILIENT_BRIDGE_DEBUG` holds kinds separated by commas, or `*`. `DEBUG=gasoline:*` means
         all, and `DEBUG=gasoline:circuit` one, as the Gasoline tools read it.
 
-        Raises ConfigError for an unknown kind in the first variable; the second belongs to other
-        programs, too.
+        Raises ConfigError for an unknown kind in the first variable. An unknown name in `DEBUG` is
+        ignored, because other programs use that variable, too.
         """
         found = os.environ if environment is None else environment
         kinds = {*kinds_in(found.get(VARIABLE, "")), *_gasoline_kinds(found.get("DEBUG", ""))}
@@ -118,7 +119,7 @@ class Debug:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop logging, and restore the levels of the loggers."""
+        """Stop logging, restore the loggers' levels, and remove the handler if one was added."""
         listening, self._listening = self._listening, None
         if listening is None:
             return
@@ -171,7 +172,11 @@ def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
 
 
 def kinds_in(text: str) -> set[str]:
-    """Return the kinds that a text names, with commas or spaces; all for `*`, none for an empty one. ConfigError for another word."""
+    """Return the kinds that a text names, separated by commas or spaces.
+
+    `*` and words such as `1`, `true` or `on` mean all kinds; an empty text, `0`, `false` or `off`
+    means none. Raises ConfigError for any other word.
+    """
     words = {word for word in re.split(r"[\s,]+", text.strip().lower()) if word}
     if words & _ALL:
         return set(KINDS)

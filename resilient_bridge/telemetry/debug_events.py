@@ -1,6 +1,7 @@
-"""The events of asynchronous commands, public in `rb.events`: created only while a listener is registered.
+"""The events of asynchronous commands, public in `rb.events`: created only while a listener is
+registered.
 
-Rule: a correlation id and a status, never a command's arguments or results.
+Rule: an event has a correlation id and a status, never a command's arguments or results.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class CommandSent(Event):
 
 
 class CommandAnswered(Event):
-    """The peer reported a command complete, timed out or expired, `seconds` after it was sent or first followed."""
+    """The peer reported a command complete, timed out or expired, `seconds` after it was sent or
+    first followed.
+    """
 
     name: str
     correlation_id: str

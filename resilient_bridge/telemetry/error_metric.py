@@ -30,8 +30,8 @@ class ErrorMetric:
     `category` is the prefix of its code (`CONN_`), `code` the whole of it.
 
     `source` is `hook` for a hook event that was not valid, `server` for an answer of the server
-    (UPSTREAM, AUTH, PROTOCOL), `client` for what was noticed here: a lost link, a timeout, a call
-    that our own layers refused.
+    (UPSTREAM, AUTH, PROTOCOL), `client` for a failure found on this side: a lost link, a timeout, a
+    call that our own layers refused.
     """
 
     category: str
@@ -43,9 +43,10 @@ class ErrorMetric:
 
 
 def error_metric(failure: Failure, event: Event | None = None, *, user_agent: str = "") -> ErrorMetric:
-    """Return the labels of a failure, with its session where it or its event names one.
+    """Return the labels of a failure, with the session id of its event or its details, if they have
+    one.
 
-    `user_agent` is our version.
+    `user_agent` names this package and its version.
     """
     prefix, _, _ = failure.code.partition("_")
     known = getattr(event, "session_id", None) or failure.details.get("session_id")

@@ -19,20 +19,23 @@ if TYPE_CHECKING:
 
 
 QUIET_WAIT: Final = 1.0
-"""Seconds: a shorter wait is not logged."""
+"""Seconds: up to this, the wait of a reconnect is not logged, and that of a retry is logged at
+debug.
+"""
 
 
 def _now() -> datetime:
     return current_world().now()
 
 
-# attrs would compile an `__init__` for each of sixty classes: half of what this module cost to import.
+# attrs would compile an `__init__` for each of sixty classes, which would take half of the import
+# time.
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
 class Record:
     """A frozen record: its fields are the annotations of its class, given by name.
 
-    `vars(record)` has them in their order. A default that is an `attrs.Factory` is made anew for
-    each record.
+    `vars(record)` has them in their order. A default that is an `attrs.Factory` is called for each
+    record.
     """
 
     _defaults: ClassVar[Mapping[str, Any]] = {}
@@ -87,16 +90,16 @@ class Event(Record):
         return f"{type(self).__name__}({shown})"
 
     def __eq__(self, other: object) -> bool:
-        """Equal: of one class, with equal fields."""
+        """Return whether both are of one class, with equal fields."""
         return isinstance(other, Event) and type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        """By class and fields."""
+        """Return the hash of the class and the fields."""
         return hash((type(self), *vars(self).values()))
 
 
 def _shown(value: object) -> str:
-    # An enum member is shown by its name, a time in the form that people paste into searches.
+    # A StrEnum member is shown by its value, a time in ISO 8601 format.
     if isinstance(value, StrEnum):
         return str(value)
     isoformat = getattr(value, "isoformat", None)

@@ -137,13 +137,13 @@ class Joined(Event):
 class Resumed(Event):
     """A join after a loss ended in `verdict`.
 
-    `replayed` counts the missed messages delivered now; `since` and `until` bound the hole of a
+    `replayed` counts the missed messages delivered now; `since` and `until` are the limits of a
     GAP, where known. For a server with positions, `proof` is the evidence for RECOVERED: "stated",
     "window", "anchor", "contiguity", "session", "barrier", "backfill". `channels` has the verdicts
     of its channels; `verdict` is the worst of them. `replayed` then counts the events that came
     between the request and the verdict and were delivered with it, live ones included. Missed
-    events that came after the verdict are not counted: where the verdict comes at the anchor, all
-    of them may, and it is 0.
+    events that came after the verdict are not counted; if the verdict is reached at the anchor,
+    that may be all of them, and `replayed` is 0.
     """
 
     session_id: str
@@ -157,14 +157,18 @@ class Resumed(Event):
 
 
 class AcknowledgementLate(Event):
-    """The reader did not take a message before its server's acknowledgement deadline; the server may send it again."""
+    """The reader did not take a message before its server's acknowledgement deadline; the server
+    may send it again.
+    """
 
     type: str
     id: str
 
 
 class Suspended(Event):
-    """Disconnected mode: `attempts` failed or the outage outlasted the grace period; the schedule continues."""
+    """Disconnected mode: `attempts` failed or the outage outlasted the grace period; the schedule
+    continues.
+    """
 
     reason: str
     failure: Failure | None = None
@@ -173,7 +177,9 @@ class Suspended(Event):
 
 
 class GaveUp(Event):
-    """`name` stopped trying for good; `failure` says why, `seconds` how long a call took until then."""
+    """`name` stopped trying for good; `failure` says why, `seconds` how long a call took until
+    then.
+    """
 
     name: str
     failure: Failure
@@ -210,14 +216,18 @@ class FellBack(Event):
 
 
 class ThreadLeftBehind(Event):
-    """A sync call of `name` exceeded its `seconds`; its thread is still running and is not waited for."""
+    """A sync call of `name` exceeded its `seconds`; its thread is still running and is not waited
+    for.
+    """
 
     name: str
     seconds: float
 
 
 class CircuitOpened(Event):
-    """The circuit `key` rejects calls for `retry_after` seconds, or until it is reset; `failure` opened it."""
+    """The circuit `key` rejects calls for `retry_after` seconds, or until it is reset; `failure`
+    opened it.
+    """
 
     key: str
     reason: str
@@ -246,7 +256,9 @@ class Closed(Event):
 
 
 class MessageDropped(Event):
-    """A message left a full or expired queue without being delivered; `key` is its idempotency key, where it has one."""
+    """A message left a full or expired queue without being delivered; `key` is its idempotency key,
+    where it has one.
+    """
 
     type: str
     key: str | None
@@ -254,7 +266,8 @@ class MessageDropped(Event):
 
 
 class DeliveryUnknown(Event):
-    """A message was handed out and its arrival will stay unknown; it is not repeated.
+    """A message was handed to the transport, and its arrival will stay unknown; it is not sent
+    again.
 
     `key` is its idempotency key.
     """
@@ -265,7 +278,7 @@ class DeliveryUnknown(Event):
 
 
 class MessageQuarantined(Event):
-    """A message that killed its connection was set aside; the others are sent."""
+    """A message that ended its connection was quarantined; the others are sent."""
 
     type: str
     key: str | None
@@ -274,7 +287,9 @@ class MessageQuarantined(Event):
 
 
 class MessageResent(Event):
-    """A message that may have arrived was sent again, under its id and key, for the `sends`-th time."""
+    """A message that may have arrived was sent again, under its id and key, for the `sends`-th
+    time.
+    """
 
     type: str
     key: str
@@ -306,13 +321,17 @@ class FeatureRefused(Event):
 
 
 class ReplayIgnored(Event):
-    """A replay answer came after the verdict; its `messages` were counted and dropped, never merged."""
+    """A replay answer came after the verdict; its `messages` were counted and dropped, never
+    merged.
+    """
 
     messages: int
 
 
 class ClockJumped(Event):
-    """The wall clock and the monotonic clock drifted apart by `seconds`: the machine slept, or its clock was set."""
+    """The wall clock and the monotonic clock drifted apart by `seconds`: the machine slept, or its
+    clock was set.
+    """
 
     seconds: float
 
@@ -356,8 +375,8 @@ class StateSetAside(Event):
     failure: Failure
 
 
-# The records of work are as many again, and a program that only retries or sends creates none of
-# them. The others here are created only while a listener is registered.
+# These are imported on first use. A program that only retries or sends creates none of the events
+# of `work_events`; the others are created only while a listener is registered.
 _RARE = {
     ".alert_events": "AlertCleared AlertLevel AlertRaised AlertRule",
     ".call_events": "CallFinished CallOutcome CallRejected",

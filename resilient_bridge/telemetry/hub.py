@@ -1,9 +1,8 @@
 """The event hub: `listen` adds a listener, `emit` calls them all.
 
 Rule: emitting never fails and never waits. A listener runs in the emitter's thread, so it has to be
-quick. Its exceptions are counted, logged once, and reach neither the emitter nor the next listener.
-A listener takes no event from the others or from the log, which receives every event and has its
-own switch.
+quick. Its exceptions are counted and logged once. Only KeyboardInterrupt and SystemExit reach the
+emitter. Every listener gets every event; the log is independent of the listeners.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from .events import Event
 
 
-# inspect.CO_COROUTINE; `inspect` itself costs more to import than this room
+# inspect.CO_COROUTINE; importing `inspect` takes longer than importing this package
 _COROUTINE_FUNCTION: Final = 0x80
 
 
@@ -85,8 +84,9 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
     It is called in the thread and task that emits, in the order of events. Its exceptions are
-    counted (`listener_failures`), logged once, and do not reach the emitter. The log continues;
-    switch it off with its level, or with `logging.getLogger("resilient_bridge").disabled = True`.
+    counted (`listener_failures`), logged once, and do not reach the emitter, but for
+    KeyboardInterrupt and SystemExit. The log continues; switch it off with its level, or with
+    `logging.getLogger("resilient_bridge").disabled = True`.
 
     Raises ConfigError for an object that is not callable, and for an `async def`, which would never
     run.
@@ -101,7 +101,9 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
 
 
 def has_listeners() -> bool:
-    """Return whether a listener is registered: check before creating an event that the log does not show."""
+    """Return whether a listener is registered: check before creating an event that the log does not
+    show.
+    """
     return bool(HUB.listening)
 
 
@@ -111,7 +113,9 @@ def listener_failures() -> int:
 
 
 def emit(event: Event, /) -> None:
-    """Pass `event` to every listener and the log. Never raises what they raise."""
+    """Pass `event` to every listener and the log. Of their exceptions it raises only
+    KeyboardInterrupt and SystemExit.
+    """
     tell(event)
     from .log import log_event
 
@@ -119,6 +123,6 @@ def emit(event: Event, /) -> None:
 
 
 def tell(event: Event, /) -> None:
-    """Pass an event that the log does not show to every listener."""
+    """Pass `event` to every listener, but not to the log."""
     for one in HUB.listening:
         one.tell(event)

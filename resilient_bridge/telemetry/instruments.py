@@ -1,4 +1,4 @@
-"""The metrics of the package, by conventional names: one table for the exporters and the reference page.
+"""The metrics of the package, in one table for the exporters and the reference page.
 
 Rule: names are in OpenTelemetry's spelling (dots, base units separate); Prometheus has underscores,
 and the unit and `_total` at the end. Every label has few values: an enum, a code of ours, or a name
@@ -15,12 +15,14 @@ import attrs
 Sort: TypeAlias = Literal["counter", "histogram", "gauge"]
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0)
-"""The bounds that the conventions advise for an HTTP client, and two more for calls that wait in between."""
+"""The bucket boundaries that OpenTelemetry advises for an HTTP client, and two more for calls with
+retries.
+"""
 
 
 @attrs.frozen(eq=False)
 class Instrument:
-    """One metric. `unit` is UCUM's: `s`, or what is counted in braces."""
+    """One metric. `unit` is a UCUM unit: `s`, `1`, or what is counted, in braces."""
 
     name: str
     sort: Sort
@@ -31,12 +33,12 @@ class Instrument:
 
     @property
     def prometheus_name(self) -> str:
-        """The name in Prometheus, without the `_total` of a counter."""
+        """Return the name in Prometheus, without the `_total` of a counter."""
         return self.name.replace(".", "_") + ("_seconds" if self.unit == "s" else "")
 
     @property
     def scraped_name(self) -> str:
-        """The name in a scrape; a histogram adds `_bucket`, `_sum` and `_count`."""
+        """Return the name in a scrape; a histogram adds `_bucket`, `_sum` and `_count`."""
         return self.prometheus_name + ("_total" if self.sort == "counter" else "")
 
 

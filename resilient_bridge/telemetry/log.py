@@ -1,6 +1,7 @@
-"""The default log: important events in the stdlib logger `resilient_bridge`, with or without listeners.
+"""The default log: important events in the stdlib logger `resilient_bridge`, with or without
+listeners.
 
-Its level is the switch.
+The level of that logger switches it on and off.
 
 One record per event, one line per record: text from a peer cannot forge a second line, and nothing
 is logged that an event does not carry.
@@ -27,8 +28,9 @@ def log_event(event: Event) -> None:
     Warnings: waits over a second, suspensions, fallbacks, circuits that open, stores that fail,
     damaged state, unknown deliveries, contexts that are nearly full, and work that is skipped,
     repeated or paused. A workflow that halts is an error. A call that gave up is logged at the
-    level of its severity: info, warning, error, and critical for critical or fatal. An ordinary
-    error that no policy handled stays at debug, as do short waits.
+    level of its severity: info, warning, error, and critical for critical or fatal. An error that
+    is not retryable and was called once is logged at debug, as is a retry after a short wait; a
+    reconnect after a short wait is not logged.
     """
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
@@ -38,7 +40,7 @@ def log_event(event: Event) -> None:
         why = _reason(event.reason, event.failure)
         say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
     elif isinstance(event, GaveUp):
-        kind = event.failure.kind.value  # C1: the classification behind the decision
+        kind = event.failure.kind.value  # the classification that the decision is based on
         text = f"{event.name} gave up after a {kind} failure: {event.failure}{_stopped(event.failure)}"
         say(_level(event.failure), text, event)
     else:
@@ -46,7 +48,7 @@ def log_event(event: Event) -> None:
 
 
 def _log_call(event: Event) -> None:
-    """Log an event of a call; no text is made for a level that is off."""
+    """Log an event by its row in `_CALLS`; its text is formatted only if the level is enabled."""
     row = _CALLS.get(type(event).__name__)
     if row is None:
         return
@@ -105,7 +107,7 @@ def _alert_raised(event: Any) -> str:
     return f"alert {event.rule}, {event.level}: {event.value:.3g} is above {event.threshold:.3g}{why}"
 
 
-# By class name: the records of work are imported only when one is made.
+# By class name, because `work_events` is imported only when one of its events is created.
 _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "RetryScheduled": ("debug", _retry_scheduled),  # a warning, if the wait is long
     "RetryRecovered": ("info", _retry_recovered),
@@ -234,7 +236,9 @@ def _is_read(level: str) -> bool:
 
 
 def say(level: str, text: str, event: Event | None = None) -> None:
-    """Log a line, masked, with the fields of its event for formatters that print them. Never raises."""
+    """Log a line, masked, with the fields of its event for formatters that print them. Never
+    raises.
+    """
     try:
         import logging
 

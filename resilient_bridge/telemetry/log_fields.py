@@ -1,4 +1,5 @@
-"""The fields of a log record about an event, for `extra=`: structlog and JSON formatters print them beside the text.
+"""The fields of a log record about an event, for `extra=`: structlog and JSON formatters print them
+beside the text.
 
 Rule: plain values, masked, and never under a name that logging itself uses on its records.
 """
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from .event import Event
 
 
-# `name` is the logger's own
+# `name` is an attribute of every LogRecord
 _RENAMED: Final[dict[str, str]] = {"name": "call", "seconds": "duration"}
 
 
 def log_fields(event: Event) -> dict[str, Any]:
-    """Return `event_name` and the event's fields that are text, numbers or booleans.
+    """Return `event_name` and the event's fields that are text (not empty), numbers or booleans;
+    `name` becomes `call`, `seconds` `duration`.
 
     Of a failure: its `code`, `category`, `severity` and `retryable`, and `tool`, `provider` and
     `session_id` where known.

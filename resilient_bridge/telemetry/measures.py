@@ -49,26 +49,26 @@ class Measurement(NamedTuple):
 
 
 class _LinkRecord:
-    """What is known of one link."""
+    """The state of one link."""
 
     __slots__ = ("down_since", "is_dropped", "is_up", "last")
 
     def __init__(self) -> None:
         self.is_up = False
-        self.is_dropped = False  # lost, and the following schedule is not reported yet
+        self.is_dropped = False  # lost, and its first ReconnectScheduled or GaveUp has not come yet
         self.down_since: datetime | None = None
         self.last: Failure | None = None
 
 
 class Measures:
-    """Reads events, one after the other. Not thread-safe."""
+    """Turns events into measurements, one event after the other. Not thread-safe."""
 
     def __init__(self, user_agent: str = "") -> None:
         self._user_agent = user_agent
         self._links: OrderedDict[tuple[str, object], _LinkRecord] = OrderedDict()
 
     def of(self, event: Event) -> list[Measurement]:
-        """Return what the event says in numbers; empty for most events."""
+        """Return the measurements of an event; empty for most events."""
         found: list[Measurement] = []
         read = self._readers.get(type(event).__name__)
         if read is not None:
@@ -147,7 +147,7 @@ class Measures:
     def _attempt_failed(self, event: Any, found: list[Measurement]) -> None:
         record, failure = self._link(event), event.failure
         was_dropped, record.is_dropped = record.is_dropped, False
-        if not was_dropped:  # what follows a loss at once is no attempt
+        if not was_dropped:  # the first one after a loss reports the loss, not a failed attempt
             found.append(Measurement(known.RECONNECTS, 1, (event.bridge, "failed")))
         if failure is not None and failure is not record.last:
             record.last = failure
@@ -184,7 +184,7 @@ class Measures:
             self._count(failure, event, found)
 
     def _count(self, failure: Failure, event: Event, found: list[Measurement]) -> None:
-        """Count a failure, unless it is only to be logged."""
+        """Count a failure, unless its severity is info."""
         if failure.severity is not Severity.INFO:
             error = error_metric(failure, event, user_agent=self._user_agent)
             labels = (error.category, error.code, error.severity, cast("str", error.source))

@@ -1,6 +1,6 @@
 """The clients and links that are open in this process, for health and metrics.
 
-Rule: the list keeps nothing alive, and an ended link is not in it.
+Rule: the list holds weak references only, and a closed link is not returned.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The events of tools, workflows, budgets, contexts, degradation and hooks. Public as `rb.events`.
 
-Rule: as for all events: a tool's name, a phase's name, an amount; never an argument or a result.
+Rule: an event has a tool's name, a phase's name or an amount, never an argument or a result.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class HookRejected(Event):
 
 
 class WorkflowStarted(Event):
-    """A run of a workflow began or continued; `completed` of its `total` phases were finished before."""
+    """A run of a workflow began or continued; `completed` of its `total` phases were finished
+    before.
+    """
 
     workflow: str
     completed: int
@@ -128,7 +130,9 @@ class PhaseSkipped(Event):
 
 
 class PhaseUndone(Event):
-    """A phase will run again: it failed half way, or an artifact of a finished one is missing or changed."""
+    """A phase will run again: it failed half way, or an artifact of a finished one is missing or
+    changed.
+    """
 
     workflow: str
     phase: str
@@ -194,7 +198,9 @@ class SpendCancelled(Event):
 
 
 class ContextCompacted(Event):
-    """A conversation was too long and has been compacted, from `before` to `after` tokens of at most `limit`."""
+    """A conversation was too long and has been compacted, from `before` to `after` tokens of at
+    most `limit`.
+    """
 
     before: int
     after: int
@@ -204,7 +210,7 @@ class ContextCompacted(Event):
 class ContextNearlyFull(Event):
     """A conversation takes `tokens` of at most `limit`: save what a new session needs.
 
-    Reported once until it was less.
+    Reported again only after a check in which it was not nearly full.
     """
 
     tokens: int
@@ -224,7 +230,9 @@ class Degraded(Event):
 
 
 class Restored(Event):
-    """A capability went up again: one mode after a time without failures, or to its first one by `reset()`."""
+    """A capability was restored: by one mode after a time without failures, or to its first mode by
+    `reset()`.
+    """
 
     feature: str
     previous: str

@@ -1,7 +1,7 @@
 """Tools to test bridge clients: virtual time, an embedded bridge, a breakable connection.
 
-The client under test is the real one. Rule: each name loads when it is first used, so that a test
-pays only for what it uses.
+The client under test is the real one. Rule: each name is imported on first use, so that a test
+imports only what it uses.
 """
 
 from __future__ import annotations

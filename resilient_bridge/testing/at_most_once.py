@@ -1,8 +1,8 @@
 """`assert_sent_at_most_once`: run a user's tool or client against a faulty HTTP server.
 
-The server listens on loopback and fails in every way it can. Rule: the server's ledger decides. The
-effect of a request is counted there before a byte of the answer is sent, whatever answer the caller
-gets.
+The server listens on loopback and fails in each way of `HTTPFault`. Rule: the server's record
+decides. The effect of a request is counted there before a byte of the answer is sent, whatever
+answer the caller gets.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ def assert_sent_at_most_once(
     faults: Collection[HTTPFault] = tuple(HTTPFault),
     answer: object = None,
 ) -> None:
-    """Run `call(url)` once undisturbed, and then once for each fault at each of its requests; AssertionError if anything was done too often.
+    """Run `call(url)` once without a fault, and then once for each fault at each of its first eight
+    requests; AssertionError if anything was done too often.
 
-    `call` sends its requests to `url`, the address of a server of 127.0.0.1 without a slash at the end. Make clients inside of it: an
-    async one runs in an event loop of its own, and `url` is another each time. A request has an effect unless its method is GET,
-    HEAD, OPTIONS or TRACE. `allowed`: how often one `call` may do the same (method and path). `faults`: which of `HTTPFault` to try.
-    `answer`: the JSON that a sound request is answered with; `{"ok": true}` unless you say otherwise.
+    `call` sends its requests to `url`, the address of a server of 127.0.0.1 without a slash at the
+    end. Make clients inside of it: an async one runs in a new event loop, and `url` differs each
+    time. A request has an effect unless its method is GET, HEAD, OPTIONS or TRACE. `allowed`: how
+    often one `call` may do the same (method and path). `faults`: which of `HTTPFault` to try.
+    `answer`: the JSON that a sound request is answered with; `{"ok": true}` by default.
 
-    Errors of a faulted `call` are its own affair. A BridgeError or an Outcome that tells `executed` NO, when something was done, is an
-    AssertionError too. Without a fault every exception is raised, and a `call` that does nothing is an AssertionError. Policies wait
-    for real unless the block stands in `virtual_time()`.
+    An exception of a `call` with a fault is no failure. A BridgeError or an Outcome with `executed`
+    NO, although something was done, is an AssertionError too. Without a fault every exception is
+    raised, and a `call` that does nothing is an AssertionError. Policies wait in real time, except
+    inside `virtual_time()`.
     """
     body = json.dumps({"ok": True} if answer is None else answer).encode()
     sound = _run(call, SOUND, 1, body)

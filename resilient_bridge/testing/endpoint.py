@@ -4,7 +4,8 @@ Rule: a program sees what it would see of asyncio on real TCP: the same order of
 same errors, each in the context in which the socket was opened.
 """
 
-# asyncio's own flow control is used, so that buffers and pauses are counted as in its socket transports.
+# asyncio's own flow control is used, so that buffers and pauses are counted as in its socket
+# transports.
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
@@ -173,8 +174,7 @@ class SimulatedTransport(_FlowControlMixin):
         self._buffer.clear()
         self._finish(None)
 
-    # -- callbacks of the network
-    # -------------------------------------------------------------------------------
+    # -- callbacks of the network -------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
         """Pass bytes to the protocol; if it raises, its connection is lost."""

@@ -47,8 +47,9 @@ _CLOCK_ERROR: Final = 120.0
 class ScriptedFault:
     """One fault: at an instant, or after `after` chunks or bytes on one side of a link.
 
-    `link` counts connections from 1. `way` is where a black hole or garbage goes. `seconds` is how long it lasts;
-    `amount` is seconds of delay, bytes/s of throttle, messages kept of the replay, or seconds of the clock step.
+    `link` counts connections from 1. `way` is where a black hole or garbage goes. `seconds` is how
+    long it lasts; `amount` is seconds of delay, bytes/s of throttle, messages kept of the replay,
+    or seconds of the clock step.
     """
 
     kind: Kind
@@ -62,7 +63,7 @@ class ScriptedFault:
     amount: float = attrs.field(default=0.0, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a fault that can never happen."""
+        """Refuse an unknown kind, and a fault with both an instant and a link, or with neither."""
         if self.kind not in _WEIGHTS:
             raise config_error("kind", f"one of {', '.join(_WEIGHTS)}", self.kind)
         if (self.at is None) == (self.link < 1):
@@ -122,14 +123,15 @@ class Faults:
 
     @property
     def plan(self) -> tuple[ScriptedFault, ...]:
-        """The faults, in the order in which they were drawn."""
+        """The faults, in the order of the script, or in the order in which they were drawn."""
         if self.script is not None:
             return self.script
         rng = stream(self.seed, "faults")
         clock = 0.0
         plan: list[ScriptedFault] = []
         for _ in range(int(self.rate * self.until + rng.random())):
-            # nine each: a new kind will not change the earlier draws
+            # always nine draws, so that what one kind needs does not change the draws of later
+            # faults
             fault = _draw([rng.random() for _ in range(9)], self.until)
             if fault.kind == "step_clock":
                 fault = attrs.evolve(fault, amount=round(fault.amount - clock, 3))
@@ -187,7 +189,9 @@ def _pick(draw: float) -> Kind:
 
 
 def _spread(draw: float, low: float, high: float) -> float:
-    """Spread over magnitudes: handshakes are in the first chunks, bytes and seconds."""
+    """Return a log-uniform number, so that the first chunks, bytes and seconds, in which handshakes
+    are, are drawn often.
+    """
     return round(low * math.pow(high / low, draw), 3)
 
 
@@ -223,7 +227,9 @@ class FaultRun:
         self._loop.network.heal()
 
     async def finish(self) -> None:
-        """End every fault now, and wait for what the bridge still does because of one."""
+        """End every fault now, and wait until the bridge has carried out the faults that were
+        requested.
+        """
         self._heal()
         if self._clerk is not None:
             await self._clerk

@@ -132,7 +132,7 @@ class _Handler(QuietHandler):
     server: LoopbackHTTPServer[FaultyServer]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def parse_request(self) -> bool:
-        """Read the body too, and answer: the same for every method."""
+        """Parse the request, read its body, and answer it, whatever its method."""
         if not super().parse_request():
             return False
         self._read_body()

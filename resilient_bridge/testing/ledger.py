@@ -1,7 +1,7 @@
-"""The verdict on a run: the claims of each side, compared with what the other side recorded.
+"""Checks a run: compares what the client reported with what the bridge recorded.
 
-It is Jepsen's total queue, with order. Rule: no side is trusted. The bridge's own log is the truth.
-The client is judged by its public objects (messages, gaps, receipts, events), which are read by
+It is Jepsen's total-queue checker, with order. Rule: the bridge's own record is the reference. The
+client is judged by its public objects (messages, gaps, receipts, events), which are read by
 attribute name and never by class, so that a mistake of ours cannot hide itself.
 """
 
@@ -38,11 +38,12 @@ class _Receipt(Protocol):
 class Judgement:
     """The serials that broke each promise; all empty if every promise was kept.
 
-    Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` and `reordered` (delivered so, without a flag, and not in a replay under a gap),
-    `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that life of the server),
-    `reapplied` (twice), `disordered`, `unsent` (applied, never sent), `ghosts` (reported as never delivered, yet
-    applied), `untold` (no final outcome), `unknown_unsent` (UNKNOWN although never handed out). `unjudged`: re-joins
-    without a verdict.
+    Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` (delivered again without a
+    flag), `reordered` (delivered after a later one, without a flag, and not in a replay after a gap
+    marker), `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that
+    life of the server), `reapplied` (twice), `disordered`, `unsent` (applied, never sent), `ghosts`
+    (reported as never delivered, yet applied), `untold` (still queued at the end), `unknown_unsent`
+    (UNKNOWN although never handed out). `unjudged`: re-joins without exactly one verdict.
     """
 
     lost: tuple[int, ...] = ()
@@ -121,7 +122,7 @@ class Ledger:
         self._open: dict[int, _Receipt] = {}
         self._confirmed: dict[int, Hashable] = {}
         self._link_life: Hashable = None
-        self._waiting: set[int] | None = set()  # sends withheld while the link was down
+        self._waiting: set[int] | None = set()  # sends queued while the link was down
         self._unknown_unsent: list[int] = []
         self._applied: list[tuple[int, Hashable]] = []
         self._joins = 0
@@ -148,7 +149,7 @@ class Ledger:
                 self._records.append(n)
                 self._markers_before.append(self._markers)
             else:
-                # A replay in another order comes behind a marker that announces it: UNKNOWN (order).
+                # A replay in another order comes after a gap marker: UNKNOWN (order).
                 is_announced = (
                     getattr(message, "replayed", False) and self._markers > self._markers_before[-1]
                 )
@@ -189,7 +190,7 @@ class Ledger:
             self._verdicts[str(getattr(event, "verdict", ""))] += 1
 
     def _judge_waiting(self) -> None:
-        # reported before the first frame of the new connection is handed out
+        # called before the first frame of the new connection is handed out
         waiting, self._waiting = self._waiting or set(), None
         self._unknown_unsent += sorted(n for n in waiting if self._receipts[n].state == "unknown")
 
@@ -203,7 +204,7 @@ class Ledger:
 
     # ---- the verdict
     def judge(self) -> Judgement:
-        """Return what was broken.
+        """Return the broken promises.
 
         Call it at the end of a run: after the client has closed and everything that the bridge
         applied is recorded.
@@ -259,9 +260,10 @@ class Ledger:
     def totals(self) -> dict[str, Any]:
         """Return the sums of both directions, ready for JSON.
 
-        `sent confirmed unknown not_delivered` count sends, `pushed received covered` what came (`covered`: missing under a
-        gap), `lost duplicated reordered unexpected` broken promises of either direction, `reconnects` completed re-joins,
-        `verdicts` how each of them ended; `broken` is one line per broken promise.
+        `sent confirmed unknown not_delivered dead` count sends, `pushed received covered` what came
+        (`covered`: missing under a gap), `lost duplicated reordered unexpected` broken promises of
+        either direction, `reconnects` completed re-joins, `verdicts` how each of them ended;
+        `broken` is one line per broken promise.
         """
         judged = self.judge()
         states = Counter(receipt.state for receipt in self._receipts.values())

@@ -1,8 +1,8 @@
 """One simulated TCP connection: two ordered directions, to be cut or damaged at any byte.
 
-Rule: what TCP promises holds (bytes in order, once, or an error), and nothing beyond: there are no
-message borders, a vanished peer is not reported, and written but unread bytes are lost with a
-reset. Each direction draws from its own random stream, so that traffic on one link never changes
+Rule: it has TCP's guarantees (bytes in order, once, or an error) and no others: there are no
+message boundaries, a vanished peer is not reported, and a reset loses bytes that were written but
+not read. Each direction draws from its own random stream, so that traffic on one link never changes
 the draws of another.
 """
 
@@ -32,7 +32,7 @@ _SPLIT: Final = 1 / 16  # the share of writes that arrive in two pieces
 
 
 class Sign(enum.Enum):
-    """A signal that travels between the bytes."""
+    """A FIN or RST in the stream of bytes."""
 
     FIN = enum.auto()
     RESET = enum.auto()
@@ -72,7 +72,7 @@ class Weather:
 
 
 class Direction:
-    """One direction of a link: what both kernels and the wire hold between a writer and its reader.
+    """One direction of a link: the bytes in both kernels' buffers and on the wire.
 
     `chunks` and `bytes` count what was delivered; nothing arrives before the instant
     `frozen_until`.
@@ -119,7 +119,9 @@ class Direction:
             self._doom()
 
     def sign(self, sign: Sign) -> None:
-        """Send a FIN or RESET after the bytes in flight; after a cut, only a late write's reset."""
+        """Send a FIN or RESET after the bytes in flight; after a cut, only the RESET that answers a
+        late write.
+        """
         if not self._cut or (self._cut == "answered" and sign is Sign.RESET):
             self._put(sign, 0)
 
@@ -174,7 +176,7 @@ class Direction:
             else:
                 self.in_flight -= len(item)
                 if self.receiver.is_gone and not self._cut:
-                    # no peer is left: this write and every later one is answered with a reset
+                    # the peer is gone: this write and every later one is answered with a reset
                     self._cut = "answered"
                     self.back.sign(Sign.RESET)
         self.arm()
@@ -217,7 +219,9 @@ class Direction:
     # -- faults -------------------------------------------------------------------------------------------------
 
     def when(self, unit: Literal["chunk", "byte"], number: int, action: Callable[[], None]) -> None:
-        """Call `action` right after the n-th chunk is delivered, or between the n-th byte and the next."""
+        """Call `action` right after the n-th chunk is delivered, or between the n-th byte and the
+        next.
+        """
         self._marks.append((unit, number, action))
 
     def freeze(self, until: float) -> None:
@@ -234,14 +238,16 @@ class Direction:
         self.hurry()
 
     def hurry(self) -> None:
-        """Make what a lag or a throttle still holds back arrive without them."""
+        """Let the bytes that a lag or a throttle delays arrive within the normal latency."""
         soon = self._loop.time() + self.weather.latency[1]
         self._queue = deque((min(at, soon), item) for at, item in self._queue)
         self._last = min(self._last, soon)
         self._rearm()
 
     def end(self, sign: Sign, *, lose: bool) -> None:
-        """Cut the direction: later writes are lost after a RESET, and reset after a FIN."""
+        """Cut the direction: later writes are lost after a RESET, and answered with a reset after a
+        FIN.
+        """
         if lose:
             self._queue.clear()
             self.in_flight = 0
@@ -253,7 +259,7 @@ class Direction:
         self._cut = "silent" if sign is Sign.RESET else "answered"
 
     def holds_reset(self) -> bool:
-        """Return whether a reset has arrived that a reader who paused has not seen."""
+        """Return whether a reset has arrived that a paused reader has not seen."""
         return self._ends_in_reset() and max(self._queue[-1][0], self.frozen_until) <= self._loop.time()
 
     def holds_data(self) -> bool:
@@ -303,7 +309,7 @@ class Link:
             direction.freeze(self._loop.time() + seconds)
 
     def vanish(self) -> None:
-        """Make the link half-open for ever: no end gets a reset, and only unread bytes time out."""
+        """Make the link half-open for ever: no end gets a reset; only bytes in flight time out."""
         self.blackhole(math.inf)
 
     def inject(self, data: bytes, way: Way = "down") -> None:

@@ -26,10 +26,12 @@ _EXECUTOR_SECONDS: Final = 0.001
 
 
 class SimulatedLoop(Timeline):
-    """An event loop in virtual time over an in-memory network; `asyncio.Runner(loop_factory=SimulatedLoop)` works.
+    """An event loop in virtual time over an in-memory network;
+    `asyncio.Runner(loop_factory=SimulatedLoop)` works.
 
-    `time()`, `wall()`, `stall()`, `sleep_machine()` and `note()` are those of `Timeline`; `network` is where names,
-    links and faults are. Executors run in this thread. There is no TLS, no subprocess, no signal and no file.
+    `time()`, `wall()`, `stall()`, `sleep_machine()` and `note()` are those of `Timeline`; `network`
+    has the names, links and faults. Executors run in this thread. There is no TLS, no subprocess,
+    no signal and no file.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -135,7 +137,7 @@ class SimulatedLoop(Timeline):
         start_serving: bool = True,
         **options: Any,
     ) -> Listener:
-        """Listen on one address (port 0: the next free one); OSError (EADDRINUSE) if it is taken."""
+        """Listen on one address (port 0: the next free port); OSError (EADDRINUSE) if taken."""
         _refuse(options, "ssl", "sock")
         (kind, *_, endpoint), *_ = await self.getaddrinfo(host or "0.0.0.0", port)  # noqa: S104 - nothing real is bound
         listener = self.network.listen(protocol_factory, kind, endpoint)
@@ -152,7 +154,9 @@ def _refuse(options: dict[str, Any], *names: str) -> None:
 
 
 def _one_of(failures: list[BaseException]) -> BaseException:
-    """Return the error that asyncio raises: the common one, or else one that lists all."""
+    """Return the error that asyncio raises: one of them if all have the same text, else one that
+    lists all.
+    """
     others = [error for error in failures if not isinstance(error, OSError)]
     if others or len({str(error) for error in failures}) == 1:
         return (others or failures)[0]

@@ -51,7 +51,9 @@ class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
         super().__init__(("127.0.0.1", port), handler)
 
     def start(self) -> None:
-        """Serve. The owner stores the server before, because a request may need it at once."""
+        """Serve in a thread; the owner must have stored the server, because a request may need it
+        at once.
+        """
         threading.Thread(target=self.serve_forever, args=(_POLL_SECONDS,), daemon=True).start()
 
     def stop(self) -> None:
@@ -60,7 +62,7 @@ class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
         self.server_close()
 
     def end(self) -> None:
-        """End all connections, which wakes the threads that wait for another request of a client."""
+        """End all connections, which wakes the threads that wait for a client's next request."""
         for connection in tuple(self._open):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -28,10 +28,12 @@ _AWAY = 0.2  # seconds for which the port refuses after a death
 
 @dataclass(frozen=True, init=False)
 class MCPTrap:
-    """A server to try your MCP client, proxy or agent on. `command` starts it, `http()` runs it here, and the ledger tells what was done.
+    """A server to test an MCP client, proxy or agent with. `command` starts it, `http()` runs it in
+    this process, and the ledger records what was done.
 
-    Its tools are `order` (a write), `put` (an idempotent write, which says so) and `list_orders` (a read, which says so). The writes take
-    a `marker`: another one for each thing that your client wants done. Each call takes the next step of the plan, also after a restart.
+    Its tools are `order` (a write), `put` (an idempotent write, which says so) and `list_orders` (a
+    read, which says so). The writes take a `marker`: another one for each thing that your client
+    wants done. Each call takes the next step of the plan, also after a restart.
     """
 
     ledger: Path
@@ -47,8 +49,9 @@ class MCPTrap:
     ) -> None:
         """Write to the file `ledger`, which need not exist.
 
-        `plan`: what happens to the first, second, … call (`MCPStrike`, its names, or "after,before"); later ones are answered. Without a
-        plan a call is struck with the probability `rate`, as drawn from `seed`. ValueError names what is wrong with it.
+        `plan`: what happens to the first, second, … call (`MCPStrike`, its names, or
+        "after,before"); later ones are answered. Without a plan a call is struck with the
+        probability `rate`, as drawn from `seed`. ValueError names what is wrong with it.
         """
         if not 0 <= rate <= 1:
             raise ValueError(f"rate: wanted 0 to 1, got {rate!r}")
@@ -64,9 +67,11 @@ class MCPTrap:
 
     @contextmanager
     def http(self, port: int = 0, *, away: float = _AWAY) -> Generator[str, None, None]:
-        """Run the server over streamable HTTP in threads of this process while the block lasts; the value is its URL.
+        """Run the server over streamable HTTP in threads of this process while the block lasts; the
+        value is its URL.
 
-        `port`: of 127.0.0.1; any, if 0. `away`: for how many seconds it refuses connections after a death.
+        `port`: of 127.0.0.1; any, if 0. `away`: for how many seconds it refuses connections after a
+        death.
         """
         from .mcp_trap_http import TrapOverHTTP
 
@@ -78,14 +83,16 @@ class MCPTrap:
         return mcp_trap_ledger.effects(self.ledger)
 
     def ran(self, marker: str) -> int:
-        """Return how often something was done with this marker: compare it with what your client says."""
+        """Return how often something was done with this marker: compare it with what your client
+        says.
+        """
         return sum(effect.marker == marker for effect in self.effects())
 
     def repeats(self) -> list[MCPEffect]:
-        """Return the effects that should not have been.
+        """Return the effects that are harmful repeats.
 
-        These are each `order` with a marker that was ordered before, and each `put` that undid a later one: its marker was put before, and
-        something else to the same key in between.
+        These are each `order` with a marker that was ordered before, and each `put` that undid a
+        later one: its marker was put before, and something else to the same key in between.
         """
         return mcp_trap_ledger.repeats(self.effects())
 
@@ -111,7 +118,7 @@ class MCPTrap:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve, or judge, as the command line says; return the exit code."""
+    """Run the server, or check the ledger, as the command line says; return the exit code."""
     asked = _parser().parse_args(arguments)
     try:
         trap = MCPTrap(asked.ledger, seed=asked.seed, rate=asked.rate, plan=asked.plan or ())

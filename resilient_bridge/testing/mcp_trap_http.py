@@ -1,6 +1,8 @@
-"""The trap over streamable HTTP on loopback: sessions, a death that clients see, and the port that comes back.
+"""The trap over streamable HTTP on loopback: sessions, and a simulated crash and restart of the
+server.
 
-Rule: standard library only. A death is simulated in the process: connections end, the port refuses, the sessions are forgotten.
+Rule: standard library only. The process lives on: connections end, the port refuses connections,
+and the sessions are forgotten.
 """
 
 from __future__ import annotations
@@ -61,9 +63,11 @@ class TrapOverHTTP:
 
     @contextmanager
     def death(self) -> Generator[None, None, None]:
-        """End as a process would, and come back later with nothing in memory; what the block still sends is the last that clients see.
+        """Simulate a crash of the server, and a restart after `away` seconds without its sessions;
+        the block sends the last bytes.
 
-        The port refuses before the block begins, so that no client can be faster than the death.
+        The port refuses connections before the block begins, so that no client can connect before
+        the crash.
         """
         with self._lock:
             self.sessions.clear()

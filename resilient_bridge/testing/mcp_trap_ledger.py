@@ -30,7 +30,7 @@ class MCPEffect:
 
 
 def append(file: Path, event: str, **fields: Any) -> None:
-    """Append a line with one `write`, which no other process can interrupt."""
+    """Append a line with one `write` and O_APPEND, so that lines of processes do not mix."""
     line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False)
     number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -57,8 +57,9 @@ def effects(file: Path) -> list[MCPEffect]:
 def repeats(done: Iterable[MCPEffect]) -> list[MCPEffect]:
     """Return the effects that were repeated and should not have been.
 
-    A second `order` with a marker is one. A second `put` with a marker is one only if something else was put to that key in between:
-    until then a repeat changes nothing, and the tool says so by `idempotentHint`.
+    A second `order` with a marker is one. A second `put` with a marker is one only if something
+    else was put to that key in between: until then a repeat changes nothing, and the tool says so
+    by `idempotentHint`.
     """
     seen: set[tuple[str, str]] = set()
     last: dict[str, str] = {}  # by key: the marker of the last put

@@ -1,7 +1,7 @@
 """Which call of the trap fails, and how: drawn from a seed, or listed.
 
-Rule: a plan is a value. The fate of a call depends on its number alone, so that a run can be
-repeated.
+Rule: a plan is a value. What happens to a call depends on its number and the transport alone, so
+that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Final
 
 
 class MCPStrike(Enum):
-    """What may happen to one call of a tool. All but `before` and `forgotten` come after the effect."""
+    """What may happen to one call of a tool. All but `before` and `forgotten` come after the
+    effect.
+    """
 
     ANSWER = "answer"  # nothing: the call is answered
     BEFORE = "before"  # the server dies before the effect
@@ -60,7 +62,9 @@ class Plan:
 
 
 def steps_of(plan: str | Iterable[MCPStrike | str]) -> tuple[MCPStrike, ...]:
-    """Return the steps of "after,before" or of a row of strikes or their names; ValueError names one that is none."""
+    """Return the steps of a text such as "after,before", or of strikes or their names; ValueError
+    for an unknown name.
+    """
     listed = plan.split(",") if isinstance(plan, str) else plan
     steps: list[MCPStrike] = []
     for step in listed:

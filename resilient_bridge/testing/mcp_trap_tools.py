@@ -1,7 +1,8 @@
 """The trap's MCP server without a transport: it takes a message and returns an answer and a strike.
 
-It speaks both eras of the protocol. Rule: standard library only, and no code of this package that
-connects, calls or reconnects: a trap must not share the mistakes that it is meant to find.
+It speaks the versions with `initialize` and the one without it. Rule: standard library only, and no
+code of this package that connects, calls or reconnects: a trap must not share the mistakes that it
+is meant to find.
 """
 
 from __future__ import annotations
@@ -52,13 +53,15 @@ class TrapServer:
     """One server: `answer` handles a message. Threads may call it."""
 
     def __init__(self, file: Path, plan: Plan, kinds: tuple[MCPStrike, ...]) -> None:
-        """Start at the step that the ledger shows; ValueError for a step of another kind."""
+        """Continue at the step that the ledger shows; ValueError for a step that is not one of
+        `kinds`.
+        """
         plan.check(kinds)
         self._file, self._plan, self._kinds = file, plan, kinds
         self._lock = threading.Lock()
 
     def answer(self, parsed: object) -> tuple[Message | None, MCPStrike]:
-        """Do what a request asks, unless it is struck before; return its answer and its strike.
+        """Carry out a request, unless its strike prevents that; return its answer and its strike.
 
         The answer to a notification is None.
         """

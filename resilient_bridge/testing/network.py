@@ -35,9 +35,10 @@ _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing real is bound
 class Network:
     """Everything between the sockets of one simulated loop.
 
-    `names` maps a host to its addresses, NXDOMAIN or HANG (any other name is 127.0.0.1). `roads` maps an address to
-    "blackhole" or "unreachable". `weather` holds latency, lag, rate and window of all links. `lookups` lists
-    (virtual time, name), `links` the links that are open, `connections` counts all that ever were.
+    `names` maps a host to its addresses, NXDOMAIN or HANG (any other name is 127.0.0.1). `roads`
+    maps an address to "blackhole" or "unreachable". `weather` holds latency, lag, rate and window
+    of all links. `lookups` lists (virtual time, name), `links` the links that are open,
+    `connections` counts all that ever were.
     """
 
     def __init__(self, loop: Timeline) -> None:
@@ -61,7 +62,7 @@ class Network:
     async def resolve(self, host: str) -> tuple[str, ...]:
         """Return the addresses of a name after a while, none for NXDOMAIN.
 
-        An address is its own name, at once.
+        An IP address is returned at once.
         """
         if ":" in host or host.replace(".", "").isdigit():
             return (host,)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def rb_time() -> Generator[VirtualTime, None, None]:
-    """Virtual time for the policies of this test: waits take none, `rb_time.slept` lists them, jitter comes from seed 0.
+    """Virtual time for the policies of this test: waits take none, `rb_time.slept` lists them,
+    jitter comes from seed 0.
 
     It belongs to the context of the test; code in threads of its own sees the real time.
     """
@@ -45,7 +46,9 @@ def rb_events() -> Generator[list[Event], None, None]:
 
 @pytest.fixture
 def rb_server() -> BridgeServer:
-    """An embedded bridge on a free port of loopback, not started yet: `async with rb_server:` runs it."""
+    """An embedded bridge on a free port of loopback, not started yet: `async with rb_server:` runs
+    it.
+    """
     from .server import BridgeServer
 
     return BridgeServer()
@@ -55,7 +58,8 @@ def rb_server() -> BridgeServer:
 def rb_proxy() -> FaultProxy:
     """A proxy that breaks connections on demand, not started yet and without a target.
 
-    `async with rb_proxy:` runs it; `rb_proxy.retarget(host, port)` says where it leads, for the server of the test or any other.
+    `async with rb_proxy:` runs it; `rb_proxy.retarget(host, port)` says where it leads, for the
+    server of the test or any other.
     """
     from .proxy import FaultProxy
 
@@ -64,7 +68,8 @@ def rb_proxy() -> FaultProxy:
 
 @pytest.fixture
 def rb_mcp_trap(tmp_path: Path) -> Generator[MCPTrap, None, None]:
-    """An MCP server that dies at half of the calls (seed 0), with a ledger of its own; a test that passes fails after all if anything was done twice.
+    """An MCP server that fails at half of the calls (seed 0), with a ledger of its own; the test
+    fails at its end if anything was done twice, or if no tool was called.
 
     `rb_mcp_trap.command` starts it, `with rb_mcp_trap.http() as url:` runs it over HTTP.
     """

@@ -17,11 +17,12 @@ from .proxy_link import Fault, Link, Way
 
 
 class FaultProxy:
-    """Forwards TCP to a target and breaks it when told: `async with FaultProxy(host, port) as proxy: proxy.url()`.
+    """Forwards TCP to a target and breaks it on request: `async with FaultProxy(host, port) as
+    proxy: proxy.url()`.
 
-    Faults strike the open connections (`apply`), the coming ones in turn (`script`) or all coming ones (`every`). The
-    counters `connections` (accepted), `bytes_up` and `bytes_down` (passed on) only grow. Leaving the context resets what is
-    open and leaves no task and no socket.
+    Faults apply to the open connections (`apply`), to new ones in turn (`script`) or to all new
+    ones (`every`). The counters `connections` (accepted), `bytes_up` and `bytes_down` (passed on)
+    only grow. Leaving the context resets what is open and leaves no task and no socket.
     """
 
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -67,9 +68,11 @@ class FaultProxy:
             link.apply(faults)
 
     def script(self, *plans: Fault | Iterable[Fault] | None) -> None:
-        """Plan the coming connections: one entry each, in turn: a fault, several, or None for a sound connection.
+        """Plan the coming connections: one entry each, in turn: a fault, several, or None for a
+        sound connection.
 
-        `Fault.fin()` or `Fault.abort()` at once is accept-then-close: the target never hears of that connection.
+        `Fault.fin()` or `Fault.abort()` at once is accept-then-close: the target gets no
+        connection.
         """
         for plan in plans:
             self._script.append(() if plan is None else (plan,) if isinstance(plan, Fault) else tuple(plan))
@@ -79,7 +82,9 @@ class FaultProxy:
         self._every = faults
 
     def refuse(self, seconds: float | None = None) -> None:
-        """Refuse new connections (ECONNREFUSED) for so many seconds or until `heal()`; open ones go on."""
+        """Refuse new connections (ECONNREFUSED) for so many seconds or until `heal()`; open ones go
+        on.
+        """
         self._cancel_relisten()
         if self._listener is not None:
             if self._accepting is None:
@@ -92,7 +97,8 @@ class FaultProxy:
             self._relisten = asyncio.get_running_loop().call_later(seconds, self._listen)
 
     def heal(self) -> None:
-        """End every fault and forget the planned ones: listen, open the holes, lift delays and throttles.
+        """End every fault and forget the planned ones: listen again, end black holes, delays and
+        throttles.
 
         What was held back arrives now. A connection that was cut stays cut.
         """

@@ -30,7 +30,8 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() s
 class Fault:
     """One fault of a connection, which starts after this many bytes of one direction (0: at once).
 
-    "up" is towards the target, "down" towards the client; with "both" each direction counts for itself.
+    "up" is towards the target, "down" towards the client; with "both" each direction counts for
+    itself.
     """
 
     kind: Literal["abort", "fin", "black_hole", "delay", "throttle", "garbage"]

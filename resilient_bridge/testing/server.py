@@ -26,7 +26,7 @@ from .server_wire import Message, new_id
 
 
 class _Door:
-    """The bridge's memory as its listener sees it, read again at each request."""
+    """What the listener reads from the bridge's memory, again at each request."""
 
     def __init__(self, memory: BridgeMemory) -> None:
         self._memory = memory
@@ -62,8 +62,9 @@ class _Door:
 class BridgeServer(EmbeddedBridge):
     """An embedded bridge on loopback: `async with BridgeServer() as server: ... server.url ...`.
 
-    It keeps sessions 5 minutes after a drop, replays up to 100 KB and 30 minutes with an inclusive, stable
-    `since`, processes a message with a known idempotency key once in 5 minutes, and serves GET /health. Keyword arguments beyond the named ones are fields of `Behaviour`.
+    It keeps sessions 5 minutes after a drop, replays up to 100 KB and 30 minutes with an inclusive,
+    stable `since`, processes a message with a known idempotency key once in 5 minutes, and serves
+    GET /health. Keyword arguments beyond the named ones are fields of `Behaviour`.
     """
 
     def __init__(
@@ -90,7 +91,8 @@ class BridgeServer(EmbeddedBridge):
             session.disarm()
 
     async def restart(self, *, lose_sessions: bool = False, down: float = 0.0) -> None:
-        """Close every connection with 1012, stay away for `down` seconds, listen on the same port again.
+        """Close every connection with 1012, stop listening for `down` seconds, and listen on the
+        same port again.
 
         With `lose_sessions` the process forgets sessions and keys and has a new server_id.
         """
@@ -106,11 +108,13 @@ class BridgeServer(EmbeddedBridge):
         id: str | EllipsisType | None = ...,
         session: str | None = None,
     ) -> Message:
-        """Push a message to the session joined last, or to the one named, and return it as it was sent.
+        """Push a message to the session joined last, or to the one named, and return it as it was
+        sent.
 
-        It enters the replay buffer whether or not somebody is connected. Without `id` it gets a fresh one, except
-        types that start with `stream_`, which have none. Raises LookupError before anybody joined, or for a name
-        nobody has; what is pushed to a session that expired meanwhile is lost, and still listed in `pushed`.
+        It enters the replay buffer whether or not somebody is connected. Without `id` it gets a
+        fresh one, except types that start with `stream_`, which have none. Raises LookupError
+        before the first join, or for a session that does not exist. If the session joined last has
+        expired, the message is lost, but still listed in `pushed`.
         """
         if isinstance(id, EllipsisType):
             id = None if type.startswith("stream_") else new_id(self._memory.rng)  # noqa: A001
@@ -130,11 +134,13 @@ class BridgeServer(EmbeddedBridge):
         seconds: float = 0.0,
         code: int = 1011,
     ) -> None:
-        """Cut every link: a TCP reset, an end of stream, silence in both directions, or a close frame with `code`.
+        """Cut every link: a TCP reset, an end of stream, silence in both directions, or a close
+        frame with `code`.
 
-        For `seconds` new connections fare no better; a black hole then ends and lets through what it held back
-        (with 0 it lasts until the peer gives up). Returns at once, without waiting for the end of the cut.
-        On a loop with `cut_links(how, seconds)` the simulated network does it.
+        For `seconds` new connections are reset, or get no answer in a black hole. The black hole
+        then ends and passes what it held (with 0 it lasts until the peer gives up). Returns without
+        waiting for the end of the cut. On a loop with `cut_links(how, seconds)` the simulated
+        network does it.
         """
         if how != "close":
             await self._listener.cut(how, seconds)
@@ -197,8 +203,8 @@ class BridgeServer(EmbeddedBridge):
     def on_request(self) -> Callable[[Message], Mapping[str, Any] | None] | None:
         """Gives the payload of `X_response` for a message `X_request`; None sends no answer.
 
-        Without one the answer echoes the request's payload. If it raises, the answer is SYS_INTERNAL_ERROR and
-        the message counts as not processed.
+        Without one the answer echoes the request's payload. If it raises, the answer is
+        SYS_INTERNAL_ERROR and the message counts as not processed.
         """
         return self._memory.on_request
 

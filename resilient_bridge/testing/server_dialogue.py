@@ -31,7 +31,7 @@ _NOT_FOUND: Final = [
 
 
 class Dialogue:
-    """One client's side of the protocol."""
+    """The bridge's side of the protocol on one connection."""
 
     def __init__(self, line: Outlet, memory: BridgeMemory) -> None:
         self._line = line
@@ -264,7 +264,7 @@ class Dialogue:
         payload = message["payload"] if memory.on_request is None else memory.on_request(message)
         if payload is None:
             return None
-        if memory.behaviour.no_session_memory:  # the real bridge correlates so
+        if memory.behaviour.no_session_memory:  # the real bridge correlates by this field
             payload = {**payload, "request_id": message["id"]}
         kind = message["type"].removesuffix("request") + "response"
         return ENCODE(memory.message(kind, payload, message["id"]))

@@ -17,7 +17,7 @@ ReplayMode = Literal[
     "correct",  # inclusive and stable
     "exclusive",  # `timestamp > since`, as the seed prints it, on a buffer that works
     "verbatim_seed",  # the seed's buffer exactly as printed, bugs included
-    "silent_truncate",  # only the newest `truncate_to` entries, and not a word about the others
+    "silent_truncate",  # only the newest `truncate_to` entries, and the others are not reported
     "none",  # request_replay is ignored and nothing is pushed unasked
     "pushed_only",  # request_replay is ignored, but a re-attached session gets its buffer pushed
     "unknown_type",  # request_replay is answered with error UNKNOWN_TYPE
@@ -35,10 +35,11 @@ StampMode = Literal[
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """How the bridge behaves; without arguments, as it should.
+    """How the bridge behaves; without arguments, correctly.
 
-    The bounds are the seed's: sessions are kept 300 s after a drop, the replay buffer holds 100 KB and
-    30 minutes, idempotency keys are remembered for 300 s. Seconds are those of the event loop's clock.
+    The bounds are the seed's: sessions are kept 300 s after a drop, the replay buffer holds 100 KB
+    and 30 minutes, idempotency keys are remembered for 300 s. Seconds are those of the event loop's
+    clock.
     """
 
     # ---- bounds
@@ -62,7 +63,8 @@ class Behaviour:
     auth_error: str | None = None  # the code of a connection_error, whatever the token
     # what becomes of the connection after a connection_error
     auth_refusal: Literal["closed", "open"] = "closed"
-    # Types that it does not know, each with the code of its error, which has a fresh id and names the type: real bridges refuse so.
+    # Types that it does not know, each with the code of its error, which has a fresh id and names
+    # the type: real bridges refuse so.
     refused: Mapping[str, str] = attrs.field(factory=dict[str, str], hash=False)
     ignored: frozenset[str] = frozenset()  # types that are read and never answered
     slow: float = 0.0  # seconds before each answer
@@ -80,7 +82,8 @@ class Behaviour:
     # ---- replay
     replay: ReplayMode = attrs.field(default="correct", validator=attrs.validators.in_(get_args(ReplayMode)))
     replay_entries: Literal["objects", "strings"] = "objects"
-    # "timestamp": sorted by it, newest first where it is equal, as ORDER BY may; "type": sorted by timestamp and type
+    # "timestamp": sorted by it, newest first where it is equal, as ORDER BY may; "type": sorted by
+    # timestamp and type
     replay_order: Literal["live", "timestamp", "type"] = "live"
     # entries of others that each answer holds besides, spread over it; never sent live
     foreign_entries: int = 0

@@ -1,8 +1,7 @@
 """One accepted connection: it reads frames, writes answers, and can be cut in every way.
 
-Rule: writing never waits, because a push must not hang on a dead link. Reading does wait, so a
-client that does not read is not read either. A black hole holds frames in both directions and
-passes them on when it ends.
+Rule: writing never waits, because a push must not hang on a dead link. Reading waits while the
+client does not read. A black hole holds frames in both directions and passes them on when it ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The listener of a bridge: the socket, the upgrade, GET /health, and a stop without leftovers.
+"""The listener of a bridge: the socket, the upgrade, GET /health, and a complete stop.
 
 Rule: /health answers 200 when connections are accepted and 503 while starting or stopping. Every
 TCP connection is recorded when it is accepted, so that stopping never waits for a peer.
@@ -178,7 +178,8 @@ class Listener:
         self._is_dark_silent = silently
 
     async def give_way(self, pushed: int) -> None:
-        """After push number `pushed`: let others run if a client is behind, and else now and then.
+        """After push number `pushed`, let other tasks run, if a client reads too slowly or after
+        each 64th.
 
         It never waits, because the link may be dead.
         """

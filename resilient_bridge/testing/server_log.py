@@ -95,9 +95,10 @@ class Log:
         self.trim(self._keep if self._cap is None else min(self._cap, self._keep))
 
     def forget(self) -> None:
-        """Become another process's log: empty, with another name and numbers from the start."""
+        """Become the log of a new process: empty, with another name, and numbers from the start."""
         self._entries.clear()
-        # Of times this process knows that it has nothing from before its start; of numbers it knows nothing.
+        # With times, the new process knows that it has no event from before its start; with numbers
+        # it cannot know.
         is_time = self._position == "time" and self._newest is not None
         self._dropped = self._stamps.now() if is_time else None
         self._newest = None
@@ -121,7 +122,8 @@ class Log:
         if self._position == "number":
             is_complete = is_complete and at <= (self._newest or 0)
             return Answer([entry.text for entry in self._entries if entry.at >= first], is_complete)
-        # A clock that is set makes times go backwards: what is sent is all behind the first one that fits.
+        # Times go backwards when the clock is set: the answer is everything from the first event
+        # that fits.
         start = next((n for n, entry in enumerate(self._entries) if entry.at >= first), len(self._entries))
         return Answer(self.texts[start:], is_complete)
 

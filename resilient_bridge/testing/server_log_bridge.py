@@ -1,9 +1,11 @@
-"""LogBridge: a real WebSocket bridge inside the test whose events have positions, and which sends again what came after one.
+"""LogBridge: a real WebSocket bridge inside the test whose events have positions, and which sends
+again what came after one.
 
 With `position=None` its frames have no positions, and nothing is sent again.
 
-Rule: as of BridgeServer: it shares no code with the client it judges, time comes from the running loop and the given wall clock, ids
-from the given random source: under a simulated loop a run repeats exactly.
+Rule: as of BridgeServer: it shares no code with the client it judges, time comes from the running
+loop and the given wall clock, ids from the given random source: under a simulated loop a run
+repeats exactly.
 """
 
 from __future__ import annotations
@@ -31,23 +33,32 @@ _NO_QUESTION: Final[tuple[str, Mapping[str, Any]]] = ("", {})
 
 
 class LogBridge(EmbeddedBridge):
-    """An embedded bridge of numbered events: `async with LogBridge(field="seq", ask="last_seq") as server: ... server.url ...`.
+    """An embedded bridge of numbered events: `async with LogBridge(field="seq", ask="last_seq") as
+    server: ... server.url ...`.
 
-    It speaks what `rb.dialects.sequence` ("number"), `last_event_id` ("id", a fresh UUID for each event) and `since` ("time", ISO in
-    milliseconds, which several events may share; then `id` is where each has an id) are for; arguments have the names of theirs. An event is
-    `{"type": …, field: position, **payload}`, with `payload` the payload as an object at that path. Paths are dotted.
+    It speaks what `rb.dialects.sequence` ("number"), `last_event_id` ("id", a fresh UUID for each
+    event) and `since` ("time", ISO in milliseconds, which several events may share; then `id` is
+    where each has an id) are for; arguments have the names of theirs. An event is `{"type": …,
+    field: position, **payload}`, with `payload` the payload as an object at that path. Paths are
+    dotted.
 
-    `ask` is a field of the URL's query, or a frame in which the text "{position}" stands for the position: each frame with these fields is a
-    question. The answer is the held events after the position, or from it on if `inclusive` (None: for times alone). `end` is the type of
-    a frame behind each answer, `reset` that of one before it if the log cannot vouch for what came before: the position was dropped or is not
-    one of this log; then everything held follows. Without `reset` it says nothing, and sends what fits. The log holds the newest `keep` events.
+    `ask` is a field of the URL's query, or a frame in which the text "{position}" stands for the
+    position: each frame with these fields is a question. The answer is the held events after the
+    position, or from it on if `inclusive` (None: for times alone). `end` is the type of a frame
+    behind each answer, `reset` that of one before it if the log cannot prove that the answer is
+    complete: the position was dropped or is not one of this log; then everything held follows.
+    Without `reset` it does not report that, and sends what fits. The log holds the newest `keep`
+    events.
 
-    `contiguous=False` leaves out one or two numbers now and then. `hello` is the type of a first frame, with the log's name at `epoch`. A
-    frame with the fields of `ping` is answered by one of type `pong`. With `token`, an upgrade without it (`Authorization: Bearer` or
-    `?token=`) gets 401. Other frames are noted in `received` and have no answer. ConfigError names a wrong argument.
+    `contiguous=False` skips one or two numbers at random. `hello` is the type of a first
+    frame, with the log's name at `epoch`. A frame with the fields of `ping` is answered by one of
+    type `pong`. With `token`, an upgrade without it (`Authorization: Bearer` or `?token=`) gets
+    401. Other frames are noted in `received` and have no answer. ConfigError names a wrong
+    argument.
 
-    `position=None` is a bridge without positions, for `rb.dialects.plain` and other dialects without a replay: `push` sends any frame to
-    everybody who is connected, and keeps nothing. It has `hello`, `ping` and `token`, and refuses what only a log has.
+    `position=None` is a bridge without positions, for `rb.dialects.plain` and other dialects
+    without a replay: `push` sends any frame to everybody who is connected, and keeps nothing. It
+    has `hello`, `ping` and `token`, and refuses what only a log has.
     """
 
     def __init__(
@@ -116,10 +127,12 @@ class LogBridge(EmbeddedBridge):
     async def restart(
         self, *, lose_log: bool = False, lose_sessions: bool = False, down: float = 0.0
     ) -> None:
-        """Close every connection with 1012, stay away for `down` seconds, listen on the same port again.
+        """Close every connection with 1012, stop listening for `down` seconds, and listen on the
+        same port again.
 
-        With `lose_log` the process has forgotten its events: numbers begin at 1 again, and the log has another name. `lose_sessions` is
-        what `Faults` calls the same. What is pushed meanwhile enters the log.
+        With `lose_log` the process has forgotten its events: numbers begin at 1 again, and the log
+        has another name. `lose_sessions` is what `Faults` calls the same. What is pushed meanwhile
+        enters the log.
         """
         await self._restart(self._log.forget if lose_log or lose_sessions else None, down)
 
@@ -127,9 +140,11 @@ class LogBridge(EmbeddedBridge):
     async def push(self, payload: Any, /, type: str | None = None) -> int | str:
         """Log an event, send it to everybody who is connected, and return its position.
 
-        `payload` is an object, `type` "event" unless it is given. Without positions `payload` is a whole frame: text and bytes go out as they
-        are, anything else as JSON; nothing is logged, and the number of pushes so far is returned. It never waits for a client. Raises
-        TypeError or ValueError for a payload that is no JSON, or for a type of a frame; then nothing was pushed.
+        `payload` is an object, `type` "event" unless it is given. Without positions `payload` is a
+        whole frame: text and bytes go out as they are, anything else as JSON; nothing is logged,
+        and the number of pushes so far is returned. It never waits for a client. Raises TypeError
+        or ValueError for a payload that is no JSON, or for a type of a frame; then nothing was
+        pushed.
         """
         if self._position is None:
             if type is not None:
@@ -152,8 +167,9 @@ class LogBridge(EmbeddedBridge):
     async def cut(self, how: Literal["abort", "fin", "blackhole"] = "abort", *, seconds: float = 0.0) -> None:
         """Cut every link: a TCP reset, an end of stream, or silence in both directions.
 
-        For `seconds` new connections fare no better; a black hole then ends and lets through what it held back (with 0 it lasts
-        until the peer gives up). Returns at once. On a loop with `cut_links(how, seconds)` the simulated network does it.
+        For `seconds` new connections are reset, or get no answer in a black hole. The black hole
+        then ends and passes what it held (with 0 it lasts until the peer gives up). Returns without
+        waiting for that. On a loop with `cut_links(how, seconds)` the simulated network does it.
         """
         await self._listener.cut(how, seconds)
 
@@ -204,12 +220,16 @@ class LogBridge(EmbeddedBridge):
 
     @property
     def received(self) -> list[Any]:
-        """Every frame that a client sent, decoded, in order and with repeats, questions and pings too; one that is no JSON as it came."""
+        """Every frame that a client sent, decoded, in order and with repeats, questions and pings
+        too; one that is no JSON as it came.
+        """
         return self._door.received
 
     @property
     def pushed(self) -> list[Any]:
-        """Every event as it was sent, in order, held or not (without positions what `push` was given): the ground truth."""
+        """Every event as it was sent, in order, held or not (without positions what `push` was
+        given): the ground truth.
+        """
         return self._pushed
 
 

@@ -55,7 +55,7 @@ class LogDoor:
 
 
 class LogLink(AcceptedConnection):
-    """One client."""
+    """The conversation with one client."""
 
     def __init__(self, connection: ServerConnection, door: LogDoor, tasks: Tasks) -> None:
         super().__init__(connection, tasks)

@@ -27,7 +27,9 @@ class Entry:
 
 
 class ReplayBuffer:
-    """At most `bytes` and `age` of the newest messages (100 KB, 30 min); `since` is inclusive and stable."""
+    """At most `bytes` and `age` of the newest messages (100 KB, 30 min); `since` is inclusive and
+    stable.
+    """
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
@@ -65,8 +67,8 @@ class ReplayBuffer:
 class SeedBuffer:
     """The buffer of the ReCursor page exactly as printed.
 
-    `size` is measured once and not again while trimming, so an overflow empties it; an entry is text and has no
-    `timestamp`, so `since` finds nothing; `maxAge` is declared and never used.
+    `size` is measured once and not again while trimming, so an overflow empties it; an entry is
+    text and has no `timestamp`, so `since` finds nothing; `maxAge` is declared and never used.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:

@@ -107,7 +107,8 @@ class BridgeMemory:
         if self.behaviour.no_session_memory:
             return ""
         name = self.latest if to is None else to
-        # the latest session may have expired: what is pushed to it is lost, and the ground truth says so
+        # the latest session may have expired: what is pushed to it is lost, and the ground truth
+        # says so
         if name is None or (to is not None and to not in self.sessions):
             msg = f"a session that somebody joined expected, got {to!r}"
             raise LookupError(msg)

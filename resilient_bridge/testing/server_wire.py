@@ -97,9 +97,11 @@ def violations(message: Message) -> list[Violation]:
 
 
 def parse_instant(text: object) -> int | None:
-    """Milliseconds since 1970 of an ISO 8601 instant, rounded down; None for anything else.
+    """Return the milliseconds since 1970 of an ISO 8601 instant, rounded down; None for anything
+    else.
 
-    A `:60` second counts as the next minute's first; an instant before the calendar's start is a number like any other.
+    A `:60` second counts as the next minute's first. An instant that `datetime` cannot hold in UTC
+    is a number, too.
     """
     match = _ISO.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -117,7 +119,7 @@ def parse_instant(text: object) -> int | None:
 
 
 class Stamps:
-    """The bridge's printed clock: wall time, a step, a resolution, and the faults of both."""
+    """The bridge's wall clock and how it is printed: offset, resolution, and the faults of both."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall

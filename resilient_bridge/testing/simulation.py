@@ -54,23 +54,26 @@ def simulate(
     faults: Faults | None = None,
     server: Callable[..., AbstractAsyncContextManager[Any]] = BridgeServer,
 ) -> T:
-    """Run `await main(server)` in virtual time, with a bridge that already listens, and return its result.
+    """Run `await main(server)` in virtual time, with a bridge that already listens, and return its
+    result.
 
     The loop, the network, every clock, random number and id are simulated: the same seed and faults
-    give the same run. `server` makes the bridge: it is called with `wall=` and `rng=` and returns an async context manager, as
-    `BridgeServer` and `functools.partial(LogBridge, field="seq")` do; of the faults of the bridge it has those whose methods it has. What
-    `main` raises is raised, with a note that names the run. Raises `SimulationError` if it
-    leaves tasks, open links or errors behind, `SimDeadlock` if it can never end, `SimOverrun` if it does not. Call it
-    from a plain function, not from a coroutine.
+    give the same run. `server` makes the bridge: it is called with `wall=` and `rng=` and returns
+    an async context manager, as `BridgeServer` and `functools.partial(LogBridge, field="seq")` do;
+    a fault of the bridge happens only if the bridge has a method for it. What `main` raises is
+    raised, with a note that names the run. Raises `SimulationError` if it leaves tasks, open links
+    or errors behind, `SimDeadlock` if nothing can run any more, `SimOverrun` if it exceeds its
+    limit of steps or virtual seconds. Call it from a plain function, not from a coroutine.
     """
     return Simulation(seed, faults, server=server).run(main)
 
 
 class Simulation:
-    """One run, and what is known of it afterwards.
+    """One run and its results.
 
-    `server` makes the bridge, as BridgeServer does: called with `wall` and `rng`, it returns an async context
-    manager. After `run()`: `trace_hash`, `virtual_seconds`, `steps`, `faults_fired` (count by kind), `loop`.
+    `server` makes the bridge, as BridgeServer does: called with `wall` and `rng`, it returns an
+    async context manager. After `run()`: `trace_hash`, `virtual_seconds`, `steps`, `faults_fired`
+    (count by kind), `loop`.
     """
 
     _runs = 0
@@ -100,7 +103,9 @@ class Simulation:
 
     @property
     def trace_hash(self) -> str:
-        """A digest of everything a user could see, with its instants; empty before the run."""
+        """A digest of every noted event (`Timeline.note`), with its virtual time; empty before the
+        run.
+        """
         return "" if self.loop is None else self.loop.trace_hash()
 
     @property

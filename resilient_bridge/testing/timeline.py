@@ -4,8 +4,9 @@ Rule: the same seed gives the same run. No clock, thread or object address decid
 run that cannot continue, or does not end, raises an error instead of hanging.
 """
 
-# CPython's own names (`_run_once`, `_ready`, `_run`, `_cancelled`, `_thread_id` ...) are used here because asyncio has
-# no public way to give a loop another clock. They are the same on 3.11, 3.12 and 3.13; only this room may use them.
+# CPython's own names (`_run_once`, `_ready`, `_run`, `_cancelled`, `_thread_id` ...) are used here
+# because asyncio has no public way to give a loop another clock. They are the same on 3.11, 3.12
+# and 3.13; only this package may use them.
 # ruff: noqa: SLF001
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MERCY: Final = 3_600.0  # virtual seconds left to clean up after an overrun
 
 
 class SimulationError(AssertionError):
-    """A simulated run ended as no correct program does; the message names the run and the fault."""
+    """A simulated run left something behind or cannot end; the message names run and fault."""
 
 
 class SimDeadlock(SimulationError):  # noqa: N818 - the name that every simulator gives it
@@ -57,8 +58,8 @@ def stream(seed: int, name: str) -> random.Random:
 class SimulatedTask(asyncio.Task[Any]):
     """A task whose hash is its number.
 
-    `asyncio.wait`, `all_tasks` and TaskGroup keep tasks in sets; hashed by address, their order would change from
-    process to process, and with it the run.
+    `asyncio.wait`, `all_tasks` and TaskGroup keep tasks in sets; hashed by address, their order
+    would change from process to process, and with it the run.
     """
 
     def __init__(self, coro: Coroutine[Any, Any, Any], number: int, **options: Any) -> None:
@@ -92,11 +93,12 @@ def waiting_at(task: asyncio.Task[Any]) -> str:
 
 
 class Timeline(asyncio.BaseEventLoop):
-    """An event loop in virtual time, without a way to the outside.
+    """An event loop in virtual time, without I/O.
 
-    `steps` counts callbacks, `errors` has one line per call of the exception handler. `max_steps` and `max_seconds`
-    (virtual) end a run with SimOverrun. `shuffle=True` runs ready callbacks in a seeded random order: that breaks
-    asyncio's first come, first served, so a failure found only there may be a false alarm.
+    `steps` counts callbacks, `errors` has one line per call of the exception handler. `max_steps`
+    and `max_seconds` (virtual) end a run with SimOverrun. `shuffle=True` runs ready callbacks in a
+    seeded random order: that breaks asyncio's first come, first served, so a failure found only
+    there may be a false alarm.
     """
 
     _closed: bool
@@ -171,7 +173,7 @@ class Timeline(asyncio.BaseEventLoop):
         self._trace.update(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def trace_hash(self) -> str:
-        """Return a digest over (virtual time, event) of every connect, cut, fault and note so far."""
+        """Return a digest of every connect, cut, fault and note so far, with its virtual time."""
         return self._trace.hexdigest()
 
     def _keep_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -266,7 +268,7 @@ class Timeline(asyncio.BaseEventLoop):
     # -- scheduling ---------------------------------------------------------------------------------------------
 
     def _fence(self) -> None:
-        """Refuse foreign threads: the machine decides when they run, so no seed could repeat it."""
+        """Refuse other threads: the system decides when they run, so no seed could repeat it."""
         if self._closed:
             msg = "Event loop is closed"  # asyncio's own text
             raise RuntimeError(msg)
@@ -337,7 +339,8 @@ class Timeline(asyncio.BaseEventLoop):
         **options: Any,
     ) -> asyncio.Task[T]:
         """Start a task whose hash and name depend only on the number of tasks before it."""
-        # Not through a task factory of ours: 3.13.0 gives every task that comes from one the name "None".
+        # Not through a task factory of ours: 3.13.0 gives every task that comes from one the name
+        # "None".
         if self._task_factory is not None:
             return super().create_task(coro, name=name, context=context, **options)
         self._fence()

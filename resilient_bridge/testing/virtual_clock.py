@@ -44,13 +44,15 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.slept: list[float] = []
-        # From about now, so that circuits that existed before keep their times; whole, so that steps add up exactly.
+        # From about now, so that circuits that existed before keep their times; whole, so that
+        # steps add up exactly.
         self._origin = float(ceil(monotonic()))
         self._elapsed = 0.0  # the clock itself begins at 0, so that its steps are the same in each run
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
         self._waits: list[tuple[float, int, _Timer]] = []  # of tasks: those timers that move the clock
-        # The loop in which a callback looks for the moment at which nothing else can run. Weak: it may be closed before that comes.
+        # The loop in which a callback checks whether anything else is ready. Weak: it may be closed
+        # before that.
         self._watched: ref[asyncio.AbstractEventLoop] | None = None
 
     @property
@@ -60,7 +62,7 @@ class VirtualTime:
 
     @property
     def elapsed(self) -> float:
-        """The seconds since the block was entered."""
+        """The virtual seconds since this clock was made."""
         return self._elapsed
 
     def advance(self, seconds: float) -> None:

@@ -29,7 +29,7 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class AlteredWorld(World):
-    """The world around a block with one change, which a subclass or its creator makes."""
+    """The world around a block with one change, made by a subclass or by its creator."""
 
     def __init__(self, around: World) -> None:
         super().__init__()
@@ -113,9 +113,11 @@ class _SimulatedWorld(AlteredWorld):
 
 
 class Inside(AbstractContextManager[T], Generic[T]):
-    """A context manager for another world; it gives `subject`. `world` is made from the outer one.
+    """A context manager that sets another world, which `world` makes from the outer one; it returns
+    `subject`.
 
-    A class, and not a generator: `contextlib` writes to the exceptions that pass through one, and some refuse.
+    A class, and not a generator: `contextlib` writes to the exceptions that pass through one, and
+    some refuse.
     """
 
     def __init__(self, subject: T, world: Callable[[World], World]) -> None:

@@ -1,9 +1,9 @@
-"""The messages received on a websockets connection, in order; each can be taken at once when
-complete, or waited for.
+"""The received messages of a websockets connection, in order: a caller takes one without waiting,
+or waits for the next.
 
 It replaces the Assembler of websockets, which hands out a message only through three coroutines
 that cost as much as reading it from the network. Rule: a complete message is returned without
-waiting, and too many unread messages stop the reading.
+waiting, and too many unread messages pause the reading from the network.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """The messages of one connection.
+    """The queue of the received messages of one connection.
 
-    More than `high` unread messages call `pause`; at a quarter of that, `resume`.
+    `pause` is called when more than `high` messages are unread, `resume` when at most a quarter of
+    `high` are left.
     """
 
     def __init__(self, high: int, pause: Callable[[], object], resume: Callable[[], object]) -> None:
@@ -42,7 +43,8 @@ class Arrivals:
     def put(self, frame: Frame) -> None:
         """Add a data frame.
 
-        The connection bounds the size of a message, so a fragment costs only its bytes.
+        Fragments are joined, so an incomplete message takes no more memory than its bytes; the
+        connection limits its size.
         """
         if self._parts is not None:
             self._parts += frame.data
@@ -74,9 +76,12 @@ class Arrivals:
         self._whole.appendleft(frame)
 
     async def get(self, decode: bool | None = None) -> str | bytes:
-        """Return the next message, as text if `decode` or by default if it was sent as text. Cancelling it loses nothing.
+        """Wait for the next message and return it, as text if `decode` is true, as bytes if it is
+        false, and as it was sent if it is None.
 
-        Raises EOFError when all is taken of a connection that has ended, UnicodeDecodeError, and ConcurrencyError for a second waiter.
+        A cancelled call loses no message. Raises EOFError when the connection has ended and every
+        message was taken, UnicodeDecodeError for text that is not UTF-8, and ConcurrencyError if
+        another call waits already.
         """
         while (frame := self.take()) is None:
             if self._is_closed:

@@ -6,7 +6,8 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """One open link that carries whole frames, each way in order, until it is lost; it is never reopened.
+    """One open link that carries whole frames, each way in order, until it is lost; it is never
+    reopened.
 
     One task may send while another receives; two tasks must not receive at once. There is no pause
     method: if `receive()` is not called, reading stops, and the peer is slowed down.
@@ -14,7 +15,9 @@ class Transport(Protocol):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port that were dialled, to dial again without DNS, or None when that is not known or no use."""
+        """Return the host and port that were dialled, for a later dial without DNS; None if they
+        are unknown or cannot be dialled again.
+        """
         ...
 
     @property
@@ -25,20 +28,27 @@ class Transport(Protocol):
         ...
 
     async def send(self, *frames: str) -> None:
-        """Hand frames to the network, in order, waiting while its buffer is full; that is not delivery.
+        """Write frames to the network in order, waiting while the send buffer is full; a return
+        does not mean that the peer received them.
 
-        Raises the native exception of the library below when the link is lost. A cancelled send may have been sent.
+        Raises the underlying library's own exception when the link is lost. The frames of a
+        cancelled call may have been sent.
         """
         ...
 
     def send_now(self, *frames: str) -> bool:
-        """Hand frames to the network as `send` does, if that needs no waiting. False: nothing was sent, `send` waits or says why."""
+        """Write frames as `send` does if no wait is needed, and return whether they were written.
+
+        False: nothing was written; `send` then waits, or raises the reason.
+        """
         ...
 
     async def receive(self) -> str | bytes:
-        """Return the next whole frame: text, or the raw bytes of a frame that is not UTF-8. Cancelling it loses nothing.
+        """Wait for the next whole frame and return it: text, or the raw bytes of a frame that is
+        not UTF-8.
 
-        Raises the native exception of the library below when the link is lost; what had arrived before comes first.
+        A cancelled call loses no frame. When the link is lost, the frames that arrived before are
+        returned first; then it raises the underlying library's own exception.
         """
         ...
 
@@ -49,15 +59,17 @@ class Transport(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drop the link now, without a polite close; pending and later calls end at once with the native exception.
+        """Drop the link now, without a closing handshake; pending and later calls end at once with
+        the underlying library's own exception.
 
         Calling it again does nothing.
         """
         ...
 
     async def close(self, code: int = 1000) -> None:
-        """Close politely with this close code and return when the link is gone; the caller bounds it.
+        """Close the link with a closing handshake and this close code; return when it is closed.
 
-        A link that is already lost is left as it is, and that is no error.
+        The caller sets the timeout. For a link that is already lost, it does nothing and raises
+        nothing.
         """
         ...

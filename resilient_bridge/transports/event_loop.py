@@ -1,7 +1,8 @@
-"""The running loop of asyncio, or a typed error that says what runs instead and what works there.
+"""Gets the running asyncio loop; without one, raises a typed error that names what runs instead and
+what to use there.
 
-Rule: it is called only where something must be waited for, so that a call that succeeds at once
-pays nothing.
+Rule: it is called only where a wait is needed, so that a call that succeeds at once does not pay
+for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def running_loop(what: str) -> AbstractEventLoop:
-    """Return the loop in which `what` waits. Raises ConfigError under trio, and where nothing runs."""
+    """Return the running asyncio loop; raise ConfigError, which names `what`, under trio or without
+    a loop.
+    """
     try:
         return get_running_loop()
     except RuntimeError:
@@ -28,7 +31,7 @@ def running_loop(what: str) -> AbstractEventLoop:
 
 
 def no_loop(what: str) -> BridgeError:
-    """Return the error for something that needs asyncio and has been called without it."""
+    """Return the ConfigError for `what`, which needs asyncio and was called without it."""
     found = "a task of trio" if _is_trio() else "no running event loop"
     wanted = "asyncio (anyio: backend='asyncio'), or a sync function, which needs no event loop"
     return config_error(what, wanted, found)
@@ -40,6 +43,6 @@ def _is_trio() -> bool:
         return False
     try:
         trio.lowlevel.current_task()
-    except (RuntimeError, AttributeError):  # the second: it is still being imported
+    except (RuntimeError, AttributeError):  # AttributeError: trio is still being imported
         return False
     return True

@@ -1,7 +1,7 @@
-"""Lines through a pipe: incoming bytes are assembled into lines; an outgoing line knows whether it
-was handed out.
+"""Lines through a pipe: splits incoming bytes into lines, and records whether an outgoing line was
+written.
 
-Rule: the cost of one line is bounded by its limit, and a line that is too long does not damage the
+Rule: a line never takes more memory than its limit, and a line that is too long does not damage the
 next one.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 
 class Lines:
-    """Splits bytes into lines, wherever they were cut.
+    """Splits a stream of bytes into lines, however the stream was cut into chunks.
 
-    A line over `longest` bytes is skipped up to its end and counted.
+    A line of more than `longest` bytes is dropped and counted in `skipped`.
     """
 
     def __init__(self, longest: int) -> None:
@@ -23,14 +23,14 @@ class Lines:
         self._is_skipping = False
 
     def feed(self, data: bytes | bytearray) -> list[bytes]:
-        """Return the lines that are complete now, without their line ends (`\n` or `\r\n`)."""
+        """Add bytes; return the lines that they complete, without their line ends (LF or CRLF)."""
         *ends, rest = bytes(data).split(b"\n")  # the event loop of Windows passes a bytearray
         lines = [line for end in ends if (line := self._finished(end)) is not None]
         self._keep(rest)
         return lines
 
     def end(self) -> list[bytes]:
-        """Return what came after the last line end, if anything did."""
+        """Return the last line if it has no line end; else an empty list."""
         line = self._finished(b"")
         return [line] if line else []
 
@@ -51,7 +51,7 @@ class Lines:
     def _keep(self, piece: bytes) -> None:
         if self._is_skipping:
             return
-        if len(self._partial) + len(piece) <= self._longest + 1:  # a `\r` may be no part of the line
+        if len(self._partial) + len(piece) <= self._longest + 1:  # one byte more, for the CR of a CRLF
             self._partial += piece
         else:
             self._is_skipping = True
@@ -60,7 +60,11 @@ class Lines:
 
 
 class Outgoing:
-    """One line on its way out. `is_handed`: some of it may have left; False and no longer waiting means that none has."""
+    """One line to write to a pipe.
+
+    `is_handed` is true once part of it may have been written. While it is false, nothing of the
+    line has been written.
+    """
 
     __slots__ = ("_wake", "data", "end", "is_handed")
 

@@ -1,9 +1,10 @@
-"""The process and the event loop in which an object that holds connections may be used, and nowhere else.
+"""Checks that an object that holds connections is used only in the process and the event loop that
+it belongs to.
 
-Rule: every public method of such an object checks its guard before it does anything, so misuse is a
-typed error at once and never an endless wait: a wake-up meant for another loop is lost silently.
-Plain reads (a state, an id, `health()`) are allowed from any thread of the process, because a
-health endpoint often has a thread of its own.
+Rule: every public method of such an object checks its guard before it does anything, so misuse
+raises a typed error at once. Without it, the caller could wait for ever, because a wake-up for
+another loop is lost silently. Plain reads (a state, an id, `health()`) are allowed from any thread
+of the process, because a health endpoint often has a thread of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from .event_loop import no_loop
 
 
 class LoopGuard:
-    """Remembers the process that made an object, and the event loop that entered it, once there is one (`loop`)."""
+    """Stores the process that created an object and, in `loop`, the event loop that entered it
+    (None before that).
+    """
 
     __slots__ = ("_name", "_pid", "loop")
 

@@ -1,6 +1,6 @@
 """Whether a host is this machine, judged by its name alone, before DNS.
 
-Loads no library, so any module may import it.
+It imports no third-party library, so any module may import it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ipaddress
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host is an address and needs no DNS."""
+    """Return whether a host is an IP address, which needs no DNS."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -18,7 +18,7 @@ def is_ip(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, judged without DNS, is this machine."""
+    """Return whether a host is this machine, judged without DNS."""
     name = host.lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True

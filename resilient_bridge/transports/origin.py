@@ -1,7 +1,7 @@
-"""Which peer may receive which data: origins, loopback, redirects, and the URL parts that no error
-may show.
+"""Security checks of a WebSocket URL: its origin, redirects, unencrypted credentials, and the URL
+parts that no error may show.
 
-Rule: it is judged from the text alone, before a name is resolved or a byte is sent.
+Rule: each check uses the text alone, before a name is resolved or a byte is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class RedirectRefusedError(ConnectionError):
-    """The server redirects to another origin, from wss to ws, or too often; nothing was sent there."""
+    """The server redirects to another origin, from wss to ws, or too often; it was not followed."""
 
 
 class InsecureURLError(ValueError):
@@ -30,7 +30,9 @@ class InsecureURLError(ValueError):
 
 
 def parse_url(url: str) -> WebSocketURI:
-    """Return the parts of a WebSocket URL, or raise `InvalidURI` without a word of its user, password or query."""
+    """Return the parts of a WebSocket URL, or raise `InvalidURI`, which shows no user, password or
+    query.
+    """
     try:
         target = parse_uri(url)
         target.host.encode("idna")
@@ -42,7 +44,7 @@ def parse_url(url: str) -> WebSocketURI:
 
 
 def _shown(url: str) -> str:
-    """Return scheme and host of a URL that could not be parsed: only what is certainly no secret."""
+    """Return scheme and host of a URL that could not be parsed, which are certainly no secret."""
     found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(?:[^/?#]*@)?([a-zA-Z0-9.-]*)(?=[:/?#]|$)", url)
     return f"{found[1]}://{found[2]}" if found and "@" not in url[found.end() :] else "the url"
 
@@ -54,9 +56,10 @@ def origin_of(target: WebSocketURI) -> str:
 
 
 def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the pairs, or raise `ValueError` without showing a value.
+    """Return the headers as pairs; raise `ValueError`, which shows no value, if a name or value is
+    invalid.
 
-    What breaks a header is most often the line break at the end of a token that was read from a file.
+    The usual cause is the line break at the end of a token that was read from a file.
     """
     received: Any = headers
     pairs: list[tuple[str, str]] = list(received.items() if hasattr(received, "items") else received)
@@ -79,9 +82,10 @@ def refuse_credentials(
 
 
 def redirect_within(url: str, location: str) -> str:
-    """Return the URL a redirect leads to; raise `RedirectRefusedError` unless it stays inside the origin of `url`.
+    """Return the URL a redirect leads to; raise `RedirectRefusedError` unless it stays inside the
+    origin of `url`.
 
-    User and password stay those of `url`, whatever the location contains; http and https stand for
+    User and password are those of `url`, whatever the location contains; http and https are read as
     ws and wss.
     """
     here = parse_url(url)

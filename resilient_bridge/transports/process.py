@@ -1,9 +1,9 @@
-"""One child process and its three pipes: lines in, lines out, and a bounded end of its whole
-process tree.
+"""Runs one child process: reads its lines, writes lines to it, and ends its process tree within a
+time limit.
 
-Rules: what the child writes is always read, in every state, so that it never blocks on us. A line
-counts as handed out as soon as any of it may have left. No signal is sent to a process number that
-may have been reused.
+Rules: what the child writes is read in every state, so that it does not block on a full pipe,
+unless `set_reading` pauses its stdout. A line counts as handed out as soon as part of it may have
+been written. No signal is sent to a process number that may have been reused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
-    """A child that `start()` starts and `close()` ends; in between it is open, or lost for the reason in `loss`.
+    """A child that `start()` starts and `close()` ends; in between it is open, or lost for the
+    reason in `loss`.
 
     `program` is the base name of the program: its arguments may hold secrets and are never shown. A
     line of its stdout has at most `max_line` bytes; a longer one is skipped and counted in
@@ -47,9 +48,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         on_stderr: Callable[[bytes], object] | None = None,
         on_skipped: Callable[[], object] | None = None,
     ) -> None:
-        """Prepare; nothing runs yet. `cwd` and `env` are those of `subprocess.Popen`.
+        """Store the command, which `start()` runs; `cwd` and `env` are those of `subprocess.Popen`.
 
-        `on_stderr` gets each line of its stderr, cut at 8 KiB; `on_skipped` is called for each line of stdout that was too long.
+        `on_stderr` gets each line of its stderr but those of more than 8 KiB. `on_skipped` is
+        called after each chunk of stdout in which a line was too long.
         """
         self.program = os.path.basename(command[0])  # noqa: PTH119 -- a name, not a file
         self.pid = 0
@@ -72,12 +74,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
     async def start(self, on_line: Callable[[bytes], object], on_lost: Callable[[], object]) -> None:
-        """Start it in a session of its own, so that the tree below it can be ended as one; the caller owes a `close()`.
+        """Start the child in a session of its own, so that its whole process group can be ended;
+        the caller must call `close()`.
 
-        `on_line` gets each line of its stdout, the first perhaps before this returns; `on_lost` is
-        called once if it exits without being asked to, after its last line and with `loss` set.
-        Raises the system's error, unchanged (FileNotFoundError, PermissionError). A cancelled start
-        leaves nothing behind.
+        `on_line` gets each line of its stdout, the first perhaps before this returns. `on_lost` is
+        called once if the child exits, or closes its stdin or stdout, before `close()`; it comes
+        after the last line, with `loss` set. Raises the system's error, unchanged
+        (FileNotFoundError, PermissionError). A cancelled start leaves no process behind.
         """
         self._on_line, self._on_lost = on_line, on_lost
         calm = Calm()
@@ -98,7 +101,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             starting.result()
         finally:
             self._started.set_result(None)
-            # An exception that holds the frame that holds it would live until the next collection.
+            # Break the cycle of exception and frame, which would live until the next garbage
+            # collection.
             del starting
         try:
             calm.give_back()
@@ -112,25 +116,27 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def skipped(self) -> int:
-        """How many lines were longer than `max_line`."""
+        """Return how many lines of stdout were longer than `max_line`."""
         return self._lines.skipped
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote to stderr: at most 8 KiB, as text with secrets masked."""
+        """Return the end of what the child wrote to stderr, as text with secrets masked: at most
+        8192 characters.
+        """
         text = self._tail.decode("utf-8", "replace")
-        if self._tail_is_cut:  # half a secret may no longer look like one: drop the first word with it
+        if self._tail_is_cut:  # a secret that was cut may not be recognised: drop the first word
             text = ([*text.split(None, 1), "", ""])[1]
         shown = "\n".join(redact(line, limit=STDERR_BYTES) for line in text.strip().splitlines())
         return shown[-STDERR_BYTES:]
 
     # -- lines out ------------------------------------------------------------------------------------------------
     def send(self, data: bytes, wake: Callable[[], object]) -> Outgoing:
-        """Queue one line, including its line end, and return it; `wake` is called when the pipe has
-        taken it, perhaps at once.
+        """Queue one line, including its line end, and return it; `wake` is called when it is handed
+        out, perhaps before this returns.
 
-        The pipe gets one line at a time, so no part of a waiting line has left. If the pipe is
-        unusable, the line waits for `on_lost`.
+        The pipe gets one line at a time, so no part of a queued line has been written. If the pipe
+        is broken, the line stays queued until `on_lost`.
         """
         line = Outgoing(data, wake)
         self._queue.append(line)
@@ -138,13 +144,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return line
 
     def withdraw(self, line: Outgoing) -> None:
-        """Forget a line that was not handed out yet; any other is left as it is."""
+        """Remove a line from the queue if it has not been handed out; else do nothing."""
         if not line.is_handed and line in self._queue:
             self._queue.remove(line)
 
     def was_read(self, line: Outgoing) -> bool:
-        """Return whether the child may have read a line; once the child is lost, False where the
-        pipe still holds the line's end.
+        """Return whether the child may have read a line; False if it was not handed out, or if a
+        lost child left the line's end unread in the pipe.
         """
         return line.is_handed and self._unread.may_have_read(line.end)
 
@@ -169,14 +175,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._flush()
 
     def close_input(self) -> None:
-        """Close its stdin once the pipe has taken what was written; most children end then."""
+        """Close its stdin once everything handed out is written; most children exit then."""
         self._unread.close()
         if not self._stdin.is_closing():
             self._stdin.close()
 
     def set_reading(self, *, is_reading: bool) -> None:
-        """Read its stdout, or stop reading for a while, so that a child that keeps writing has to
-        wait; no effect before it runs.
+        """Resume or pause the reading of its stdout; a paused child that keeps writing blocks. No
+        effect before it runs.
         """
         if not self.pid:
             return
@@ -280,11 +286,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     # -- the end --------------------------------------------------------------------------------------------------
     async def close(self, seconds: float) -> None:
-        """End the child and its process group: its stdin is closed, after `seconds` SIGTERM, after as many again SIGKILL.
+        """End the child and its process group: its stdin is closed, after `seconds` SIGTERM, after
+        as many again SIGKILL.
 
         Returns when all are gone and the child is reaped, 7 s after the kill at the latest; a
-        cancellation is raised only then. A line that the pipe has begun to take is still written. A
-        process that moved to a session of its own is not reached.
+        cancellation is raised only then. A line that was handed out is still written if the child
+        reads it in time. A process that moved to another process group or session is not ended.
         """
         calm = Calm()
         self._is_closing = True

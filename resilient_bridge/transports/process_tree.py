@@ -28,15 +28,15 @@ _LOOK_SECONDS: Final = (0.01, 0.2)  # seconds between two polls: at first, and a
 
 
 class Calm:
-    """Waits that a cancellation cannot cut short: it is stored, and raised once everything that has
-    to end has ended.
+    """Waits for futures without being interrupted by a cancellation, which is stored until
+    `give_back` raises it.
     """
 
     def __init__(self) -> None:
         self._cancelled: asyncio.CancelledError | None = None
 
     async def wait(self, future: asyncio.Future[Any], seconds: float | None = None) -> bool:
-        """Return whether the future was done within that many seconds."""
+        """Wait that many seconds at most for the future; return whether it is done."""
         loop = asyncio.get_running_loop()
         until = None if seconds is None else loop.time() + seconds
         while not future.done():
@@ -63,8 +63,8 @@ class Calm:
 
 
 class ProcessTree:
-    """A child that leads its own session, and its descendants in it; `exited` is done once the
-    child is reaped.
+    """A child that leads its own process group, and its descendants in it; `exited` is done once
+    the child is reaped.
     """
 
     def __init__(self, transport: asyncio.SubprocessTransport, exited: asyncio.Future[None]) -> None:
@@ -73,10 +73,11 @@ class ProcessTree:
         self._pid = transport.get_pid()
 
     async def end(self, calm: Calm, seconds: float) -> None:
-        """SIGTERM to all, after `seconds` SIGKILL; returns when all are gone, 5.5 s after the kill at the latest.
+        """Send SIGTERM to the process group and, after `seconds`, SIGKILL; return when all are
+        gone, 5.5 s after the kill at the latest.
 
-        A process that moved to a session of its own is not reached. On Windows: Ctrl-Break, then
-        the tree is ended; see `process_groups`.
+        A process that moved to another process group or session is not ended. On Windows it sends
+        Ctrl-Break, then runs `taskkill`; see `process_groups`.
         """
         await self._signal_all(calm, is_last=False)
         if not await self.is_ended_within(calm, seconds):
@@ -85,7 +86,7 @@ class ProcessTree:
             await self.is_ended_within(calm, _ORPHAN_SECONDS)
 
     async def is_ended_within(self, calm: Calm, seconds: float) -> bool:
-        """Wait that many seconds for the child and its descendants; return whether all have ended."""
+        """Wait up to `seconds` for the child and its descendants; return whether all have ended."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         await calm.wait(self._exited, seconds)
@@ -109,7 +110,7 @@ class ProcessTree:
     async def _signal_all(self, calm: Calm, *, is_last: bool) -> None:
         """Ask the whole group to end, or kill it."""
         if sys.platform == "win32":
-            # the process number cannot be reused until then
+            # a child that is not reaped yet: its process number cannot have been reused
             if self._transport.get_returncode() is None:
                 send = process_groups.take_away if is_last else process_groups.ask_to_end
                 await calm.wait(wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill")))

@@ -1,4 +1,5 @@
-"""Staggered connection attempts to all addresses of a name, after RFC 8305: one unreachable address must not use up the deadline.
+"""Staggered connection attempts to all addresses of a name, after RFC 8305: one unreachable address
+must not use up the deadline.
 
 Rule: every attempt that loses, or succeeds after a cancellation, is closed. asyncio's own
 `happy_eyeballs_delay` leaks a connected socket if it is cancelled at the wrong moment.
@@ -25,7 +26,9 @@ _ROUTELESS: Final = frozenset(
 
 
 def interleaved(infos: Iterable[tuple[Any, ...]]) -> list[str]:
-    """Return the hosts of a `getaddrinfo()` answer, each once, alternating between address families."""
+    """Return the hosts of a `getaddrinfo()` answer, each once, alternating between address
+    families.
+    """
     families: dict[int, list[str]] = {}
     for family, *_, address in infos:
         hosts = families.setdefault(family, [])
@@ -37,11 +40,12 @@ def interleaved(infos: Iterable[tuple[Any, ...]]) -> list[str]:
 async def first_connected(
     attempts: Iterable[Callable[[], Coroutine[Any, Any, T]]], delay: float, discard: Callable[[T], object]
 ) -> T:
-    """Run the attempts, each `delay` seconds after the one before or when that fails, and return the first result.
+    """Run the attempts, each `delay` seconds after the one before or when that fails, and return
+    the first result.
 
-    If all fail with an `OSError`, the most informative one is raised; a TLS failure, or any other
-    error, ends the race. A result that is not returned is passed to `discard`, also after a
-    cancellation.
+    If all fail with an `OSError`, it raises the first one that is not a missing route. A TLS
+    failure, or any other error, is raised at once. A result that is not returned is passed to
+    `discard`, also after a cancellation.
     """
     waiting = deque(attempts)
     started: list[asyncio.Task[T]] = []
@@ -70,7 +74,8 @@ async def first_connected(
             if task is not winner:
                 task.cancel()
                 task.add_done_callback(lambda loser: _take_down(loser, discard))
-        # Break the cycle of exception and frame, which would live until the next garbage collection.
+        # Break the cycle of exception and frame, which would live until the next garbage
+        # collection.
         del failures
 
 

@@ -1,7 +1,7 @@
 """Signals that ask a process to end.
 
-Rule: handlers run in the event loop, of any kind, and afterwards the earlier signal handlers are
-restored.
+Rule: handlers run in the event loop, whatever its type, and the earlier signal handlers are
+restored afterwards.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ if sys.platform == "win32":
 else:
     TERM: Final = (signal.SIGTERM,)
     HANG_UP: Final = (signal.SIGHUP,)
-"""What a supervisor sends, and a closing terminal.
+"""`TERM`: the signals by which a supervisor ends a process. `HANG_UP`: the signal of a closing
+terminal.
 
-On Windows that is Ctrl-Break: no other signal can be sent to a process and be handled.
+On Windows a supervisor sends Ctrl-Break: no other signal can be sent to a process and be handled.
 """
 
 
 @contextmanager
 def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
-    """Call it in the running loop at each of these signals: Ctrl-C and what a supervisor sends, if none is named.
+    """Call `call` in the running event loop on each of these signals; without `numbers`, on Ctrl-C
+    and those of `TERM`.
 
     Does nothing outside the main thread, because only the main thread can handle signals.
     """
@@ -39,7 +41,7 @@ def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
     loop = asyncio.get_running_loop()
     chosen = numbers or (signal.SIGINT, *TERM)
     before: dict[int, Any] = {number: signal.getsignal(number) for number in chosen}
-    is_ours: set[int] = set()  # set by us, and not by the loop
+    is_ours: set[int] = set()  # installed by `signal.signal`, not by the loop
 
     def later(_: int, __: object) -> None:
         loop.call_soon_threadsafe(call)
@@ -56,5 +58,5 @@ def on_signals(call: Callable[[], object], *numbers: int) -> Generator[None]:
         for number in chosen:
             if number not in is_ours:
                 loop.remove_signal_handler(number)
-            if before[number] is not None:  # None: one that Python did not set
+            if before[number] is not None:  # None: not installed from Python
                 signal.signal(number, before[number])

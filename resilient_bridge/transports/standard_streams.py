@@ -1,5 +1,5 @@
-"""Standard input and output for an event loop: files, pipes and terminals alike; none of them may
-block the loop.
+"""Standard input and output for an event loop: a file, pipe or terminal is read and written without
+blocking the loop.
 
 Rule: blocking calls run in daemon threads on the bare file descriptors, so that a blocked read or
 write can delay neither the heartbeat nor the end of the process.
@@ -77,7 +77,7 @@ async def _chunks_of(fd: int) -> AsyncIterator[bytes]:
         chunks.append(chunk)
         came.set()
 
-    # A descriptor of our own: no other code can close it while the thread uses it, so its number
+    # A duplicate descriptor: no other code can close it while the thread uses it, so its number
     # cannot be reused for another file.
     try:
         own = os.dup(fd)
@@ -119,8 +119,9 @@ def _read(fd: int) -> bytes:
 
 
 def _at_once(fd: int) -> Callable[[bytes], int]:
-    """Return a function that writes a short line to a pipe or socket if that needs no waiting, and
-    returns the number of bytes; it raises OSError.
+    """Return a function that writes a short line to a pipe or socket if that does not block.
+
+    It returns the number of bytes it wrote, and raises OSError.
     """
     if sys.platform != "win32":
         with suppress(OSError):
@@ -128,7 +129,7 @@ def _at_once(fd: int) -> Callable[[bytes], int]:
             if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):  # Node gives its children a socket
                 ready = select.poll()
                 ready.register(fd, select.POLLOUT)
-                # Ready for one byte means ready for this many.
+                # POSIX: a pipe that is ready to write takes PIPE_BUF bytes without blocking.
                 return lambda data: (
                     os.write(fd, data) if len(data) <= select.PIPE_BUF and ready.poll(0) else 0
                 )
@@ -140,10 +141,11 @@ def _nothing(_: bytes) -> int:
 
 
 class Output:
-    """Writes to a file descriptor from a thread, which runs from the first line that has to wait
-    until `aclose`.
+    """Writes lines to a file descriptor from a thread, which runs from the first line that has to
+    wait until `aclose`.
 
-    `is_broken` once the reader has gone: then writing does nothing.
+    `is_broken` is true once a write has failed, for example because the reader has closed the pipe.
+    Later writes do nothing.
 
     `is_only_writer`: no other code writes to the descriptor, so a short line is written at once
     where that cannot block; with another writer it could block.
@@ -171,7 +173,8 @@ class Output:
         if self.is_broken:
             return
         line = (text + end).encode("utf-8", "backslashreplace")
-        # nothing is queued before it; with a thread, the reader would have to wait for that thread
+        # no line is queued before this one; writing it here gets it to the reader sooner than the
+        # thread
         if not self._size:
             with suppress(OSError):  # the thread gets the same error, and reports it
                 line = line[self._at_once(line) :]
@@ -194,20 +197,24 @@ class Output:
         return self._size > self._limit
 
     async def has_room(self) -> None:
-        """Wait until no more than `limit` bytes are unwritten, or the reader has gone."""
+        """Wait until no more than `limit` bytes are unwritten, or a write has failed."""
         await self._room.wait()
 
     async def write(self, text: str) -> None:
-        """The same, but wait while too much is unwritten: this is how a slow reader slows down the source."""
+        """Write a line as `put` does, then wait as `has_room` does, so that a slow reader slows
+        down the caller.
+        """
         self.put(text)
         await self._room.wait()
 
     async def written(self) -> None:
-        """Wait until everything is written, or the reader has gone: then `is_broken`."""
+        """Wait until everything is written, or a write has failed and `is_broken` is true."""
         await self._idle.wait()
 
     async def aclose(self, seconds: float) -> None:
-        """Wait until everything is written, or the time is up; then the thread ends as soon as it can."""
+        """Wait until everything is written, at most `seconds`; then the thread ends as soon as it
+        has written what is queued.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()

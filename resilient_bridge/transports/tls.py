@@ -18,15 +18,18 @@ import ssl
 from typing import Final
 
 
-# a stuck peer must not cost the caller much more than the error it already has
+# limits the second dial of `explain_refusal`: a stuck peer must not delay the caller's error for
+# long
 DIAGNOSIS_SECONDS: Final = 1.0
 _SHA256_BYTES: Final = 32
 
 
 class PinMismatchError(ssl.SSLCertVerificationError):
-    """The peer's certificate is not the pinned one; raised by the handshake, nothing but the handshake was sent.
+    """The peer's certificate is not the pinned one; the handshake raises it, before any other data
+    is sent.
 
-    `certificate_reason` is always "PIN_MISMATCH", `certificate_expiry` the end of the certificate that was shown.
+    `certificate_reason` is always "PIN_MISMATCH". `certificate_expiry` is the notAfter time of the
+    peer's certificate, None if it cannot be read.
     """
 
     reason = "PIN_MISMATCH"
@@ -39,8 +42,9 @@ class PinMismatchError(ssl.SSLCertVerificationError):
 def parse_pin(text: str) -> bytes:
     """Return the 32 bytes of a SHA-256 certificate pin.
 
-    Accepts `sha256:<64 hex digits>`, colons between the digits allowed, and `sha256/<base64>`. The digest is that of the
-    whole certificate in DER form, as `openssl x509 -fingerprint -sha256` prints it. Raises `ValueError` naming `pin`.
+    Accepts `sha256:<64 hex digits>`, colons between the digits allowed, and `sha256/<base64>`. The
+    digest is that of the whole certificate in DER form, as `openssl x509 -fingerprint -sha256`
+    prints it. Raises `ValueError` naming `pin`.
     """
     wanted = 'pin: wanted "sha256:<64 hex digits>" or "sha256/<base64>"'
     value = text.strip()
@@ -60,9 +64,11 @@ def parse_pin(text: str) -> bytes:
 
 
 def shared_default_context() -> ssl.SSLContext:
-    """Return the process's one default context, which checks chain and host name against the system's authorities, TLS 1.2 or newer.
+    """Return the shared default context: it checks the chain against the system's authorities, and
+    the host name; TLS 1.2 or newer.
 
-    Loading the authorities takes milliseconds, too long for each attempt.
+    It is cached because loading the authorities takes milliseconds, too long for each attempt.
+    Other values of SSL_CERT_FILE or SSL_CERT_DIR give another context.
     """
     return _context_for(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
@@ -73,7 +79,9 @@ def _context_for(_file: str | None, _directory: str | None) -> ssl.SSLContext:
 
 
 class _PinnedContext(ssl.SSLContext):
-    """A context whose handshakes end in `PinMismatchError` unless the peer shows the one certificate."""
+    """A context whose handshakes raise `PinMismatchError` unless the peer presents the pinned
+    certificate.
+    """
 
     base: ssl.SSLContext | None
 
@@ -87,7 +95,8 @@ class _PinnedContext(ssl.SSLContext):
     ) -> ssl.SSLObject:
         if self.base is None:
             return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        # A context cannot be copied and the user's must not be changed, so its product is turned into a checking one.
+        # A context cannot be copied and the user's must not be changed, so the class of the
+        # SSLObject that it makes is replaced by the one that checks the pin.
         wrapped = self.base.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         wrapped.__class__ = self.sslobject_class
         return wrapped
@@ -99,11 +108,13 @@ class _PinnedContext(ssl.SSLContext):
 
 
 def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.SSLContext:
-    """Return a context that accepts exactly the certificate with this SHA-256 digest, for asyncio only.
+    """Return a context that accepts exactly the certificate with this SHA-256 digest, for asyncio
+    only.
 
-    Without `base` the pin is the whole proof: no chain, host name or date is checked, so a self-signed peer is fine. With
-    `base` (a client certificate, a private authority) everything that context checks holds as well, and it is not changed.
-    A mismatch ends the handshake with `PinMismatchError`. Raises `ValueError` naming `pin` when it cannot be read.
+    Without `base`, only the pin is checked, and no chain, host name or date, so a self-signed
+    certificate is accepted. With `base` (a client certificate, a private authority), everything
+    that context checks is checked as well; `base` is not changed. A mismatch ends the handshake
+    with `PinMismatchError`. Raises `ValueError` naming `pin` when it cannot be read.
     """
     digest = parse_pin(pin) if isinstance(pin, str) else pin
 
@@ -135,19 +146,21 @@ def _check_pin(certificate: bytes | None, wanted: bytes) -> None:
 async def explain_refusal(
     error: ssl.SSLCertVerificationError, host: str, port: int, server_hostname: str
 ) -> None:
-    """Set `certificate_expiry`, `certificate_start` (such as "2026-03-01T00:00:00Z") and `certificate_sha256` from what the peer shows.
+    """Set the error's `certificate_expiry`, `certificate_start` (such as "2026-03-01T00:00:00Z")
+    and `certificate_sha256` from the peer's certificate.
 
-    OpenSSL forgets a certificate it refused, so the peer is dialled once more, without judging it and without sending
-    anything after the handshake. Takes at most a second; raises nothing but cancellation.
+    OpenSSL does not return a certificate that it refused, so the peer is dialled again, without
+    verification and without sending anything after the handshake. Takes at most a second; raises
+    nothing but cancellation.
     """
     if isinstance(error, PinMismatchError):
-        return  # it has seen the certificate itself
+        return  # it has its `certificate_expiry` already
     try:
         async with asyncio.timeout(DIAGNOSIS_SECONDS):
             certificate = await _certificate_of(host, port, server_hostname)
         error.certificate_sha256 = hashlib.sha256(certificate).hexdigest()  # type: ignore[attr-defined]
         error.certificate_start, error.certificate_expiry = certificate_dates(certificate)  # type: ignore[attr-defined]
-    except Exception:  # noqa: BLE001, S110 (whatever goes wrong here, the refusal is the news)
+    except Exception:  # noqa: BLE001, S110 (the caller raises the refusal, whatever fails here)
         pass
 
 
@@ -166,9 +179,11 @@ async def _certificate_of(host: str, port: int, server_hostname: str) -> bytes:
 
 
 def certificate_dates(certificate: bytes) -> tuple[str, str]:
-    """Return the notBefore and notAfter instants of an X.509 certificate in DER form, each as "2026-03-01T00:00:00Z".
+    """Return the notBefore and notAfter instants of an X.509 certificate in DER form, each as
+    "2026-03-01T00:00:00Z".
 
-    The standard library decodes only certificates it has accepted. Raises `ValueError` when the bytes are no certificate.
+    The standard library decodes only certificates it has accepted. Raises `ValueError` when the
+    bytes are no certificate.
     """
     try:
         tbs, _ = _der_value(_der_value(certificate, 0, 0x30)[0], 0, 0x30)

@@ -1,8 +1,8 @@
-"""What an ended child left unread in its stdin pipe: proof that it never read a line's end, and so
-never acted on the line.
+"""Counts the bytes that an ended child left unread in its stdin pipe, to prove that it never read a
+line's end, and so never acted on the line.
 
-Rule: only bytes that were taken out of the pipe here count, because no other process can read them
-any more. Linux only; elsewhere nothing is proven.
+Rule: only bytes that were read out of the pipe here count, because no other process can read them
+any more. Linux only; elsewhere every line counts as read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _CHUNK: Final = 65536
 
 
 class Unread:
-    """Counts the bytes that were written to a pipe and, after the reader's end, those left unread."""
+    """Counts the bytes written to a pipe and, after its reader has ended, those left unread."""
 
     def __init__(self, descriptor: int | None) -> None:
-        """Own `descriptor`, a writing end: while it is open, the content of the pipe is not lost,
-        and the reader gets no end of input.
+        """Take ownership of `descriptor`, a writing end: while it is open, the content of the pipe
+        is not lost, and the reader gets no end of input.
 
-        None: nothing is proven.
+        With None, every line counts as read.
         """
         self._descriptor = descriptor
         self._written = 0
@@ -49,10 +49,10 @@ class Unread:
         return self._written
 
     def take(self) -> None:
-        """Take out what is unread, and release the pipe."""
+        """Read and count the unread bytes, and close the descriptor."""
         if sys.platform != "linux" or self._descriptor is None:
             return
-        # Without /proc nothing is proven; an empty pipe that others can write to is an error, too.
+        # OSError: there is no /proc, or the pipe is empty and has other writers.
         with suppress(OSError):
             source = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
@@ -69,7 +69,7 @@ class Unread:
         return self._written - self._unread >= end - 1
 
     def close(self) -> None:
-        """Release the pipe. May be called again."""
+        """Close the descriptor. Calling it again does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,4 +1,5 @@
-"""The WebSocket transport: dials one URL, follows no redirect to another origin, and carries frames until the link is lost.
+"""The WebSocket transport: dials one URL, follows no redirect to another origin, and carries frames
+until the link is lost.
 
 Rule: a credential is sent only to the origin of the URL, and only encrypted or to this machine.
 """
@@ -36,30 +37,35 @@ from .racing import first_connected, interleaved
 from .websockets_releases import get_proxy, half_received, maker_of, options_of, target_of
 
 
-# no version: it would be more use to an attacker than to an operator
+# without a version, which would help an attacker more than an operator
 USER_AGENT: Final = "resilient_bridge"
 # seconds for a peer to end the TCP connection once closing began; then it is aborted
 CLOSE_SECONDS: Final = 2.0
 MAX_REDIRECTS: Final = 5
 NEXT_ADDRESS_SECONDS: Final = 0.25  # RFC 8305, 5
 NEXT_TLS_ADDRESS_SECONDS: Final = 1.0  # an attempt over TLS takes more round trips
-_QUEUED_BYTES: Final = 64 * 2**20  # frames wait unread up to this much, whatever their size
+_QUEUED_BYTES: Final = 64 * 2**20  # limit of the unread frames, but at least two are queued
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 
-# At debug level websockets writes headers and frames, so tokens, into the log: a root logger set to DEBUG must not get them.
+# At level DEBUG, websockets logs headers and frames, and so tokens: a root logger set to DEBUG must
+# not get them.
 _logger = logging.getLogger(__name__)
 _logger.setLevel(logging.INFO)
 
 
 class WebSocketTransport:
-    """One open WebSocket connection, a `Transport`; the native exceptions of websockets surface unchanged."""
+    """One open WebSocket connection, a `Transport`; the native exceptions of websockets surface
+    unchanged.
+    """
 
     def __init__(self, ws: Any, address: tuple[str, int] | None = None) -> None:
-        """Adopt an open connection: of `open_websocket()`, or of a user, anything with `send`, `recv` and `close`."""
+        """Wrap an open connection: that of `open_websocket()`, or a user's, which is any object
+        with `send`, `recv` and `close`.
+        """
         self.address = address
-        """Host and port that were dialled; None behind an HTTP proxy or for a wrapped connection."""
+        """Host and port that were dialled; None for an HTTP proxy or a wrapped connection."""
         self.keeps_bytes = False
-        """Whether what was sent as bytes is received as bytes, UTF-8 or not."""
+        """Whether a frame that was sent as bytes is received as bytes, even if it is UTF-8."""
         self._ws = ws
         self._aborted = False
         self._is_websockets = isinstance(ws, Connection)
@@ -82,21 +88,26 @@ class WebSocketTransport:
                     await self._ws.send(frame)
                 else:
                     await self._foreign(self._ws.send, frame)
-        # An abort wakes a sender that waits for room as if there were room: say that the frames are lost.
+        # An abort wakes a sender that waits for the buffer without an error: raise it here, because
+        # the frames are lost.
         if self._aborted:
             raise ConnectionClosedError(None, None)
 
     def send_now(self, *frames: str) -> bool:
-        """Send text frames if that needs no waiting; see `Transport.send_now`. False of a connection that we did not open."""
+        """Send text frames if that needs no waiting; see `Transport.send_now`. Always False on a
+        connection that we did not open.
+        """
         return (
             isinstance(self._ws, _BoundedConnection) and not self._aborted and self._ws.send_texts_now(frames)
         )
 
     async def receive(self) -> str | bytes:
-        """Return the next frame: text, or bytes if it is not UTF-8, or if it was sent as bytes and `keeps_bytes`; see `Transport.receive`.
+        """Wait for the next frame and return it as text, or as bytes if it is not UTF-8; see
+        `Transport.receive`.
 
-        Bytes that are not UTF-8 are handed on, because websockets itself would end the connection with 1007; with `keeps_bytes` it does
-        so for a text that is none.
+        By default websockets does not decode, because it would close the connection with 1007 for
+        text that is not UTF-8. With `keeps_bytes` it decodes: a frame that was sent as bytes is
+        returned as bytes, and text that is not UTF-8 closes the connection.
         """
         if self._aborted or not self._is_websockets:
             return await self._foreign(self._ws.recv)  # type: ignore[no-any-return]
@@ -109,7 +120,9 @@ class WebSocketTransport:
             return frame
 
     def receive_now(self) -> str | bytes | None:
-        """Return the next frame if it has come whole; see `Transport.receive_now`. None of a connection that we did not open."""
+        """Return the next frame if it has arrived whole; see `Transport.receive_now`. Always None
+        on a connection that we did not open.
+        """
         arrivals = self._arrivals
         if arrivals is None or self._aborted:
             return None
@@ -124,15 +137,18 @@ class WebSocketTransport:
         except UnicodeDecodeError:
             if not self.keeps_bytes:
                 return bytes(data)
-            arrivals.put_back(frame)  # `receive` has websockets end the connection of it
+            arrivals.put_back(frame)  # `receive` then makes websockets close the connection
             return None
 
     async def ping(self) -> Awaitable[Any] | None:
-        """Send a WebSocket ping; what it returns is done when the pong has come. None where the connection has no such thing."""
+        """Send a WebSocket ping and return an awaitable that is done when the pong arrives.
+
+        Return None after an abort, or if the connection is not one of websockets.
+        """
         return await self._ws.ping() if self._is_websockets and not self._aborted else None
 
     async def _foreign(self, method: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        """Await a call on a connection that may have no abort: then `abort()` cancels the call instead."""
+        """Await a call on a connection that may have no abort; `abort()` cancels the call."""
         if self._aborted:
             raise ConnectionClosedError(None, None)
         call = asyncio.ensure_future(method(*arguments))
@@ -156,7 +172,7 @@ class WebSocketTransport:
             abort()
         for call in tuple(self._pending):
             call.cancel()
-        if abort is None:  # its own close is the only way to give its resources back
+        if abort is None:  # only its own close releases its resources
             farewell = asyncio.ensure_future(self._let_go())
             self._pending.add(farewell)
             farewell.add_done_callback(self._pending.discard)
@@ -169,7 +185,9 @@ class WebSocketTransport:
             _logger.debug("closing an aborted connection failed", exc_info=True)
 
     async def close(self, code: int = 1000) -> None:
-        """Close politely with this code; see `Transport.close`. A connection we opened is gone after 2 s at most."""
+        """Close with a closing handshake and this code; see `Transport.close`. A connection that we
+        opened is closed after 2 s at most.
+        """
         if not self._aborted:
             await self._ws.close(code)
         elif self._is_websockets:
@@ -193,19 +211,20 @@ async def open_websocket(
 ) -> WebSocketTransport:
     """Dial a ws:// or wss:// URL and return the open transport.
 
-    The caller bounds the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled
-    call leaves nothing behind. `pin` is the SHA-256 of the peer's certificate (`tls.parse_pin`);
-    `ssl` a context of one's own; both hold when both are given. `address` is dialled in place of
-    the URL's host, whose name stays in Host, SNI and certificate check; `resolved` is called with
-    the first address that DNS returned, even if the attempt fails. Redirects are followed within
-    the origin, five at most. `max_frame_bytes` bounds a message that arrives: the peer gets close
-    code 1009. `subprotocols` are asked for, the best first. The environment's HTTP proxy is used,
-    never towards this machine.
+    The caller limits the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled
+    call leaves no connection open. `pin` is the SHA-256 of the peer's certificate
+    (`tls.parse_pin`), `ssl` the caller's own context; if both are given, both are checked.
+    `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate
+    check; `resolved` is called with the first address that DNS returned, even if the attempt fails.
+    Redirects are followed within the origin, five at most. `max_frame_bytes` limits a received
+    message: a longer one closes the connection with code 1009. `subprotocols` are offered in order
+    of preference. The environment's HTTP proxy is used, except for this machine.
 
     Raises `InsecureURLError`, `RedirectRefusedError`, `ValueError` (headers, pin), or the network's
     own errors, unchanged: `OSError` (with errno), `ssl.SSLError`, and websockets' `InvalidURI`,
-    `InvalidStatus` and other handshake errors. A refused certificate carries its end as
-    `certificate_expiry` where that could be had. No error contains the URL's user or query.
+    `InvalidStatus` and other handshake errors. The error of a refused certificate has the
+    certificate's notAfter time as `certificate_expiry` if it could be read. No error contains the
+    URL's user or query.
     """
     target = parse_url(url)
     pairs = checked_headers(headers)
@@ -261,7 +280,9 @@ def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes 
 
 
 class _BoundedConnection(ClientConnection):
-    """A connection that does not wait for ever for a peer that should end it."""
+    """A connection that is aborted if the peer does not end it within CLOSE_SECONDS of the start of
+    closing.
+    """
 
     arrivals: Arrivals | None = None
     _deadline: asyncio.TimerHandle | None = None
@@ -269,7 +290,8 @@ class _BoundedConnection(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         frames: Any = getattr(self, "recv_messages", None)
-        # An internal attribute of websockets: should a release have none like it, its own queue is used, at a higher cost.
+        # `recv_messages` is internal to websockets: if a release has no such attribute, its own
+        # slower queue is used.
         if all(hasattr(frames, name) for name in ("high", "pause", "resume")):
             self.arrivals = Arrivals(frames.high or 0, frames.pause, frames.resume)
             self.recv_messages = cast("Any", self.arrivals)
@@ -282,7 +304,7 @@ class _BoundedConnection(ClientConnection):
 
     async def send_texts(self, frames: Iterable[str]) -> None:
         if not self.send_texts_now(frames):
-            # `send` waits, or raises the error that ended the connection
+            # `send_context` waits, or raises the error that ended the connection
             async with self.send_context():
                 self._write(frames)
         elif self.paused:
@@ -305,8 +327,9 @@ class _BoundedConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # websockets keeps its close deadline in send() and close() only. A reader would wait as long as the peer likes,
-        # for example while it goes on sending the 50 MB frame that was just answered with 1009.
+        # websockets applies its close timeout in send() and close() only. A reader would wait until
+        # the peer ends the connection, for example while it goes on sending a 50 MB frame that was
+        # answered with 1009.
         if self._deadline is None and self.protocol.state is State.CLOSING:
             self._deadline = self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
@@ -317,7 +340,9 @@ class _BoundedConnection(ClientConnection):
 
 
 class _Connect(connect):
-    """websockets' opening, with a race between the addresses of a name and with redirects kept inside the origin."""
+    """websockets' `connect`, with staggered attempts to all addresses of a name, and redirects only
+    inside the origin.
+    """
 
     _redirects = 0
     resolved: Callable[[tuple[str, int]], None] | None = None
@@ -325,7 +350,7 @@ class _Connect(connect):
     async def open_tcp_connection(self) -> ClientConnection:
         return await self._raced(super().open_tcp_connection)
 
-    async def create_connection(self) -> ClientConnection:  # the option's name up to websockets 16
+    async def create_connection(self) -> ClientConnection:  # the method's name up to websockets 16
         return await self._raced(cast("Any", super()).create_connection)
 
     async def _raced(self, open_one: Callable[[], Awaitable[ClientConnection]]) -> ClientConnection:

@@ -1,4 +1,6 @@
-"""Names that differ between releases 15, 16 and 17 of websockets. Rule: only this module knows of such differences."""
+"""Names that differ between releases 15, 16 and 17 of websockets. Rule: only this module knows of
+such differences.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,14 @@ get_proxy: Final[Callable[[WebSocketURI], str | None]] = _PROXIES.get_proxy
 
 
 def target_of(opening: connect) -> WebSocketURI:
-    """Return the current target of a `connect`: 17 stores it parsed, 16 as text."""
+    """Return the current target of a `connect`; release 17 stores it parsed, others as text."""
     parsed: WebSocketURI | None = getattr(opening, "ws_uri", None)
     return parse_uri(opening.uri) if parsed is None else parsed
 
 
 def half_received(connection: Connection) -> int | None:
-    """Return how many bytes of an unfinished data frame or fragmented message have arrived; None if there is none.
+    """Return how many bytes of an unfinished data frame or fragmented message have arrived; None if
+    there is none.
 
     The parser holds the unparsed part of a frame; a control frame has at most 125 bytes, and two in
     its header.
@@ -45,7 +48,9 @@ def half_received(connection: Connection) -> int | None:
 
 
 def options_of(opening: connect) -> dict[str, Any]:
-    """Return the arguments that it passes to the loop: `create_connection_kwargs`, up to 16 `connection_kwargs`."""
+    """Return the arguments that it passes to the loop: `create_connection_kwargs`, up to 16
+    `connection_kwargs`.
+    """
     arguments: dict[str, Any] | None = getattr(opening, "create_connection_kwargs", None)
     return vars(opening)["connection_kwargs"] if arguments is None else arguments
 
