@@ -97,9 +97,9 @@ def _opened(name: str) -> BinaryIO:
 def _first_time(name: str) -> float:
     """Return the first time in the first 100 lines of a file, 0 if they have none.
 
-    Stdin cannot be read twice, and comes last.
+    Stdin and pipes cannot be read twice, and come last.
     """
-    if name == _STDIN:
+    if name == _STDIN or Path(name).is_fifo():
         return float("inf")
     with Path(name).open("rb") as file:
         for _, line in zip(range(100), _lines(file), strict=False):
@@ -113,10 +113,8 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines, the long ones cut off; hold at most `LONGEST` + 2 bytes of one."""
     while line := file.readline(LONGEST + 2):
         yield line
-        while len(line) > LONGEST and not line.endswith(b"\n"):
+        while line and not line.endswith(b"\n"):
             line = file.readline(LONGEST)
-            if not line:
-                break
 
 
 class _Progress:

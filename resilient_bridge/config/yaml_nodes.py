@@ -16,6 +16,7 @@ from .paths import DEEPEST, MOST_KEYS, DocumentError, joined
 
 
 _TAG: Final = "tag:yaml.org,2002:"
+_TAG_OF: Final = {"sequence": "seq", "mapping": "map"}  # by the kind of the node
 _CORE: Final = (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -74,10 +75,10 @@ class _Nodes:
         kind = str(node.tag).removeprefix(_TAG)
         if isinstance(node.value, str):
             return self._scalar(kind, node.value, line)
+        if kind != _TAG_OF[node.id]:
+            raise DocumentError(f"{path or 'the document'}: wanted plain data, got a tag", line)
         if kind == "seq":
             return [self.value(item, joined(path, n), depth + 1) for n, item in enumerate(node.value)]
-        if kind != "map":
-            raise DocumentError(f"{path or 'the document'}: wanted plain data, got a tag", line)
         return self._mapping(node, path, depth)
 
     def _mapping(self, node: Any, path: str, depth: int) -> dict[str, Any]:

@@ -94,8 +94,8 @@ class Event(Record):
         return isinstance(other, Event) and type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        """Return the hash of the class and the fields."""
-        return hash((type(self), *vars(self).values()))
+        """Return a hash of the class and the time: a field may be a dict, which has none."""
+        return hash((type(self), self.at))
 
 
 def _shown(value: object) -> str:

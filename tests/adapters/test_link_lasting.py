@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
+from websockets.frames import Close
 
 import resilient_bridge as rb
 from tests.adapters.link_peers import Client, World, quick, served, virtual
@@ -244,6 +245,22 @@ def test_e11_the_same_table_answers_websockets_own_loop(error, is_final):
     """`Reconnect.process_exception`: None means another attempt, the error ends the loop."""
     assert rb.Reconnect().process_exception(error) is (error if is_final else None)
     assert rb.Reconnect(rules={type(error): rb.Rule()}).process_exception(error) is None
+
+
+@virtual
+async def test_a_message_that_cannot_be_taken_is_forgotten_after_a_stable_connection():
+    """Once in hours, it ends a connection each time and never the link; twice in a row, it ends the link."""
+    world = World()
+    link = rb.reconnecting(world.factory, rb.presets.default)
+    async with link:
+        for _ in range(3):
+            await asyncio.sleep(9_000)
+            await world.lose(link, ConnectionClosedError(None, Close(1009, "too big")))
+            await link.wait_ready()
+        await world.lose(link, ConnectionClosedError(None, Close(1009, "too big")))
+        with pytest.raises(rb.errors.ProtocolError):
+            await link.wait_ready()
+    assert world.entered == 4
 
 
 # -- what the client refuses to read ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import re
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,6 +70,29 @@ def test_several_files_are_read_in_the_order_of_their_times(tmp_path, capsys):
     assert one.pop("sources")
     assert parts == one
     assert not new.with_suffix(".html").exists()
+
+
+def test_a_line_of_any_length_is_one_line(written, capsys):
+    """4 MB without a line break are one damaged line, and the lines after it have their numbers."""
+    lines = written.read_bytes().splitlines(keepends=True)
+    written.write_bytes(b"x" * 4_500_000 + b"\n" + b"".join(lines))
+    assert cli.main(["report", str(written), "--json"]) == 0
+    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    assert source["lines"] == len(lines) + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_once(written, capsys):
+    """`report <(zcat session.jsonl.gz)`: nothing of it is lost to a look at its first lines."""
+    content = written.read_bytes()
+    pipe = written.with_name("pipe")
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=lambda: pipe.write_bytes(content))
+    writing.start()
+    assert cli.main(["report", str(pipe), "--json"]) == 0
+    writing.join()
+    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    assert source["lines"] == len(content.splitlines())
 
 
 def test_stdin_and_stdout(written, capsys, monkeypatch):

@@ -86,6 +86,8 @@ BAD = [
     ("json", b'{"a": ' + b"9" * 5_000 + b"}", "not JSON", None),
     ("yaml", b"a: 1\nb: 2\na: 3\n", "a: wanted once, got twice", 3),
     ("yaml", b"a: !!python/object/apply:os.system [x]\n", "wanted plain data, got a tag", 1),
+    ("yaml", b"a: 1\nb: !!map [x, y]\n", "b: wanted plain data, got a tag", 2),
+    ("yaml", b"a: !!seq {x: y}\n", "a: wanted plain data, got a tag", 1),
     ("yaml", b"a: &x [*x]\n", "wanted at most 24 levels", 1),
     ("yaml", (b"a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
      b"d: [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"), "wanted at most", None),

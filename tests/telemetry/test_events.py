@@ -47,6 +47,10 @@ def test_events_compare_by_content():
     assert one == events.StateChanged(**fields, reason="user", queued=0)
     assert hash(one) == hash(events.StateChanged(**fields, reason="user"))
     assert one != events.StateChanged(**fields, reason="dns")
+    assert (
+        len({events.Resumed(at=AT, session_id="s", verdict=events.Verdict.GAP, reason="x") for _ in range(2)})
+        == 1
+    )
 
 
 def test_a_default_that_can_change_is_made_for_each_event():

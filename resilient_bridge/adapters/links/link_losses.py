@@ -68,10 +68,11 @@ class Losses:
 
         A rule of the policy for it takes precedence.
         """
-        before, self._unreadable = self._unreadable, None if is_stable else self._unreadable
+        if is_stable:
+            self._unreadable = None
         if not is_unreadable(failure):
             return False
-        self._unreadable = failure.details["close_code"]
+        before, self._unreadable = self._unreadable, failure.details["close_code"]
         return self._unreadable == before and most_specific(self._policy.rules, failure) is None
 
 

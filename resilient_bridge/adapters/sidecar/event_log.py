@@ -10,7 +10,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import config_error, redact
+from ...errors import config_error, redact_lines
 from ...transports.standard_streams import Output
 from ...world import current_world
 
@@ -56,8 +56,8 @@ class EventLog:
         if self._output.is_full:
             self.dropped += 1
             return
-        for one in text.splitlines():
-            self._output.put(f"resilient-bridge mcp: {redact(one, limit=_LONGEST)}")
+        for one in redact_lines(text, limit=_LONGEST).splitlines():
+            self._output.put(f"resilient-bridge mcp: {one}")
 
     def _write(self, record: Mapping[str, Any]) -> None:
         data = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"

@@ -10,6 +10,24 @@ import pytest
 from tests.internals.adapters import EventLog
 
 
+async def test_a_secret_that_spans_lines_is_masked():
+    """A private key in what is said of a failure reaches no terminal, whatever its lines are."""
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END PRIVATE KEY-----"
+    reading, writing = os.pipe()
+    log = EventLog(None, stderr=writing)
+    log({"event": "closed"}, f"the server said:\n{key}\nand ended")
+    await log.close()
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        shown = lines.read().splitlines()
+    assert all(line.startswith("resilient-bridge mcp: ") for line in shown)
+    assert (shown[0], shown[-1]) == (
+        "resilient-bridge mcp: the server said:",
+        "resilient-bridge mcp: and ended",
+    )
+    assert "MIIEvQ" not in "".join(shown)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 async def test_records_that_a_full_disk_costs_are_counted():
     """The relay goes on; at the end a line says how many were lost, once."""
