@@ -25,9 +25,10 @@ nox.options.sessions = ["style", "types", "layers", "tests"]
 SPREAD = ("python", "-m", "pytest", "-q", "-n", str((os.cpu_count() or 1) * 3 // 2), "--dist", "worksteal")
 
 
-def _files_with(text: str) -> list[str]:
+def _files_with(*texts: str) -> list[str]:
     """The tests to collect: all of them take each worker longer than some of the sessions."""
-    return [str(path) for path in sorted(Path("tests").rglob("test_*.py")) if text in path.read_text()]
+    files = sorted(Path("tests").rglob("test_*.py"))
+    return [str(path) for path in files if any(text in path.read_text() for text in texts)]
 
 
 @nox.session
@@ -66,7 +67,7 @@ def tests(session: nox.Session) -> None:
         "pytest",
         "-q",
         "-m",
-        "not real and not simulation and not crash and not campaign and not server",
+        "not real and not simulation and not sample and not crash and not campaign and not server",
         *session.posargs,
     )
 
@@ -74,7 +75,15 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def real(session: nox.Session) -> None:
     """What needs real sockets, processes or seconds."""
-    session.run("python", "-m", "pytest", "-q", "-m", "real and not crash and not campaign", *session.posargs)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "real and not crash and not campaign and not sample",
+        *session.posargs,
+    )
 
 
 REAL_SAMPLE = [  # real sockets, processes and seconds: what an event loop does differently shows here
@@ -104,7 +113,7 @@ def loops(session: nox.Session) -> None:
         "--dist",
         "loadfile",
         "-m",
-        "real and not crash and not campaign and not server",
+        "real and not crash and not campaign and not server and not sample",
     )
     files = session.posargs or [path for path in REAL_SAMPLE if Path(path).exists()]
     python = _environment(session, sys.executable, "uvloop")
@@ -166,7 +175,7 @@ def pythons(session: nox.Session) -> None:
         session.skip("no Python 3.12 or later: looked in PATH and in ~/.pyenv/versions")
     for interpreter in found:
         python = _environment(session, interpreter)
-        quick = ("-m", "not crash and not campaign and not server and not simulation")
+        quick = ("-m", "not crash and not campaign and not server and not simulation and not sample")
         session.run(
             *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *quick),
             *(session.posargs or PYTHONS_SAMPLE),
@@ -241,7 +250,7 @@ def windows(session: nox.Session) -> None:
             "--timeout",
             "90",
         ),
-        *(*plugin, "-m", "not crash and not campaign and not server and not simulation"),
+        *(*plugin, "-m", "not crash and not campaign and not server and not simulation and not sample"),
         *(session.posargs or WINDOWS_SAMPLE),
     )
 
@@ -273,9 +282,10 @@ def _environment(session: nox.Session, interpreter: str, *packages: str) -> str:
 
 @nox.session
 def simulation(session: nox.Session) -> None:
-    """The campaign of seeded fault schedules, on every core; a failing seed prints the command that replays it."""
+    """The campaign of seeded fault schedules and samples of the other campaigns, on every core; a failing seed prints the command that replays it."""
     # Runs are told apart by their seed alone, so it does not matter who makes them.
-    session.run(*SPREAD, "-m", "simulation", *(session.posargs or _files_with("mark.simulation")))
+    files = _files_with("mark.simulation", "mark.sample")
+    session.run(*SPREAD, "-m", "(simulation or sample) and not campaign", *(session.posargs or files))
 
 
 @nox.session
@@ -286,7 +296,7 @@ def crashes(session: nox.Session) -> None:
 
 @nox.session
 def campaigns(session: nox.Session) -> None:
-    """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; the suite makes a sample of them."""
+    """Thousands of faulted calls of each kind, on every core, with their effects counted at the far end; `simulation` makes a sample of them."""
     session.run(*SPREAD, "-m", "campaign", *(session.posargs or _files_with("mark.campaign")))
 
 

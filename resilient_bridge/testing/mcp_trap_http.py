@@ -85,8 +85,8 @@ class TrapOverHTTP:
         with self._lock:
             if self.closed.is_set():
                 return
+            self._server = LoopbackHTTPServer(self, self._port, _Handler)  # it listens from here on
             ledger.append(self._file, "start", pid=os.getpid())
-            self._server = LoopbackHTTPServer(self, self._port, _Handler)
             self._server.start()
 
     def _stop(self) -> LoopbackHTTPServer[TrapOverHTTP] | None:

@@ -15,7 +15,7 @@ from tests.adapters.http_clients import KINDS, QUICK, Kind, each_kind
 from tests.samples import IS_ALL, some
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(180)]
 
 METHODS = ["GET", "PUT", "DELETE", "POST", "POST", "POST", "PATCH", "POST with a key"]
 ONCE = {"POST", "PATCH"}

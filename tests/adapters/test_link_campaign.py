@@ -33,7 +33,7 @@ from tests.peers.running import mcp_server
 from tests.samples import IS_ALL, some
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(180)]
 
 PROVABLE = {
     425,

@@ -26,7 +26,7 @@ from tests.peers.running import until
 from tests.samples import IS_ALL, some
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(180)]
 
 CHILD = (sys.executable, "-I", "-S", str(Path(__file__).with_name("campaign_child.py")))
 SEEDS = some([61, 62, 63], 1)

@@ -25,7 +25,7 @@ from tests.peers.running import until
 from tests.samples import IS_ALL, some
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(180)]
 
 SEEDS = some([71, 72, 73], 1)
 ROUNDS = 120

@@ -24,7 +24,7 @@ from tests.adapters.http_clients import QUICK, Kind
 from tests.samples import IS_ALL
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(180)]
 
 WORDS = [{"role": "user", "content": "hi"}]
 ONCE = {

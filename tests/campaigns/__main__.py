@@ -55,7 +55,7 @@ In these campaigns faults are injected while calls are made, and effects are cou
 permitted, the calls that were reported as done and never ran, and, among those that may run once, the calls that were reported as not run and ran.
 For a phase's report and for a redirected request under HTTPTransport the report is not judged, only how often the call ran. Over stdio a fault hits
 the child process, so all eight calls of that round count as having met it. Over MCP on HTTP the faults are counted, but not which calls met them.
-`python -m tests.campaigns` prints the table; `nox -s campaigns` makes the same calls, and every run of the tests makes a sample of them.
+`python -m tests.campaigns` prints the table; `nox -s campaigns` makes the same calls, and every run of CI makes a sample of them (`nox -s simulation`).
 
 | calls over | how | calls | that met a fault | faults | repeated, as permitted | wrong | in |
 |---|---|---|---|---|---|---|---|

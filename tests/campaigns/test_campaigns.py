@@ -12,7 +12,7 @@ from tests.campaigns.kinds import KINDS, http11
 from tests.peers.nginx import PROGRAM
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(600)]
 
 SAMPLE, ALL, FAULTED = 100, 1_000, 5_000
 

@@ -17,6 +17,7 @@ from tests.crashes import variants
 from tests.internals.testing import SimulatedLoop, Simulation
 
 
+pytestmark = pytest.mark.sample
 SENDS = 5
 PUSHES = 5
 

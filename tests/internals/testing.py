@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.testing",
     {
-        "": "ledger server_link server_listener virtual_clock",
+        "": "ledger mcp_trap_ledger server_link server_listener virtual_clock",
         "faults": "FaultRun faults_GARBAGE=GARBAGE",
         "link": "Link RETRANSMIT",
         "loop": "SimulatedLoop",

@@ -35,6 +35,7 @@ def _campaign(first: int, count: int) -> list[Run]:
     return runs
 
 
+@pytest.mark.sample
 @pytest.mark.requirement("R17")
 @pytest.mark.requirement("V8")
 def test_quick_campaign():

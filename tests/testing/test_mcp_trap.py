@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import resilient_bridge as rb
 from resilient_bridge.testing import MCPEffect, MCPStrike, MCPTrap
 from tests.adapters.sidecar.raw_client import Client as RawClient
 from tests.adapters.sidecar.raw_client import Http, Pipes
-from tests.internals.testing import ON_HTTP, ON_STDIO, Plan, repeats
+from tests.internals.testing import ON_HTTP, ON_STDIO, Plan, mcp_trap_ledger, repeats
 from tests.peers.zygote import PYTHON
 
 
@@ -163,6 +164,23 @@ def test_a_strike_over_http(strike, tmp_path):
         else:
             assert seen_by(client, next_call) == "answered"
         assert trap.strikes()[strike] >= 1
+
+
+@real
+def test_a_start_is_counted_when_the_port_accepts(tmp_path, monkeypatch):
+    """Who waits for `starts()` to grow can connect at once."""
+    append, accepted = mcp_trap_ledger.append, []
+
+    def connecting(file, record, **fields):
+        with socket.socket() as client:
+            accepted.append(client.connect_ex(("127.0.0.1", port)) == 0)
+        append(file, record, **fields)
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(mcp_trap_ledger, "append", connecting)
+    with MCPTrap(tmp_path / "effects.jsonl").http(port):
+        assert accepted == [True]
 
 
 @real

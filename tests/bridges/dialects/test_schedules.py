@@ -87,6 +87,7 @@ def _no_holes(self, event, text, reached, now):
     self.accept(event, text, now)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("name", "target", "attribute", "wrong"),
     [
