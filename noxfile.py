@@ -22,7 +22,9 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["style", "types", "layers", "tests"]
 
 
-SPREAD = ("python", "-m", "pytest", "-q", "-n", str((os.cpu_count() or 1) * 3 // 2), "--dist", "worksteal")
+PYTEST = ("python", "-m", "pytest", "-q")
+SPREAD = (*PYTEST, "-n", str((os.cpu_count() or 1) * 3 // 2), "--dist", "worksteal")
+NOT_LONG = "not simulation and not crash and not campaign and not server"
 
 
 def _files_with(*texts: str) -> list[str]:
@@ -61,29 +63,13 @@ def layers(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All that runs in virtual time or none: the loop to work in."""
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "not real and not simulation and not sample and not crash and not campaign and not server",
-        *session.posargs,
-    )
+    session.run(*PYTEST, "-m", f"not real and not sample and {NOT_LONG}", *session.posargs)
 
 
 @nox.session
 def real(session: nox.Session) -> None:
     """What needs real sockets, processes or seconds."""
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "real and not crash and not campaign and not sample",
-        *session.posargs,
-    )
+    session.run(*PYTEST, "-m", "real and not crash and not campaign and not sample", *session.posargs)
 
 
 REAL_SAMPLE = [  # real sockets, processes and seconds: what an event loop does differently shows here
@@ -113,7 +99,7 @@ def loops(session: nox.Session) -> None:
         "--dist",
         "loadfile",
         "-m",
-        "real and not crash and not campaign and not server and not sample",
+        f"real and {NOT_LONG}",
     )
     files = session.posargs or [path for path in REAL_SAMPLE if Path(path).exists()]
     python = _environment(session, sys.executable, "uvloop")
@@ -175,9 +161,8 @@ def pythons(session: nox.Session) -> None:
         session.skip("no Python 3.12 or later: looked in PATH and in ~/.pyenv/versions")
     for interpreter in found:
         python = _environment(session, interpreter)
-        quick = ("-m", "not crash and not campaign and not server and not simulation and not sample")
         session.run(
-            *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *quick),
+            *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", NOT_LONG),
             *(session.posargs or PYTHONS_SAMPLE),
             external=True,
         )
@@ -250,7 +235,7 @@ def windows(session: nox.Session) -> None:
             "--timeout",
             "90",
         ),
-        *(*plugin, "-m", "not crash and not campaign and not server and not simulation and not sample"),
+        *(*plugin, "-m", NOT_LONG),
         *(session.posargs or WINDOWS_SAMPLE),
     )
 
@@ -560,12 +545,11 @@ def lowest(session: nox.Session, run: str) -> None:
     )
     session.run("uv", "pip", "list", "-q", "--python", python)
     quick = ["python", "-m", "pytest", "-q", "-n", "logical", "-m"]
-    others = "not simulation and not crash and not campaign and not server"
     if run == "sample" or session.posargs:
-        session.run(*quick, others, *(session.posargs or LOWEST_SAMPLE))
+        session.run(*quick, NOT_LONG, *(session.posargs or LOWEST_SAMPLE))
     else:
-        session.run(*quick, f"not real and {others}", *LOWEST)
-        session.run(*quick, f"real and {others}", *LOWEST_REAL)
+        session.run(*quick, f"not real and {NOT_LONG}", *LOWEST)
+        session.run(*quick, f"real and {NOT_LONG}", *LOWEST_REAL)
 
 
 NEIGHBOURS = {  # who asks for older releases of what we stand on, and what is imported of it
