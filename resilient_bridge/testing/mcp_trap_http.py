@@ -46,7 +46,11 @@ class TrapOverHTTP:
         self.url = f"http://127.0.0.1:{self._port}/mcp"
 
     def __enter__(self) -> Self:
-        self._listen()
+        try:
+            self._listen()
+        except BaseException:
+            self._held.close()
+            raise
         return self
 
     def __exit__(
@@ -85,9 +89,14 @@ class TrapOverHTTP:
         with self._lock:
             if self.closed.is_set():
                 return
-            self._server = LoopbackHTTPServer(self, self._port, _Handler)  # it listens from here on
-            ledger.append(self._file, "start", pid=os.getpid())
-            self._server.start()
+            server = LoopbackHTTPServer(self, self._port, _Handler)  # it listens from here on
+            try:
+                ledger.append(self._file, "start", pid=os.getpid())
+            except BaseException:
+                server.server_close()
+                raise
+            self._server = server
+            server.start()
 
     def _stop(self) -> LoopbackHTTPServer[TrapOverHTTP] | None:
         server, self._server = self._server, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import subprocess
@@ -168,19 +169,24 @@ def test_a_strike_over_http(strike, tmp_path):
 
 @real
 def test_a_start_is_counted_when_the_port_accepts(tmp_path, monkeypatch):
-    """Who waits for `starts()` to grow can connect at once."""
-    append, accepted = mcp_trap_ledger.append, []
+    """Who waits for `starts()` to grow can connect at once; a server whose start cannot be written does not stay."""
+    accepted = []
+
+    def accepts():
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
 
     def connecting(file, record, **fields):
-        with socket.socket() as client:
-            accepted.append(client.connect_ex(("127.0.0.1", port)) == 0)
-        append(file, record, **fields)
+        accepted.append(accepts())
+        raise OSError(errno.ENOSPC, "no space")
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr(mcp_trap_ledger, "append", connecting)
-    with MCPTrap(tmp_path / "effects.jsonl").http(port):
-        assert accepted == [True]
+    trap = MCPTrap(tmp_path / "effects.jsonl")
+    with pytest.raises(OSError, match="no space"), trap.http(port):
+        pass
+    assert (accepted, accepts()) == ([True], False)
 
 
 @real

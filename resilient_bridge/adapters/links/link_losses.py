@@ -44,10 +44,11 @@ class Losses:
 
     def lost(self, connection: Connection, failure: Failure, now: Now) -> Decision:
         """Return the decision after the end of this connection, or of the attempt to make it."""
-        is_stable = False
         if connection.opened_at is not None:
             lasted = now.mono - connection.opened_at
             is_stable = lasted >= self._policy.stable_after
+            if is_stable:
+                self._unreadable = None
             if connection.has_worked or is_stable:
                 is_accepted = is_stable or lasted >= _ACCEPTED
                 opened = Now(connection.opened_at, now.wall - lasted)
@@ -61,15 +62,13 @@ class Losses:
             )
         self._made = connection.made
         decision = self.reconnection.lost(failure, now)
-        return decision._replace(retry=False) if self._is_stuck(failure, is_stable=is_stable) else decision
+        return decision._replace(retry=False) if self._is_stuck(failure) else decision
 
-    def _is_stuck(self, failure: Failure, *, is_stable: bool) -> bool:
+    def _is_stuck(self, failure: Failure) -> bool:
         """Return whether unreadable data has ended two connections with the same close code.
 
-        A rule of the policy for it takes precedence.
+        None between them was stable. A rule of the policy for it takes precedence.
         """
-        if is_stable:
-            self._unreadable = None
         if not is_unreadable(failure):
             return False
         before, self._unreadable = self._unreadable, failure.details["close_code"]
