@@ -89,6 +89,7 @@ class TrapOverHTTP:
         with self._lock:
             if self.closed.is_set():
                 return
+            server: LoopbackHTTPServer[TrapOverHTTP]  # not of Self: its owner is invariant
             server = LoopbackHTTPServer(self, self._port, _Handler)  # it listens from here on
             try:
                 ledger.append(self._file, "start", pid=os.getpid())
