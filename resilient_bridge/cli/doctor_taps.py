@@ -6,6 +6,7 @@ Rule: frames are passed on unchanged and at once; only acknowledgements are not 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -20,7 +21,7 @@ from ..world import current_world
 from .doctor_journal import Entry, Kind, Reading
 
 
-_MOST_BYTES: Final = 16 * 1024 * 1024  # of the frames of one connection
+_MOST_BYTES: Final = 16 * 1024 * 1024  # of the frames of one connection in one direction
 _MOST_FRAMES: Final = 20_000
 
 
@@ -44,7 +45,7 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
         self.began = current_world().wall()
-        self._bytes = self._frames = 0
+        self._bytes, self._frames = Counter[Kind](), Counter[Kind]()
         self._changed = asyncio.Event()
 
     def moment(self) -> float:
@@ -53,14 +54,14 @@ class Journal:
     def add(self, kind: Kind, value: Any = None) -> None:
         """Add an entry for now, on the current connection."""
         size = len(value) if isinstance(value, (str, bytes)) else 0
-        # A server can send frames without end, so the recorded frames of both directions are
-        # bounded together; other entries are few.
+        # A server can send frames without end, and pings that are answered. Each direction has a
+        # bound of its own, so that a long replay does not hide what was sent. Other entries are few.
         if kind in {"came", "went"}:
-            if self._bytes + size > _MOST_BYTES or self._frames >= _MOST_FRAMES:
+            if self._bytes[kind] + size > _MOST_BYTES or self._frames[kind] >= _MOST_FRAMES:
                 self.is_full = True
                 return
-            self._bytes += size
-            self._frames += 1
+            self._bytes[kind] += size
+            self._frames[kind] += 1
         self.entries.append(Entry(self.moment(), self.connection, kind, value))
         self.reading.add(self.entries[-1])
         self._changed.set()
@@ -69,7 +70,8 @@ class Journal:
         """Handle an event of the client; an attempt to connect begins another connection."""
         if isinstance(event, events.StateChanged) and event.state is events.BridgeState.CONNECTING:
             self.connection += 1
-            self._bytes = self._frames = 0
+            self._bytes.clear()
+            self._frames.clear()
             self.add("dialled")
         if isinstance(event, events.GaveUp):
             self.failure = event.failure

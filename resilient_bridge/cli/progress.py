@@ -1,6 +1,6 @@
 """The progress of a workflow on a terminal: one line that is redrawn.
 
-Without a terminal nothing is drawn; the log has the events.
+On what cannot redraw a line nothing is drawn; the log has the events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..telemetry import events, listen
 from ..telemetry.log import muted
 from ..world import REAL
 from .status_line import StatusLine
-from .terminal import columns, is_terminal
+from .terminal import can_be_cleared, columns
 
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Progress(StatusLine):
 
     def __init__(self, out: TextIO | None) -> None:
         super().__init__(self._put, self._now, lambda: columns(self._out))
-        self._out = out if is_terminal(out) else None
+        self._out = out if can_be_cleared(out) else None
         self._done = self._total = 0
         self._phase = ""
         self._began = 0.0

@@ -27,6 +27,7 @@ STDERR_BYTES: Final = 8 * 1024
 # seconds for its exit code, last lines and stderr to arrive once the child ends
 GRACE_SECONDS: Final = 0.5
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_LONG_LINE: Final = b"(a line of more than %d bytes was dropped)" % STDERR_BYTES
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
@@ -50,8 +51,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
     ) -> None:
         """Store the command, which `start()` runs; `cwd` and `env` are those of `subprocess.Popen`.
 
-        `on_stderr` gets each line of its stderr but those of more than 8 KiB. `on_skipped` is
-        called after each chunk of stdout in which a line was too long.
+        `on_stderr` gets each line of its stderr; in place of one of more than 8 KiB, a line that
+        says so. `on_skipped` is called after each chunk of stdout in which a line was too long.
         """
         self.program = os.path.basename(command[0])  # noqa: PTH119 -- a name, not a file
         self.pid = 0
@@ -209,9 +210,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
             if len(self._tail) > STDERR_BYTES:
                 del self._tail[:-STDERR_BYTES]
                 self._tail_is_cut = True
-            if self._on_stderr is not None:
-                for line in self._stderr_lines.feed(data):
-                    self._on_stderr(line)
+            skipped = self._stderr_lines.skipped
+            self._pass_on(self._stderr_lines.feed(data))
+            # not its beginning: a secret that is cut may not be recognised
+            self._pass_on([_LONG_LINE] * (self._stderr_lines.skipped - skipped))
         elif not self._is_over:
             skipped = self._lines.skipped
             for line in self._lines.feed(data):
@@ -224,10 +226,14 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if fd == _STDOUT and not self._is_over:
             for line in self._lines.end():
                 self._on_line(line)
-        if fd == _STDERR and self._on_stderr is not None:
-            for line in self._stderr_lines.end():
-                self._on_stderr(line)
+        if fd == _STDERR:
+            self._pass_on(self._stderr_lines.end())
         self._look()
+
+    def _pass_on(self, stderr: list[bytes]) -> None:
+        if self._on_stderr is not None:
+            for line in stderr:
+                self._on_stderr(line)
 
     def process_exited(self) -> None:
         self.returncode = self._transport.get_returncode()

@@ -26,6 +26,12 @@ ROOT = Path(__file__).parents[2]
 CLEAR = "\r\x1b[K"
 
 
+@pytest.fixture(autouse=True)
+def _redraws(monkeypatch):
+    """The terminals of these tests can redraw a line, wherever the tests run."""
+    monkeypatch.setenv("TERM", "xterm")
+
+
 class Terminal(io.StringIO):
     """A terminal that remembers what was drawn; with `gone` every write fails, as after a hang-up."""
 
@@ -153,6 +159,15 @@ async def test_a_terminal_that_has_gone_leaves_nothing_behind():
         _started("a", 1)
     assert has_listeners() is before
     assert progress._timer is None or progress._timer.cancelled()
+
+
+async def test_nothing_is_drawn_on_a_terminal_that_cannot_redraw_a_line(monkeypatch):
+    """TERM=dumb: escape codes would be text there, so the log's lines are what is seen."""
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    with Progress(terminal):
+        _started("a", 1)
+    assert terminal.getvalue() == ""
 
 
 # ---- a real terminal ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ __getattr__ = lazily(
         "sidecar.front_http": "serve_http",
         "sidecar.front_http_guard": "guard_of new_http_token save_http_token",
         "sidecar.front_http_limits": "HttpLimits",
+        "sidecar.front_http_server": "listening",
         "sidecar.limits": "Limits",
         "sidecar.lists": "Lists cursor_of hint_of",
         "sidecar.message": "Key Message NotAMessage key_of parse parse_line",

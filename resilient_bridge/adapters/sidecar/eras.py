@@ -274,15 +274,20 @@ class ModernClient:
     def __init__(self, opened: Message) -> None:
         self._opened = opened
         self._numbers = -1_000
-        # what each listen stream of the client wants, by the id of its request
+        # what each listen stream of the client wants, by the id of its request; those that wait
+        # for answers to `resources/subscribe` are not acknowledged yet
         self._listens: dict[int, Mapping[str, Any]] = {}
+        self._waiting: dict[int, dict[str, Any]] = {}
         self._cached: set[int] = set()
-        self._own: set[int] = set()
+        # our own `resources/subscribe` requests: the listen stream and the URI of each
+        self._own: dict[int, tuple[int, Any]] = {}
 
     def from_client(self, received: Message) -> Out:
         if received.is_notification and received.method == "notifications/cancelled":
             number = received.params.get("requestId")
-            if isinstance(number, int) and self._listens.pop(number, None) is not None:
+            if isinstance(number, int) and (
+                self._listens.pop(number, None) is not None or self._waiting.pop(number, None) is not None
+            ):
                 return Out([], [])
         if not received.is_request:
             return Out([received], [])
@@ -296,16 +301,30 @@ class ModernClient:
         return Out([received], [])
 
     def _listen(self, received: Message) -> Out:
-        wanted = object_of(received.params.get("notifications"))
-        number = received.id
-        self._listens[number] = wanted
+        wanted = dict(object_of(received.params.get("notifications")))
+        self._waiting[received.id] = wanted
         to_server: list[Message] = []
         for uri in list_of(wanted.get("resourceSubscriptions")):
             self._numbers -= 1
-            self._own.add(self._numbers)
+            self._own[self._numbers] = received.id, uri
             to_server.append(message.request(self._numbers, "resources/subscribe", {"uri": uri}))
-        params = {"notifications": dict(wanted), "_meta": {SUBSCRIPTION: number}}
-        return Out(to_server, [(message.notification(ACKNOWLEDGED, params), number)])
+        return Out(to_server, self._acknowledged(received.id))
+
+    def _acknowledged(self, number: int) -> list[tuple[Message, int | None]]:
+        """Return the acknowledgement of a listen stream, once the server has answered about it."""
+        if number not in self._waiting or any(stream == number for stream, _ in self._own.values()):
+            return []
+        wanted = self._listens[number] = self._waiting.pop(number)
+        params = {"notifications": wanted, "_meta": {SUBSCRIPTION: number}}
+        return [(message.notification(ACKNOWLEDGED, params), number)]
+
+    def subscribed(self, number: int, *, is_accepted: bool) -> Out:
+        """Handle the answer to one of our requests; the client is not promised what was refused."""
+        stream, uri = self._own.pop(number)
+        if not is_accepted and stream in self._waiting:
+            wanted = self._waiting[stream]
+            wanted["resourceSubscriptions"] = [one for one in wanted["resourceSubscriptions"] if one != uri]
+        return Out([], self._acknowledged(stream))
 
     def from_server(self, received: Message, about: int | None) -> Out:
         if received.is_request:
@@ -314,8 +333,7 @@ class ModernClient:
             return Out([], self._noticed(received, about))
         number = received.id
         if number in self._own:
-            self._own.discard(number)
-            return Out([], [])
+            return self.subscribed(number, is_accepted="result" in received.fields)
         if "result" in received.fields and "resultType" not in received.result:
             received = received.with_member(("result", "resultType"), "complete")
         if number in self._cached and "result" in received.fields:
@@ -350,7 +368,6 @@ class ModernClient:
     def unanswered(self, number: int) -> int | None:
         """Forget a request without an answer; return its id at the client, None for one of ours."""
         if number in self._own:
-            self._own.discard(number)
             return None
         self._cached.discard(number)
         return number

@@ -7,7 +7,7 @@ client that does not read delays the end by a bounded time only.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .front_http_exchange import ABORT
@@ -44,6 +44,11 @@ async def listening(app: App, host: str, port: int, limits: HttpLimits) -> Async
             self.app_state = {ABORT: transport.abort}
             super().connection_made(transport)
 
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if not state.connections:
+                all_closed.set()
+
     config = Config(
         cast("Any", app),
         http=Connection,
@@ -57,23 +62,26 @@ async def listening(app: App, host: str, port: int, limits: HttpLimits) -> Async
         timeout_keep_alive=_IDLE_CONNECTION,
     )
     config.load()
-    state = ServerState()
+    state, all_closed = ServerState(), asyncio.Event()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(config, state, {}), host, port)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        await _end(state, limits.close_seconds)
+        await _end(state, all_closed, limits.close_seconds)
 
 
-async def _end(state: Any, seconds: float) -> None:
-    """Wait for responses in progress, then abort the connections and cancel late tasks."""
-    for connection in [*state.connections]:
-        connection.shutdown()
+async def _end(state: Any, all_closed: asyncio.Event, seconds: float) -> None:
+    """Wait until responses are sent, then abort the connections and cancel late tasks."""
     tasks: set[asyncio.Task[None]] = {*state.tasks}
-    if tasks:
-        await asyncio.wait(tasks, timeout=seconds)
+    all_closed.clear()
+    for connection in [*state.connections]:
+        connection.shutdown()  # it closes once its response is written to the socket
+    if state.connections:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await all_closed.wait()
     for connection in [*state.connections]:
         connection.transport.abort()
     await asyncio.sleep(0)  # lets `connection_lost` run, which unblocks the task of each

@@ -82,7 +82,8 @@ class HttpSession:
     def resume(self, last_event_id: str) -> MessageStream | None:
         """Return the stream of an event, with the kept events after it queued again.
 
-        None if the stream is unknown.
+        None if the stream is unknown. Kept are the newest: beyond the limits, progress and notices
+        may be missing, but the answer, which comes last, is not.
         """
         first, _, second = last_event_id.partition("-")
         if not (first.isdecimal() and second.isdecimal() and len(last_event_id) < 40):

@@ -42,7 +42,7 @@ class StdioClient:
         self._pausing: asyncio.Task[None] | None = None
 
     def deliver(self, message: Message, request: Key | None) -> None:
-        """Write a message; while too much is unread, pause reading from the server if possible."""
+        """Write a message; while too much is unread, pause reading from the server."""
         del request
         self._output.put(message.text)
         if self._output.is_full and self._pausing is None:

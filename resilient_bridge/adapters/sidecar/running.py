@@ -77,7 +77,7 @@ class RunningRelay:
         return self.relay.schema_of(tool)
 
     def set_reading(self, *, is_reading: bool) -> None:
-        """Pause or resume reading what the server sends, where the connection supports that."""
+        """Pause or resume reading what the server sends by itself."""
         self._is_reading = is_reading
         for upstream in self._upstreams.values():
             upstream.set_reading(is_reading=is_reading)

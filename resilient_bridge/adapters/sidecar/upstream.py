@@ -115,9 +115,8 @@ class Upstream(Protocol):
         """
         return
 
-    def set_reading(self, *, is_reading: bool) -> None:  # noqa: ARG002 -- HTTP has no such switch
-        """Pause or resume reading what the server sends, where the connection supports that."""
-        return
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Pause or resume reading what the server sends by itself."""
 
     async def close(self) -> None:
         """Close the connection and everything that belongs to it, within a few seconds."""

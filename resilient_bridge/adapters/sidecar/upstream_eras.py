@@ -113,6 +113,8 @@ class BothErasUpstream:
         theirs = request if self._front is None else self._front.unanswered(request)
         if theirs is not None:
             self._receiver.on_unanswered(theirs, loss)
+        elif isinstance(self._front, ModernClient):
+            self._do(self._front.subscribed(request, is_accepted=False))
 
     def on_lost(self, loss: Loss) -> None:
         self._then = None

@@ -72,6 +72,8 @@ class HTTPUpstream(Upstream):
         self._marks: dict[str, Any] = {}
         self._modern = ""  # the version of the last message of 2026-07-28 or later
         self._is_gone = self._is_closed = self._is_lost = False
+        self._may_read = asyncio.Event()
+        self._may_read.set()
 
     async def open(self) -> None:
         """Prepare the client; nothing is sent.
@@ -85,7 +87,12 @@ class HTTPUpstream(Upstream):
             allow_plaintext_credentials=self._allow,
         )
         self._reading = Reading(
-            self._wire, self._tell, self._note, limit=self._max_message, resume_within=self._resume_within
+            self._wire,
+            self._tell,
+            self._note,
+            limit=self._max_message,
+            resume_within=self._resume_within,
+            may_read=self._may_read,
         )
 
     def know_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -94,6 +101,13 @@ class HTTPUpstream(Upstream):
             self._marks |= marks_of(tools)
         except ImportError:
             self._note("tools name arguments for headers, which needs the extra resilient-bridge[mcp]")
+
+    def set_reading(self, *, is_reading: bool) -> None:
+        """Pause or resume reading event streams; an answer as JSON, which has a bound, still comes."""
+        if is_reading:
+            self._may_read.set()
+        else:
+            self._may_read.clear()
 
     # ---- sending ----------------------------------------------------------------------------------------------------
 

@@ -55,10 +55,14 @@ class Reading:
 
     def __init__(
         self, wire: Wire, tell: Callable[[Message, int | None], None], note: Callable[[str], None],
-        *, limit: int, resume_within: float,
+        *, limit: int, resume_within: float, may_read: asyncio.Event,
     ) -> None:  # fmt: skip
-        """Set the callbacks: `tell` gets each message, and the request in whose stream it came."""
+        """Set the callbacks: `tell` gets each message, and the request in whose stream it came.
+
+        While `may_read` is not set, streams are not read, so that the server has to wait.
+        """
         self._wire, self._tell, self._note = wire, tell, note
+        self._may_read = may_read
         self._limit, self._resume_within = limit, resume_within
 
     def parser(self) -> EventStreamParser:
@@ -110,6 +114,7 @@ class Reading:
             async with scope:
                 async for event in events_of(response.aiter_bytes(), parser):
                     heard = True
+                    await self._may_read.wait()
                     if event is not None and event.type == "message" and event.data:
                         self._event(event.data, None if exchange is None else exchange.request)
                     if exchange is not None and exchange.is_over.is_set() and scope.when() is None:

@@ -243,6 +243,29 @@ def test_a_stream_of_changes_that_is_cancelled_hears_no_more():
     assert [one.meta["io.modelcontextprotocol/subscriptionId"] for one in wire.heard] == [2]
 
 
+def test_a_subscription_is_acknowledged_when_the_server_has_accepted_it():
+    """Refused and unanswered resources are not among what the client is promised; a stream that was left is not acknowledged."""
+    uris = ["file:///accepted", "file:///refused", "file:///unanswered"]
+    listen = {"notifications": {"resourceSubscriptions": uris}, "_meta": {VERSION: MODERN}}
+    wire = _behind_an_old_server(message.request(1, "subscriptions/listen", listen))
+    accepted, refused, unanswered = wire.sent[-3:]
+    wire.upstream.send(message.request(2, "subscriptions/listen", listen))
+    wire.upstream.cancel(2)
+    wire.upstream.on_message(message.result(accepted.id, {}), None)
+    wire.refuse(refused, -32002)
+    for late in wire.sent[-3:]:
+        wire.upstream.on_message(message.result(late.id, {}), None)
+    assert wire.heard == []
+    wire.upstream.on_unanswered(unanswered.id, Loss(reason="cut"))
+    assert [(one.method, one.params["notifications"]) for one in wire.heard] == [
+        ("notifications/subscriptions/acknowledged", {"resourceSubscriptions": uris[:1]})
+    ]
+    wire.heard.clear()
+    for uri in uris:
+        wire.upstream.on_message(message.notification("notifications/resources/updated", {"uri": uri}), None)
+    assert [one.params["uri"] for one in wire.heard] == uris[:1]
+
+
 def test_what_is_cancelled_while_the_other_era_is_tried_is_never_sent():
     """Neither a request that waited for that, nor one that was refused, runs once nobody wants it."""
     wire = _while_the_other_era_is_tried()

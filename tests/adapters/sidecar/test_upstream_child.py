@@ -46,6 +46,22 @@ def test_last_words_have_what_was_no_message_on_stdout():
     assert "no pot" in text
 
 
+def test_a_line_on_stderr_that_is_too_long_is_reported():
+    """Not its words, of which a part might be half a secret; the lines around it are passed on."""
+    script = "import sys; sys.exit('before\\n' + 9000 * 'x' + '\\nafter')"
+    program = [*stands_in_for((sys.executable, "-c", script), "--circuit", "1/9")]
+    opening = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    with Pipes(program) as client:
+        text = text_of(client.request("initialize", opening))
+    for line in ("before", "(a line of more than 8192 bytes was dropped)", "after"):
+        assert line in text
+    assert "xxx" not in text
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="a pipe can be looked into on Linux only")
 @pytest.mark.requirement("X6")
 def test_a_call_that_the_killed_server_never_read_is_made_again():

@@ -108,6 +108,36 @@ async def test_a_stream_that_ends_without_its_answer_is_cut_at_once():
     assert server.effects == {1: 1}
 
 
+async def test_a_paused_stream_is_not_read():
+    """A client of the sidecar that does not read makes the server wait; answers as JSON come meanwhile, and nothing is lost."""
+    texts = [str(number) for number in range(100)]
+    is_written = asyncio.Event()
+
+    async def script(request, message):
+        answer = {"jsonrpc": "2.0", "id": message["id"], **body_of("done")}
+        if message["id"] == 2:
+            return web.json_response(answer)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for text in texts:
+            note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": text}}
+            await response.write(event(note))
+        is_written.set()
+        await response.write(event(answer))
+        return response
+
+    async with Scripted(script).serving() as url, connected(url) as (upstream, heard):
+        upstream.set_reading(is_reading=False)
+        upstream.send(call(1))
+        await is_written.wait()
+        upstream.send(call(2))
+        await heard.outcome(2)
+        assert [message.id for message, _ in heard.messages] == [2]
+        upstream.set_reading(is_reading=True)
+        await heard.outcome(1)
+        assert [message.params.get("data") for message, _ in heard.messages[1:-1]] == texts
+
+
 @pytest.mark.parametrize("way", ["answer", "405", "404", "away", "modern"])
 async def test_a_stream_with_event_ids_is_taken_up_again(way):
     """After the time that `retry:` names, from the last id; refused for good or away for too long, the answer was cut. Not since 2026-07-28."""
