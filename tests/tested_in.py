@@ -65,7 +65,7 @@ def measured(data_file: str) -> dict[str, str]:
 ELSEWHERE = {
     "adapters/sidecar/test_eras.py": "adapters/sidecar/upstream_eras",
     "adapters/sidecar/test_front_http.py":
-        "adapters/sidecar/front_http_exchange adapters/sidecar/front_http_limits adapters/sidecar/front_http_server "
+        "adapters/sidecar/front_http_exchange adapters/sidecar/front_http_limits "
         "adapters/sidecar/front_http_session adapters/sidecar/front_http_sessions adapters/sidecar/front_http_stream",
     "adapters/sidecar/test_front_http_threats.py": "adapters/sidecar/front_http_guard",
     "adapters/sidecar/test_relay_attempts.py": "adapters/sidecar/sessions",
