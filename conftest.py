@@ -12,6 +12,7 @@ import ipaddress
 import os
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 from collections.abc import Generator
@@ -121,9 +122,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # Every client of HTTP reads the roots of all the world's certificates, of which a peer on loopback has none: one is enough.
     os.environ["SSL_CERT_FILE"] = root = _one_root()
     certifi.where = lambda: root
+    ssl.get_default_verify_paths = lambda: ssl.DefaultVerifyPaths(root, None, "", root, "", "")
     # Hundreds of processes import the package: each would compile it, which is half of the time that they take.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    if config.option.tx:  # one process has the imports of all programs that the workers start
+        from tests.peers.zygote import SOCKET
+
+        os.environ["RB_ZYGOTE"] = SOCKET or ""
     if hasattr(config, "workerinput") and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         number, count = (
             int(config.workerinput["workerid"].removeprefix("gw")),

@@ -38,12 +38,14 @@ def _claims(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes, each with whether it is in no test behind a marker."""
+    """All nodes outside the bodies of functions, each with whether it is in no test behind a marker."""
     nodes: list[tuple[ast.AST, bool]] = [(tree, True)]
     for node, was_run in nodes:
         is_run = was_run and not any(BEHIND_A_MARKER.search(ast.unparse(mark)) for mark in _marks(node))
         yield node, is_run
-        nodes += [(child, is_run) for child in ast.iter_child_nodes(node)]
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        children = node.decorator_list if is_function else ast.iter_child_nodes(node)
+        nodes += [(child, is_run) for child in children]
 
 
 def _marks(node: ast.AST) -> list[ast.expr]:

@@ -326,12 +326,12 @@ SCENARIOS = {
     connecting: 35, losing: 65, over_a_factory: 60, sending: 55, requesting: 70, iterating: 45, telling_of_a_gap: 75,
     waiting: 50, confirming: 40, following: 60, closing: 15, closing_a_dead_link: 12,
 }  # fmt: skip
-STEP = 1 if IS_ALL else 2  # of the places, in turns of the loop
+STEP = 1 if IS_ALL else 3  # of the places, in turns of the loop
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_cancellation_at_any_step_leaves_the_client_whole(scenario):
-    """Cancelled before every other turn of the loop, or every one: CancelledError comes out, nothing leaks, nothing is lost, the client goes on."""
+    """Cancelled before every third turn of the loop, or every one: CancelledError comes out, nothing leaks, nothing is lost, the client goes on."""
     assert sweep(scenario, step=STEP) >= SCENARIOS[scenario]
 
 

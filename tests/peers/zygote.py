@@ -163,8 +163,8 @@ if __name__ == "__main__":
     serve(socket.socket(fileno=os.dup(1)))
     run()
 else:
-    SOCKET = _started()
-    """Where the zygote of this process listens; None where programs are started by Python itself."""
+    SOCKET = os.environ.get("RB_ZYGOTE") or _started()
+    """Where the zygote listens that all workers share; None where programs are started by Python itself."""
     PYTHON = (sys.executable,)
     if SOCKET is not None:
         PYTHON += ("-IS", str(Path(__file__).with_name("stand_in.py")), SOCKET)

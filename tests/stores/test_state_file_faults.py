@@ -129,7 +129,7 @@ def test_a_damaged_file_without_a_backup_is_never_believed_silently(path, fast, 
     assert (found["salvaged"] > 100) == (has_check and harm is not cuts)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(one=JSON, two=JSON, harm=st.binary(max_size=400))
 def test_whatever_was_saved_comes_back(tmp_path_factory, one, two, harm):
     """Any JSON value, and the one before it when the file is overwritten with anything at all."""

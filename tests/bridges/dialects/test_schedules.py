@@ -15,7 +15,7 @@ from tests.bridges.dialects.schedules import Seen, run
 from tests.internals.protocol import Inbox, Outbox, positioned, recovery, replaying, resuming
 
 
-FIRST, SAMPLE, ALL = 16, 8, 1_000  # of the sample some have stray frames
+FIRST, SAMPLE, ALL = 16, 5, 1_000  # of the sample some have stray frames
 #: what a cut of a server that lives and holds everything ends in
 PROVES = {"openhands", "openhands_legacy", "openhands_legacy with live events between those of a replay", "sequence", "sequence with holes", "since", "agno", "agno that misses events between its replay and its live ones", "socketio", "recursor", "recursor with server_id and message_ack", "mattermost", "centrifugo", "last_event_id", "sequence in a frame, with an end, a reset and an epoch"}  # fmt: skip
 
