@@ -1,6 +1,7 @@
-"""Whether a path exists, which directories above it do, and where a project ends.
+"""Whether a path exists, which directories above it do, and where its project ends.
 
-Rule: a path that cannot be reached counts as one that does not exist; the time is linear in the path's length.
+Rule: a path that cannot be reached counts as one that does not exist. The time is linear in the
+path's length.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _ROOT_NAMES: Final = (".git", ".hg", "pyproject.toml", "package.json", "Cargo.to
 
 
 def status_of(path: str, *, is_link_followed: bool = True) -> os.stat_result | None:
-    """Return the status of a path, None if it does not exist, cannot be reached or is no path at all."""
+    """Return the status of a path.
+
+    None if it does not exist, cannot be reached or is no valid path.
+    """
     try:
         return Path(path).stat(follow_symlinks=is_link_followed)
     except (OSError, ValueError):  # a NUL in a name is a ValueError
@@ -40,7 +44,10 @@ def is_file(path: str) -> bool:
 
 
 def nearest_existing(path: str) -> str | None:
-    """Return the path itself, or the nearest directory above it, that exists; None if a link to nothing stands in its way."""
+    """Return the path itself, or the nearest directory above it, that exists.
+
+    None if a link to nothing is in its way.
+    """
     nearest, end = _SEP, 0
     for _ in range(_MOST_STEPS):
         end = path.find(_SEP, end + 1)
@@ -58,8 +65,8 @@ def nearest_existing(path: str) -> str | None:
 def up_to_project_root(directory: Path) -> Iterator[Path]:
     """Yield a directory and those above it, up to the root of its project.
 
-    The root is the first directory with a `.git`, `pyproject.toml` or the like, or the home of the user; where neither is above, it is the
-    directory's parent.
+    The root is the first directory with a `.git`, `pyproject.toml` or the like, or the home of the
+    user. If neither is found above, it is the parent of the directory.
     """
     line = [directory, *islice(directory.parents, _MOST_PARENTS)]
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 -- Path.home raises where there is none

@@ -1,7 +1,10 @@
-"""What to do about a missing file: near misses, the same path in a parent directory, its backups, and how to create it.
+"""What to do about a missing file.
 
-Rule: each fix is checked when it is made: a path that is named exists, a backup is not empty, the program of a command is installed,
-and its target can be written to. Nothing above the root of the project is looked at.
+Near misses, the same path in a parent directory, backups, and how to create it.
+
+Rule: each fix is checked when it is made: a path that is named exists, a backup is not empty, the
+program of a command is installed, and its target can be written to. Nothing above the root of the
+project is read.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from .near_misses import near_paths
 from .suggestion_context import Fix, SuggestionContext, with_commands
 
 
-_PARENTS: Final = 6  # levels above a path, as far as the working directory, in which its backup is looked for
+# levels above a path, up to the working directory, in which its backup is searched for
+_PARENTS: Final = 6
 _MOST_BACKUPS: Final = 2
 _BACKUP_SUFFIXES: Final = (".bak", ".backup", "~", ".orig")
 _BACKUP_DIRECTORIES: Final = ("backups", ".claude/backups")
@@ -48,14 +52,20 @@ def missing_file(missing: MissingPath, context: SuggestionContext) -> Iterator[F
 
 
 def _in_home(meant: str, context: SuggestionContext) -> Fix:
-    """Return the path that a shell makes of `~`. A directory named `~` must not be created: removing it is a trap."""
+    """Return the path that a shell makes of `~`.
+
+    No fix creates a directory named `~`: to remove it later is dangerous.
+    """
     if status_of(meant) is not None:
         return Fix(f"did you mean {context.shown(meant)}? ~ was not expanded", meant)
     return Fix(f"give the whole path: ~ is expanded by shells only, and {meant} does not exist")
 
 
 def _existing(path: str, absolute: str, context: SuggestionContext, *, is_reached: bool) -> Fix:
-    """Return what to do about a path that was missing and exists; not reached: through a missing directory and `..`."""
+    """Return what to do about a path that was missing and exists now.
+
+    Also for one that was not reached, through a missing directory and `..`.
+    """
     if not is_reached:
         return Fix(f"did you mean {context.shown(absolute)}?", absolute)
     if Path(path).is_absolute():
@@ -92,7 +102,7 @@ def _has_content(path: str) -> bool:
 
 
 def _in_parent(path: str, context: SuggestionContext, is_wanted: Callable[[str], bool]) -> Iterator[Fix]:
-    """Yield the same relative path below a directory above: the working directory is wrong then."""
+    """Yield the same relative path below a parent directory: the working directory is wrong then."""
     here = context.directory
     if here is None or Path(path).is_absolute():
         return
@@ -110,7 +120,7 @@ def _near(
     backups: Collection[str],
     is_wanted: Callable[[str], bool],
 ) -> Iterator[Fix]:
-    """Yield paths spelled alike, below the nearest existing directory and below the working directory."""
+    """Yield similar paths below the nearest existing directory and the working directory."""
     if any(map(Path(absolute).is_relative_to, _KERNEL)):
         return
     here = context.directory

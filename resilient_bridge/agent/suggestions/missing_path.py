@@ -1,6 +1,10 @@
-"""Which path was missing: read from the error of the operating system, else from a printed line, else from the arguments.
+"""Which path was missing.
 
-Rule: what might be prose is not read as a path. A line names a path in quotes, or as one word between colons that looks like a path.
+It is read from the error of the operating system, else from a printed line, else from the
+arguments.
+
+Rule: what might be prose is not read as a path. A line names a path in quotes, or as one word
+between colons that looks like a path.
 """
 
 from __future__ import annotations
@@ -34,11 +38,13 @@ _QUOTED: Final = r"b?(?:'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019)"
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # Python: "…: 'x'"; node: "…, open 'x'". Of the two paths of a rename, "'a' -> 'b'", either may be missing.
+        # Python: "…: 'x'"; node: "…, open 'x'". Of the paths of a rename, "'a' -> 'b'", either may
+        # be missing.
         rf"(?:{_STATED.pattern})(?:: |, )(?P<call>\w+ )?{_QUOTED}(?! -> )",
         # Programs of Unix: "cp: cannot stat 'x': …", "head: cannot open 'x' for reading: …"
         rf"(?P<call>)(?<![^\s(=:])(?<! to ){_QUOTED}(?: for \w+)?: no such file",
-        # Unquoted: "cat: src/x: …"; go: "open x.json: …". A single word without a dot or a slash may be anything
+        # Unquoted: "cat: src/x: …"; go: "open x.json: …". A single word without a dot or a slash may be
+        # anything.
         r"(?:^|: )(?P<call>(?:open|stat) )?([^\s:'\"()]*[./][^\s:'\"()]*): no such file or directory\.?(?: \(os error 2\))?\s*$",
     )
 )
@@ -47,14 +53,17 @@ _ON_DIRECTORIES: Final = frozenset({"chdir", "opendir", "readdir", "rmdir", "sca
 
 @attrs.frozen
 class MissingPath:
-    """A path that was missing, with a slash at its end if a directory was wanted; `is_program`: it was to be run."""
+    """A path that was missing.
+
+    A slash at its end: a directory was wanted. `is_program`: it was to be run.
+    """
 
     path: str
     is_program: bool = False
 
 
 def missing_path(failure: Failure, context: SuggestionContext) -> MissingPath | None:
-    """Return the path that was missing, None if the failure is another one or leaves a doubt."""
+    """Return the path that was missing; None for another failure, or if it is not certain."""
     error = _os_error(failure)
     if error is not None and error.filename is not None:
         return _path_of(error) if errno_of(error) == errno.ENOENT else None
@@ -71,7 +80,10 @@ def missing_path(failure: Failure, context: SuggestionContext) -> MissingPath | 
 
 
 def _os_error(failure: Failure) -> OSError | None:
-    """Return the error of the operating system behind a failure: its cause, what that was raised from, or one of its group."""
+    """Return the OS error behind a failure.
+
+    That is its cause, what the cause was raised from, or one error of its group.
+    """
     reported = failure.details.get("errno")
     waiting: list[BaseException | None] = [failure.cause]
     for _ in range(_MOST_ERRORS):
@@ -91,7 +103,10 @@ def _os_error(failure: Failure) -> OSError | None:
 
 
 def _path_of(error: OSError) -> MissingPath | None:
-    """Return the path of an error; None where it has two, of a rename or a link, or a program was looked for on the search path."""
+    """Return the path of an error.
+
+    None if it has two, of a rename or a link, or if a program was searched for on PATH.
+    """
     name: object = error.filename
     if not isinstance(name, str | bytes) or error.filename2 is not None:
         return None
@@ -102,7 +117,10 @@ def _path_of(error: OSError) -> MissingPath | None:
 
 
 def _is_start_of_program(error: BaseException) -> bool:
-    """Return whether the standard library raised the error because a program, or its working directory, was missing."""
+    """Return whether a program, or its working directory, was missing.
+
+    The standard library raised the error while it started the program.
+    """
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
@@ -114,12 +132,13 @@ def _lines_of(failure: Failure) -> Iterator[str]:
     for name in ("stderr", "error", "stdout"):
         value = failure.details.get(name)
         if isinstance(value, str):
-            yield from re.split(r"\\r|\\n|[\r\n]", value)  # an error on one line has its line breaks escaped
+            # an error on one line has its line breaks escaped
+            yield from re.split(r"\\r|\\n|[\r\n]", value)
     yield failure.message
 
 
 def _path_in(line: str) -> str:
-    """Return the path that a line says is missing, empty if it names none for certain."""
+    """Return the path that a line says is missing; empty if it names none for certain."""
     if _ELSEWHERE.search(line) is not None:
         return ""
     for pattern in _PATTERNS:
@@ -131,13 +150,13 @@ def _path_in(line: str) -> str:
 
 
 def _unchanged(path: str) -> str:
-    """Return a path that was printed as it is; empty if it was cut, masked or escaped."""
+    """Return a printed path as it is; empty if it was cut, masked or escaped."""
     is_escaped = os.sep != "\\" and "\\" in path
     return "" if is_escaped or MASK in path or "…" in path or len(path) > _LONGEST else path
 
 
 def _absent_arguments(context: SuggestionContext) -> Iterator[str]:
-    """Yield the arguments whose names say that they are paths, and that do not exist."""
+    """Yield the arguments that are named like paths and do not exist."""
     for name, value in islice(context.arguments.items(), _MOST_ARGUMENTS):
         text: object = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, os.PathLike) else value
         if not isinstance(text, str) or len(text) > _LONGEST or "\n" in text or "://" in text:

@@ -1,7 +1,7 @@
 """Names and paths that are spelled like one that does not exist ("did you mean").
 
-Rule: the search is bounded, in directory entries and in seconds, whatever the file system holds; links are never followed, and a
-directory that cannot be read is skipped.
+Rule: the search is bounded in directory entries and in seconds, whatever the file system holds.
+Links are never followed, and a directory that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .existing_paths import status_of
 
 _MOST_ENTRIES: Final = 5_000
 _MOST_SECONDS: Final = 0.2
-_CLOCK_EVERY: Final = 128  # entries between two looks at the clock: a small tree is always seen whole
+# entries between two checks of the clock, so that a small tree is always read whole
+_CLOCK_EVERY: Final = 128
 _LEVELS: Final = 3
 _SEP: Final = os.sep
 _LONGEST: Final = 255  # characters of a name: the matcher takes time quadratic in them
@@ -35,7 +36,10 @@ _NOT_FILES: Final = frozenset({"/proc", "/sys", "/dev"})
 
 
 class SearchAllowance:
-    """How much of the file system may still be searched for one failure. `seen` counts directory entries."""
+    """How much of the file system may still be searched for one failure.
+
+    `seen` counts directory entries.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class SearchAllowance:
             return
 
     def walk(self, root: str, *, most: int, is_hidden_wanted: bool = False) -> Iterator[os.DirEntry[str]]:
-        """Yield at most `most` entries below a directory, three levels deep, the nearest level first.
+        """Yield at most `most` entries below a directory, three levels deep, the nearest first.
 
         Directories are visited by name; the entries of one come in the order of the system.
         """
@@ -94,7 +98,10 @@ class SearchAllowance:
 
 
 def close_names(wanted: str, names: Iterable[str], *, most: int = 3) -> tuple[str, ...]:
-    """Return the names that are spelled like `wanted`, the likest first; never `wanted` itself."""
+    """Return the names that are spelled like `wanted`, the most similar first.
+
+    `wanted` itself is not among them.
+    """
     matcher = _NameMatcher(wanted)
     scored = {name: matcher.likeness(name) for name in names if name != wanted}
     least = max(_ALIKE, max(scored.values(), default=0) - _WORTH_NAMING)
@@ -114,10 +121,11 @@ class _Near(NamedTuple):
 def near_paths(
     missing: str, roots: Iterable[str], look: SearchAllowance, *, apart_from: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Return paths below the roots that exist and resemble `missing`, an absolute path, the likest first.
+    """Return existing paths below the roots that resemble `missing`, the most similar first.
 
-    Alike are a file of the same name elsewhere, a name spelled alike, and a path spelled alike (config.json, config/app.json). Where
-    `missing` has an extension only files count.
+    `missing` is an absolute path. Similar are a file of the same name elsewhere, a name spelled
+    alike, and a path spelled alike (config.json, config/app.json). If `missing` has an extension,
+    only files count.
     """
     starts = list(dict.fromkeys(roots))
     found: set[_Near] = set()
@@ -178,7 +186,7 @@ class _NameMatcher:
         if stem == self._stem:
             return 1 - cost
         self._matcher.set_seq1(stem)
-        # The two quick ones are upper bounds: most names are ruled out by their length or their letters.
+        # The two quick ratios are upper bounds: they rule most names out by length or letters.
         quick = self._matcher.quick_ratio() if self._matcher.real_quick_ratio() - cost >= _ALIKE else 0.0
         if quick - cost < _ALIKE:
             return 0.0
@@ -189,14 +197,14 @@ class _NameMatcher:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the stem and the extension of a name; the name of a hidden file is no extension."""
+    """Return the stem and the extension of a name; a hidden file's name is no extension."""
     stem, _, ending = text.rpartition(".")
     is_ending = stem and not stem.endswith(_SEP) and _SEP not in ending
     return (stem, ending) if is_ending else (text, "")
 
 
 def _is_own(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory, and no link to one."""
+    """Return whether an entry is a directory, and not a link to one."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except OSError:

@@ -1,6 +1,7 @@
-"""Ranked suggestions for a failure, each checked when it is asked for: `suggest(failure)`.
+"""Ranked suggestions for a failure, each checked when it is made: `suggest(failure)`.
 
-Rule: what was found for this failure comes before its general hints. The search only reads, and a rule that raises is left out.
+Rule: what was found for this failure comes before its general hints. The search only reads, and a
+rule that raises is skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class SuggestionRegistration(InForce):
 class Suggester:
     """`suggest(failure)`: what to do about it; `suggest.register(...)` adds a rule.
 
-    There is one, `suggest`: rules that are registered hold for the whole process.
+    `suggest` is the only instance: registered rules apply to the whole process.
     """
 
     __slots__ = ()
@@ -57,14 +58,19 @@ class Suggester:
     ) -> tuple[str, ...]:
         """Return at most six suggestions, the likeliest first, each one line without secrets.
 
-        First come those of registered rules, then what was found for a missing file (paths spelled alike, the same path in a parent
-        directory, backups that are not empty, how to create it), then the failure's own hints. Every path that is named exists, and a
-        command is named only if its program is installed and its target can be written to.
+        First come those of registered rules, then what was found for a missing file (paths spelled
+        alike, the same path in a parent directory, backups that are not empty, how to create it),
+        then the failure's own hints. Every path that is named exists, and a command is named only
+        if its program is installed and its target can be written to.
 
-        `arguments` are those of the failed call, `directory` is where relative paths begin (the working directory by default). An
-        exception is classified first; CancelledError and its like are raised again. Nothing is changed on the disk. The search reads
-        at most 5,000 directory entries in a fifth of a second, and looks for a relative path no higher than the root of the project. In
-        async code: `await asyncio.to_thread(suggest, failure)`. Raises ConfigError for an argument of the wrong type.
+        `arguments` are those of the failed call; relative paths begin in `directory` (default: the
+        working directory). An exception is classified first; CancelledError and its like are raised
+        again.
+
+        Nothing is changed on the disk. The search reads at most 5,000 directory entries in a fifth
+        of a second, and looks for a relative path no higher than the root of the project. In async
+        code: `await asyncio.to_thread(suggest, failure)`. Raises ConfigError for an argument of the
+        wrong type.
         """
         failure = _as_failure(failure)
         context = _context(arguments, directory)
@@ -77,12 +83,15 @@ class Suggester:
         return tuple(itertools.islice(dict.fromkeys(text for text in safe if text), _MOST))
 
     def register(self, what: What, rule: SuggestionRule, /) -> SuggestionRegistration:
-        """Add a rule to every later `suggest`, and return the registration, a context manager that ends it.
+        """Add a rule to every later `suggest`.
 
-        `what` says for which failures, as in `Retry(on=)`: an exception class, ("package", "Class"), an int (HTTP status, close code,
-        JSON-RPC code), one of our codes, a compiled pattern, a Category, a Kind or a predicate. `rule(failure, context)` returns
-        texts. The rule for the most specific `what` comes first, of equal ones the latest. A rule that raises adds only what it had
-        yielded before. Raises ConfigError for anything else.
+        Returns the registration, a context manager that ends it. `what` says for which failures, as
+        in `Retry(on=)`: an exception class, ("package", "Class"), an int (HTTP status, close code,
+        JSON-RPC code), one of our codes, a compiled pattern, a Category, a Kind or a predicate.
+
+        `rule(failure, context)` returns texts. The rule for the most specific `what` comes first;
+        among equals the latest. A rule that raises adds only what it had yielded before. Raises
+        ConfigError for anything else.
         """
         if not is_what(what):
             raise config_error("suggest.register.what", WANTED, what)
@@ -100,7 +109,8 @@ suggest: Final = Suggester()
 
 
 def _as_failure(value: object) -> Failure:
-    if issubclass(type(value), BaseException):  # not isinstance: it would ask the error for its __class__
+    # not isinstance, which would ask the error for its __class__
+    if issubclass(type(value), BaseException):
         return classify(cast("BaseException", value))
     if isinstance(value, Failure):
         return value
@@ -154,7 +164,7 @@ def _texts(rule: SuggestionRule, failure: Failure, context: SuggestionContext) -
 
 
 def _collected(rule: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
-    """Return the first items of a rule, and what it had yielded if it raises."""
+    """Return the first items of a rule; if it raises, those it had yielded before."""
     found: list[Any] = []
     with suppress(Exception):  # a rule that fails must not hide the failure that it was asked about
         for item in itertools.islice(rule(*arguments), _MOST_OF_RULE):

@@ -1,6 +1,7 @@
 """What the rules of `suggest` get and return: the failed call, and the fixes.
 
-Rule: a fix that names a path carries that path, so that a test can ask whether it exists. Secrets are masked once, in `suggest`.
+Rule: a fix that names a path carries that path, so that a test can check that it exists. Secrets
+are masked once, in `suggest`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class Fix:
 
 @attrs.frozen(kw_only=True)
 class SuggestionContext:
-    """What is known about a failed call besides its failure; a rule gets it as its second argument.
+    """What is known about a failed call besides its failure: the second argument of a rule.
 
-    `arguments`: those of the call, never shown by the repr. `directory`: where relative paths begin, None if the working directory
-    was removed. `look`: how much of the file system may still be searched.
+    `arguments`: those of the call, never shown by the repr. `directory`: where relative paths
+    begin, None if the working directory was removed. `look`: how much of the file system may still
+    be searched.
     """
 
     arguments: Mapping[str, Any] = attrs.field(repr=False)
@@ -43,17 +45,18 @@ class SuggestionContext:
     look: SearchAllowance = attrs.field(repr=False, eq=False)
 
     def absolute(self, path: str) -> str | None:
-        """Return a path as an absolute one without `..`, None if there is no directory to begin from."""
+        """Return a path as an absolute one without `..`; None if there is no directory to begin in."""
         whole = self.whole(path)
         if whole is None or ".." not in whole.parts:
             return None if whole is None else os.path.normpath(whole)
-        # `..` after a link leads to the directory above the link's target. The last part may be a link itself, and stays one.
+        # `..` after a link leads to the directory above the link's target. The last part may be a
+        # link itself, and stays one.
         if whole.name == "..":
             return os.path.realpath(whole)
         return str(Path(os.path.realpath(whole.parent)) / whole.name)
 
     def whole(self, path: str) -> Path | None:
-        """Return a path from the root on, with its `..`, None if there is no directory to begin from."""
+        """Return a path from the root on, with its `..`; None if there is no directory to begin in."""
         if not path or "\0" in path:
             return None
         if Path(path).is_absolute():
@@ -71,9 +74,10 @@ SuggestionRule: TypeAlias = "Callable[[Failure, SuggestionContext], Iterable[str
 
 
 def with_commands(text: str, *commands: tuple[str, ...]) -> str:
-    """Return `<text>: <commands>` as a line for a shell; the text alone if a program is not installed or a path may not be shown.
+    """Return `<text>: <commands>` as a line for a shell.
 
-    A command is a tuple: its program with options, then its paths, which are quoted. Commands are joined by `&&`.
+    The text alone if a program is not installed or a path may not be shown. A command is a tuple:
+    its program with options, then its paths, which are quoted. Commands are joined by `&&`.
     """
     lines: list[str] = []
     for words, *paths in commands:

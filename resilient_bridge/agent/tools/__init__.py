@@ -1,1 +1,4 @@
-"""The toolbox: functions and shell commands as tools, their arguments checked, their time bounded, their failures as data."""
+"""The toolbox: functions and shell commands as tools.
+
+Arguments are checked, time is bounded, and failures are returned as data.
+"""

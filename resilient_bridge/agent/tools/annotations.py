@@ -1,8 +1,9 @@
-"""The annotation of a tool's parameter: it checks and converts an argument, and becomes a JSON schema for a model.
+"""The annotation of a tool's parameter: checks an argument, and becomes a JSON schema.
 
-Rule: a plain annotation (str int float bool list dict None, unions of these, Literal) is checked here. Any other one is checked by
-pydantic, if installed: strictly, and as JSON, so "5" is no integer and "red" may be a member of an Enum. An annotation that neither
-knows (a class unknown to pydantic, an undefined name, no pydantic) accepts every value.
+Rule: a plain annotation (str int float bool list dict None, unions of these, Literal) is checked
+here. Any other one is checked by pydantic, if it is installed: strictly and as JSON, so "5" is no
+integer, and "red" may be a member of an Enum. An annotation that neither can check (a class unknown
+to pydantic, an undefined name, no pydantic) accepts every value.
 
 A violation names the type of the received value, never the value: it may be a secret.
 """
@@ -42,7 +43,7 @@ _LONGEST: Final = 200  # characters of what a validator says
 
 
 class _Plain(NamedTuple):
-    """One sort of value: the words for it, its JSON schema, and whether a value is one."""
+    """A plain JSON type: its name for messages, its schema, and a test for values."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -75,7 +76,7 @@ _PLAIN: Final[Mapping[Any, _Plain]] = {
 
 
 class Demand:
-    """The demand of one annotation on a value."""
+    """What one annotation demands of a value."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
@@ -86,14 +87,17 @@ class Demand:
         return " or ".join(sort.words for sort in self._sorts) or "a value"
 
     def read(self, name: str, value: Any) -> tuple[Any, Violations]:
-        """Return the value as the function takes it, and its violations."""
+        """Return the value as the function takes it, and the violations of the annotation."""
         if self._sorts and not any(sort.fits(value) for sort in self._sorts):
             return value, (violation(name, self.words, sort_of(value)),)
         return (value, ()) if self.adapter is None else _validated(self.adapter, name, value)
 
     @cached_property
     def adapter(self) -> Any:
-        """The pydantic TypeAdapter of an annotation that is not plain; None if there is none for it."""
+        """Return the pydantic TypeAdapter of an annotation that is not plain.
+
+        None if there is none for it.
+        """
         if _is_plain(self._annotation) or self._annotation in (Any, object, inspect.Parameter.empty):
             return None
         try:
@@ -113,7 +117,7 @@ class Demand:
 
 
 def schemas_of(demands: Mapping[str, Demand]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the JSON schema of each, and the definitions that they refer to as `#/$defs/NAME`."""
+    """Return the JSON schema of each demand, and the definitions they refer to as `#/$defs/NAME`."""
     found = {name: demand.schema for name, demand in demands.items()}
     adapters = [(name, "validation", one.adapter) for name, one in demands.items() if one.adapter is not None]
     if not adapters:
@@ -142,7 +146,11 @@ def _validated(adapter: Any, name: str, value: Any) -> tuple[Any, Violations]:
 
 
 def _strictly(adapter: Any, value: Any) -> Any:
-    """Validate a value as JSON, which a model writes; a value that is no JSON as an object of Python."""
+    """Validate a value strictly.
+
+    A value that JSON can express is validated as JSON, as a model wrote it; any other as a Python
+    object.
+    """
     from pydantic import ValidationError
 
     try:
@@ -175,7 +183,7 @@ def violation(field: object, constraint: str, received: str) -> Mapping[str, str
 
 
 def sort_of(value: Any) -> str:
-    """Return the type of a value in the words of JSON."""
+    """Return the JSON name of a value's type."""
     for sort in _PLAIN.values():
         if sort.fits(value):
             return sort.words
@@ -186,7 +194,7 @@ def sort_of(value: Any) -> str:
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Return whether the plain types express all of an annotation."""
+    """Return whether the plain types express the whole annotation."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return all(_is_plain(part) for part in get_args(annotation))
@@ -197,7 +205,7 @@ def _is_plain(annotation: Any) -> bool:
 
 
 def _sorts_of(annotation: Any) -> tuple[_Plain, ...]:
-    """Return the plain types that an annotation allows; none if it is not plain."""
+    """Return the plain types that an annotation allows; empty if it is not plain."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _sorts_of(get_args(annotation)[0])
@@ -216,7 +224,7 @@ def _sorts_of(annotation: Any) -> tuple[_Plain, ...]:
 
 
 def _supported(annotation: Any) -> Any:
-    """Return the annotation with each `typing.TypedDict` as one that pydantic accepts before Python 3.12."""
+    """Replace each `typing.TypedDict` by one that pydantic accepts before Python 3.12."""
     if is_typeddict(annotation):
         import typing_extensions as extended
 
@@ -248,7 +256,10 @@ def _field(annotation: Any, *, is_required: bool) -> Any:
 
 
 def evaluated(annotation: Any, places: dict[str, Any]) -> Any:
-    """Return the evaluated annotation of a text; Any if it cannot be evaluated (a name for type checkers only)."""
+    """Evaluate an annotation that is text.
+
+    Returns Any if that fails, as for a name that only type checkers import.
+    """
     if not isinstance(annotation, str):
         return annotation
     try:  # a quoted annotation in a module with postponed annotations is a text twice

@@ -1,10 +1,13 @@
-"""The time limit of a tool: an async tool runs in a task of its own, a sync one in a thread, so that the caller returns in time.
+"""The time limit of a tool.
 
-Rule: a thread cannot be stopped, and a task may ignore its cancellation. Either is abandoned: it is referenced until it ends, its result
-is ignored, and an event reports it. A tool sees the caller's context variables; its own changes to them stay inside.
+An async tool runs in a task of its own, a sync one in a thread, so that the caller returns in time.
 
-A limit is a tuple of steps of one attempt, usually one. At each but the last (2, 5, 30 s) ToolPending is emitted, and the same execution
-continues.
+Rule: a thread cannot be stopped, and a task may ignore its cancellation. Either is abandoned: it is
+referenced until it ends, its result is ignored, and an event reports it. A tool sees the context
+variables of its caller; its own changes to them do not reach the caller.
+
+A limit is a tuple of steps of one attempt, usually one. At each step but the last (2, 5, 30 s)
+ToolPending is emitted, and the same execution continues.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ _abandoned: set[asyncio.Future[Any]] = set()
 
 
 class _TaskEnd(NamedTuple):
-    """The result of a tool, or its error. A value: asyncio logs an exception of a task that is never retrieved."""
+    """The result of a tool, or its error as a value.
+
+    An exception of a task that nobody awaits would be logged by asyncio.
+    """
 
     value: Any
     error: BaseException | None
@@ -61,7 +67,10 @@ class _TaskEnd(NamedTuple):
 def bound_async(
     function: Callable[..., Awaitable[Any]], *, limit: Limit, name: str, grace: float = GRACE
 ) -> Callable[..., Any]:
-    """Return the async `function` bounded by `limit`; once it is cancelled it has `grace` seconds to end."""
+    """Return the async `function` bounded by `limit`.
+
+    Once cancelled, it has `grace` seconds to end.
+    """
 
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -79,7 +88,8 @@ def bound_async(
         except asyncio.CancelledError as cancelled:
             if not task.done() and task not in _abandoned:
                 await _let_go(task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace)
-            cancelled.__cause__ = cancelled.__cause__ or _error_of(task)  # shown with the error of a deadline
+            # shown with the error of a deadline
+            cancelled.__cause__ = cancelled.__cause__ or _error_of(task)
             raise
         except GeneratorExit:  # the coroutine was closed: nothing can be awaited
             if not task.get_loop().is_closed():
@@ -121,7 +131,10 @@ def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) ->
 
 
 def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Callable[..., Any]:
-    """Return the sync `function` bounded by `limit` and by the deadline around it; it runs in a thread."""
+    """Return the sync `function` bounded by `limit` and by the deadline of its caller.
+
+    It runs in a thread.
+    """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,9 +162,10 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
 
 
 def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptTimeoutError:
-    """Return the error for a tool that took too long, with the output that its last error holds.
+    """Return the error for a tool that took too long, with the output that its last error has.
 
-    After an escalating limit the work goes on at the peer: the error is permanent, so that no policy starts it again.
+    After an escalating limit the work may continue at the peer: the error is permanent, so that no
+    policy starts it again.
     """
     fields: Mapping[str, Any] = (
         classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
@@ -193,7 +207,10 @@ def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
 def _arguments(
     attempt: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the attempt's arguments: read again if `Toolbox.call` read them, else the caller's."""
+    """Return the arguments of an attempt.
+
+    They are read again if `Toolbox.call` read them; else they are the caller's.
+    """
     found = ANEW.get()
     if found is None or (attempt.first or attempt).outer is not found[0]:
         return args, kwargs
@@ -211,7 +228,10 @@ def _attempt() -> CallFrame:
 
 
 async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: float) -> bool:
-    """Wait for the work by the clock of `world`; return whether it is done. It is never cancelled here."""
+    """Wait for the work by the clock of `world`; return whether it is done.
+
+    The work is not cancelled here.
+    """
     signal = Signal()
     work.add_done_callback(signal.set)
     try:
@@ -224,7 +244,10 @@ async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: floa
 async def _is_done_in_steps(
     work: asyncio.Future[Any], world: World, steps: tuple[float, ...], name: str
 ) -> bool:
-    """Wait for the steps, counted from now; return whether the work is done. Emit ToolPending after each but the last."""
+    """Wait for the work step by step; return whether it is done.
+
+    The steps are counted from now. ToolPending is emitted after each step but the last.
+    """
     for waited, step in _waits(steps):
         if await _is_done_within(work, world, step - waited):
             return True
@@ -244,7 +267,7 @@ def _tell_pending(name: str, waited: float, steps: tuple[float, ...]) -> None:
 
 
 async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: float, grace: float) -> None:
-    """Cancel the task, wait `grace` seconds for its end, and abandon it after that."""
+    """Cancel the task, wait `grace` seconds for its end, then abandon it."""
     _keep(task)
     task.cancel()
     try:

@@ -1,7 +1,7 @@
-"""A command as a tool: run without a shell, its output drained and both ends of it kept, no process left behind.
+"""A command as a tool: run without a shell, its output bounded, no process left behind.
 
-Rule: arguments may hold secrets, so only the base name of the program is reported. When the command ends, by itself, by its time limit
-or by a cancellation, every process of its session is ended.
+Rule: arguments may hold secrets, so only the base name of the program is reported. When the command
+ends, by itself, by its time limit or by a cancellation, every process of its session is ended.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _STDOUT, _STDERR = 1, 2
 
 @attrs.frozen(repr=False)
 class CommandResult:
-    """The result of a command that ended with exit code 0; its output is decoded as UTF-8 with U+FFFD for wrong bytes.
+    """The result of a command that ended with exit code 0.
 
-    `is_truncated`: a stream had more than `max_output` bytes; a line in its middle says how many were left out.
+    Its output is decoded as UTF-8; wrong bytes become U+FFFD. `is_truncated`: a stream had more
+    than `max_output` bytes; a line in its middle says how many were left out.
     """
 
     exit_code: int
@@ -48,20 +49,21 @@ class CommandResult:
         return self.stdout + self.stderr
 
     def __repr__(self) -> str:
-        """Return exit code, sizes and seconds; the output may be large, or secret."""
+        """Return exit code, sizes and seconds, but no output: it may be large, or secret."""
         cut = ", truncated" if self.is_truncated else ""
         sizes = f"{len(self.stdout)} + {len(self.stderr)} characters"
         return f"<CommandResult exit code {self.exit_code}, {sizes}{cut}, {self.seconds:.3g} s>"
 
 
 class MistakeError(ConfigError):
-    """The definition of a tool is wrong: raised by `Toolbox.call` too."""
+    """The definition of a tool is wrong; `Toolbox.call` raises it too."""
 
 
 def words_of(returned: object, name: str) -> list[str]:
-    """Return the words of a command. Raises MistakeError for anything but a sequence: a text would need a shell.
+    """Return the words of a command.
 
-    A word of a wrong type may come from the model's arguments: BridgeError (TOOL_ARGUMENTS_INVALID, not executed).
+    Raises MistakeError for anything but a sequence: a text would need a shell. A word of a wrong
+    type may come from the model's arguments: BridgeError (TOOL_ARGUMENTS_INVALID, not executed).
     """
     wanted, kind = "a sequence of words: the program and its arguments", type(returned).__name__
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Sequence):
@@ -83,7 +85,10 @@ def _no_word(name: str, wanted: str, got: str) -> BridgeError:
 
 
 class _Ends:
-    """The beginning and the end of a stream; the end, which says why a command failed, gets three quarters."""
+    """The beginning and the end of a stream.
+
+    The end, which says why a command failed, gets three quarters of the bytes.
+    """
 
     def __init__(self, most: int) -> None:
         self._head_bytes = most // 4
@@ -142,7 +147,7 @@ class _RunningCommand(asyncio.SubprocessProtocol):
         self._look()
 
     def process_exited(self) -> None:
-        """The process ended and was reaped; processes that it started may hold its pipes open for ever."""
+        """Handle the exit of the process; processes that it started may still hold its pipes open."""
         _set(self._exited)
         self._loop.call_later(_LAST_WORDS, _set, self.done)
         self._look()
@@ -176,8 +181,9 @@ async def run_command(
 ) -> CommandResult:
     """Run a command to its end and return its result.
 
-    Raises CalledProcessError if its exit code is not 0, OSError if it cannot be started. When cancelled, it ends all processes of the
-    command, and raises the cancellation from a TimeoutExpired that has the output so far.
+    Raises CalledProcessError if its exit code is not 0, and OSError if it cannot be started. When
+    cancelled, it ends all processes of the command; the CancelledError has a TimeoutExpired as its
+    cause, with the output so far.
     """
     program = os.path.basename(words[0])  # noqa: PTH119 -- a name, not a file
     calm = Calm()
@@ -209,7 +215,10 @@ async def _started(
     max_output: int,
     calm: Calm,
 ) -> _RunningCommand:
-    """Start a command in a session of its own; when cancelled meanwhile, end it before raising."""
+    """Start a command in a session of its own.
+
+    If cancelled meanwhile, end the command before raising.
+    """
     options: dict[str, Any] = {"cwd": cwd, "env": env, **OWN_GROUP}
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(

@@ -1,6 +1,9 @@
-"""The arguments that a model writes for a tool: parsed strictly and checked against the signature, with all violations at once.
+"""The arguments that a model writes for a tool.
 
-Rule: each attempt gets its own copy of the arguments, so that changes to its lists and objects do not reach the next attempt.
+They are parsed strictly and checked against the signature; all violations are reported at once.
+
+Rule: each attempt gets its own copy of the arguments, so that changes to its lists and objects do
+not reach the next attempt.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ _OURS: Final = __name__.partition(".")[0]
 
 
 class Read(NamedTuple):
-    """The parsed arguments: as a mapping, as the call takes them, and their violations."""
+    """Parsed arguments: as a mapping, as the function is called with them, and their violations."""
 
     arguments: Mapping[str, Any] = {}
     args: tuple[Any, ...] = ()
@@ -52,7 +55,7 @@ class Parameters:
     """The parameters of one tool, which a model fills by name."""
 
     def __init__(self, function: Any, path: str) -> None:
-        """Read the signature. ConfigError for a callable without one."""
+        """Read the signature. Raises ConfigError for a callable without one."""
         self._function = function
         try:
             self._signature = inspect.signature(function)
@@ -75,7 +78,10 @@ class Parameters:
         return self._judged(copied, _copied(copied))
 
     def anew(self, read: Read, tool: str) -> Read:
-        """Return the arguments for another attempt. Raises BridgeError (TOOL_ARGUMENTS_INVALID) if a validator refuses them now."""
+        """Return the arguments for another attempt.
+
+        Raises BridgeError (TOOL_ARGUMENTS_INVALID) if a validator refuses them now.
+        """
         again = self.read(read.arguments)
         if again.wrong:
             raise error_for(invalid(tool, again.wrong))
@@ -134,7 +140,7 @@ class Parameters:
                 values[name], problem = demands[rest].read(name, value)
                 wrong += problem
                 continue
-            # No search beyond the violations that are shown: a model may write a hundred thousand names.
+            # Only the violations that are shown get a search: a model may write 100,000 names.
             constraint = self._no_such(str(name)) if len(wrong) < _MOST else NO_SUCH
             wrong.append(violation(name, constraint, sort_of(value)))
         return values, tuple(wrong)
@@ -149,7 +155,10 @@ class Parameters:
         return f"{NO_SUCH}; did you mean {near[0]}?" if near else NO_SUCH
 
     def _demanded(self) -> dict[str, Demand]:
-        """Return the demand of each annotation; evaluated at the first call, when every name in it is defined."""
+        """Return the demand of each annotation.
+
+        Annotations are evaluated at the first call, when every name in them is defined.
+        """
         if self._demands is None:
             places = {**self._around, **_globals_of(self._function)}
             self._demands = {
@@ -160,7 +169,10 @@ class Parameters:
 
 
 def invalid(tool: str, violations: Violations) -> Failure:
-    """Return the failure for wrong arguments; the tool did not run, and the suggestions say what to correct."""
+    """Return the failure for wrong arguments.
+
+    The tool did not run, and the suggestions say what to correct.
+    """
     lines = [_line(**each) for each in violations]
     problem = lines[:_MOST]
     if len(lines) > _MOST:
@@ -213,7 +225,10 @@ def _copied(value: Any) -> Any:
 
 
 def _names_around(function: Any, signature: inspect.Signature) -> dict[str, Any]:
-    """Return the local names, where the tool is added, that its text annotations use and its globals lack."""
+    """Return the local names at the place where the tool is added.
+
+    Only those that its text annotations use and its globals lack.
+    """
     texts = [each.annotation for each in signature.parameters.values() if isinstance(each.annotation, str)]
     names = {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
     names -= _globals_of(function).keys() | vars(builtins).keys()

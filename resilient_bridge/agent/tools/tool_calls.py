@@ -1,7 +1,7 @@
-"""One call of a tool by name: its arguments are read, it runs, and a failure gets suggestions.
+"""One call of a tool by name: reads its arguments, runs it, and adds suggestions to a failure.
 
-Rule: a failed tool, wrong arguments and an unknown name are outcomes; only the cancellation of the caller and a mistake in the program
-are raised.
+Rule: a failed tool, wrong arguments and an unknown name are outcomes. Only the cancellation of the
+caller and a mistake in the program are raised.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 @attrs.frozen(kw_only=True)
 class Tool:
-    """One tool of a Toolbox; `timeout`: the most seconds of one attempt."""
+    """One tool of a Toolbox; `timeout` is the longest time of one attempt, in seconds."""
 
     name: str
     timeout: float
@@ -66,7 +66,7 @@ class ToolEntry:
 
 
 def check_call(name: object, arguments: object, key: object) -> None:
-    """Raise ConfigError for arguments of a wrong type, which are a mistake of the program."""
+    """Raise ConfigError for arguments of a wrong type, a mistake in the program."""
     if not isinstance(name, str):
         raise config_error("Toolbox.call(name)", "a text", type(name).__name__)
     if not isinstance(arguments, str | Mapping):
@@ -90,9 +90,9 @@ async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: s
 
 
 def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
-    """Return `function` with a cancellation from inside of the tool as a BridgeError: it must not end the caller.
+    """Return `function` with a cancellation from inside the tool turned into a BridgeError.
 
-    `anew` makes the arguments of each attempt.
+    Such a cancellation must not end the caller. `anew` makes the arguments of each attempt.
     """
 
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -105,7 +105,7 @@ def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
                 raise
             # made in a place of its own: this frame must not hold the error that holds it
             raise _cut_short(error) from error
-        except SystemExit as error:  # as argparse does it: the end of the tool, and not of the agent
+        except SystemExit as error:  # argparse raises it: it ends the tool, not the agent
             raise _exited(error) from error
         finally:
             # an abandoned coroutine, closed by the garbage collector: its context is gone
@@ -166,7 +166,7 @@ async def _tool_outcome(entry: ToolEntry, read: Read, outcome: Outcome[Any]) -> 
 
 
 def _of_tool(failure: Failure, tool: Tool) -> Failure:
-    """Return the failure with the name of the tool in its details, where reports look for it."""
+    """Return the failure with the name of the tool in its details, where reports read it."""
     return attrs.evolve(failure, details={**failure.details, "tool": tool.name})
 
 
@@ -185,14 +185,17 @@ async def _with_fixes(
     arguments: Mapping[str, Any],
     directory: str | os.PathLike[str] | None,
 ) -> Failure:
-    """Return the failure with suggestions, looked up in a thread: the search reads directories, and a disk may hang."""
+    """Return the failure with suggestions.
+
+    They are searched for in a thread: the search reads directories, and a disk may hang.
+    """
     try:
         from ..suggestions.suggest import suggest
 
         look = functools.partial(suggest, failure, arguments=arguments, directory=directory)
         work = asyncio.get_running_loop().run_in_executor(TOOL_THREADS, look)
         try:
-            # Not `wait_for`: that of Python 3.11 swallows a cancellation that comes together with the result.
+            # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with the result.
             await asyncio.wait({work}, timeout=_SUGGEST_SECONDS)
             fixes = work.result()
         finally:

@@ -1,6 +1,7 @@
-"""The policy and the time limit of a tool: its own, those of its name, the defaults, in that order. Pure.
+"""The policy and the time limit of a tool. Pure.
 
-Rule: the most specific one applies. The limit is taken out of the policy's layers, because `bounded` enforces it, around each attempt.
+Rule: the most specific one applies: that of the tool, then that of its name, then the default. The
+limit is taken out of the policy's layers, because `bounded` enforces it, around each attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _DEFAULT: Final = "default"
 
 @frozen
 class Limit:
-    """The time limit of a tool; called with the number of an attempt, it returns the ends of that attempt's steps, in seconds."""
+    """The time limit of a tool.
+
+    Called with the number of an attempt, it returns the ends of that attempt's steps, in seconds.
+    """
 
     timeout: Timeout
     is_once: bool
@@ -41,10 +45,10 @@ class Limit:
 
 
 class Limits:
-    """The settings of a toolbox: a policy, those of a BridgePolicy by name, and time limits by name."""
+    """The settings of a toolbox: a policy, and policies and time limits by name."""
 
     def __init__(self, policy: Policy | BridgePolicy, timeouts: Mapping[str, Seconds]) -> None:
-        """Check both. ConfigError names a wrong one."""
+        """Check both. Raises ConfigError that names a wrong one."""
         self.calls = calls_of(policy, "Toolbox.policy")
         self.tools: Mapping[str, Policy] = policy.tools if isinstance(policy, BridgePolicy) else {}
         if not isinstance(cast("object", timeouts), Mapping):
@@ -58,7 +62,8 @@ class Limits:
     ) -> tuple[Policy, Limit]:
         """Return the policy of a tool without its time limit, and the limit.
 
-        An escalating limit in a table of tools holds for one execution; in a policy it grows from attempt to attempt.
+        An escalating limit in a table of tools holds for one execution; in a policy it grows from
+        attempt to attempt.
         """
         own = None if policy is None else calls_of(policy, "Toolbox.tool.policy")
         row, default = self.tools.get(name), self.tools.get(_DEFAULT)
@@ -77,7 +82,10 @@ class Limits:
 
 
 def names_in(path: str, names: object) -> frozenset[str]:
-    """Return names of tools as a set; ConfigError for anything else, a single text included."""
+    """Return names of tools as a set.
+
+    Raises ConfigError for anything else, a single text included.
+    """
     if isinstance(names, str) or not isinstance(names, Collection):
         raise config_error(path, "a collection of names", names)
     for name in cast("Collection[object]", names):
@@ -91,7 +99,10 @@ def as_limit(path: str, seconds: Seconds) -> Timeout:
 
 
 def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
-    """Return how often the policy repeats such a failure at most; `attempts` is how many calls were made."""
+    """Return how often the policy repeats such a failure at most.
+
+    `attempts` is the number of calls that were made.
+    """
     retry = next((layer for layer in policy.layers if isinstance(layer, Retry)), None)
     if retry is None or not failure.retryable:
         return 0

@@ -1,7 +1,9 @@
-"""The tools of an agent: decorated functions and commands, and `Toolbox.call`, which returns an Outcome for each call by name.
+"""The tools of an agent: decorated functions and commands.
 
-Rule: an agent loop reads outcomes. A failed tool, wrong arguments and an unknown name are outcomes; only a mistake in the program
-is raised.
+`Toolbox.call` calls one by name and returns an Outcome.
+
+Rule: an agent loop reads outcomes. A failed tool, wrong arguments and an unknown name are outcomes;
+only a mistake in the program is raised.
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Toolbox:
-    """Tools by name, each bounded in time and repeated as the policy says; their failures are returned as data.
+    """Tools by name, bounded in time and repeated by policy; their failures are returned as data.
 
-    `policy` (None: that of `presets.default`) applies to every tool. Of a BridgePolicy its `calls` apply, and the layers in its `tools`
-    replace those of their class for the tool of that name, or "default". `timeouts` are seconds by name, with "default" for the rest;
-    without any, 30 s. Each tool has its own circuit and retry budget. `idempotent` names the tools that may be repeated although they
-    may have run, `optional` those that are not required; an argument of `tool` takes precedence.
+    `policy` (None: that of `presets.default`) applies to every tool. Of a BridgePolicy its `calls`
+    apply; the layers in its `tools` replace those of their class for the tool of that name, or for
+    all with "default".
+
+    `timeouts` are seconds by name, with "default" for the rest; without any, 30 s. Each tool has
+    its own circuit and retry budget. `idempotent` names the tools that may be repeated although
+    they may have run, `optional` those that are not required; an argument of `tool` takes
+    precedence.
     """
 
     def __init__(
@@ -54,7 +60,7 @@ class Toolbox:
         idempotent: Collection[str] = (),
         optional: Collection[str] = (),
     ) -> None:
-        """Make an empty toolbox. ConfigError names a wrong argument."""
+        """Make an empty toolbox. Raises ConfigError that names a wrong argument."""
         if policy is None:
             from ...presets import default
 
@@ -68,9 +74,10 @@ class Toolbox:
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
     ) -> Self:
-        """Return an empty toolbox with the policies, timeouts and permissions of a file, a dict or the environment.
+        """Return an empty toolbox configured from a file, a dict or the environment.
 
-        Raises ConfigError with all mistakes of the source.
+        It has the policies, timeouts and permissions of the source. Raises ConfigError with all
+        mistakes of the source.
         """
         return cls(**public("load")(source, names=names, env=env).toolbox_arguments())
 
@@ -80,10 +87,12 @@ class Toolbox:
         return MappingProxyType({name: entry.tool for name, entry in self._entries.items()})
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return the description of each tool for a model: `name`, `description` (its docstring) and `parameters`, a JSON schema.
+        """Return the description of each tool for a model.
 
-        Annotations that are not plain are described by pydantic, where that is installed; without it they allow anything. Wrap the
-        entries as your provider wants them, for instance as `{"type": "function", "function": entry}`.
+        Each has `name`, `description` (its docstring) and `parameters`, a JSON schema. Annotations
+        that are not plain are described by pydantic, if it is installed; without it they allow
+        anything. Wrap the entries as your provider wants them, for instance as `{"type":
+        "function", "function": entry}`.
         """
         return [
             {"name": name, "description": entry.description, "parameters": entry.parameters.schema()}
@@ -120,12 +129,16 @@ class Toolbox:
         idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Any:
-        """Add a function and return it protected, with the same signature; called directly, it raises the same exceptions.
+        """Add a function; return it protected, with the same signature.
 
-        `timeout` bounds each attempt with an AttemptTimeoutError (TOOL_TIMEOUT). An async function is cancelled, and abandoned if it has
-        not ended a second later; a sync one runs in a thread, which is abandoned. A tool that is not `required` may be skipped when it
-        fails; one that is `idempotent` may be repeated although it may have run. None: as the toolbox says for its name. `policy`
-        replaces that of the toolbox. ConfigError for a name that is taken, and for a generator function.
+        Called directly, it raises the same exceptions. `timeout` bounds each attempt with an
+        AttemptTimeoutError (TOOL_TIMEOUT). An async function is cancelled, and abandoned if it has
+        not ended a second later; a sync one runs in a thread, which is abandoned.
+
+        A tool that is not `required` may be skipped when it fails; one that is `idempotent` may be
+        repeated although it may have run. None: as the toolbox says for its name. `policy` replaces
+        that of the toolbox. Raises ConfigError for a name that is taken, and for a generator
+        function.
         """
         options: dict[str, Any] = {
             "timeout": timeout,
@@ -170,11 +183,15 @@ class Toolbox:
         env: Mapping[str, str] | None = None,
         max_output: int = MAX_OUTPUT,
     ) -> Any:
-        """Add a command: `function` returns the words to run, without a shell; the returned async function runs them.
+        """Add a command: `function` returns the words to run, without a shell.
 
-        That function returns a CommandResult, or raises CalledProcessError for an exit code other than 0. The command's stdin is empty.
-        When the command ends, however it does, every process of its session is ended: SIGTERM, a second later SIGKILL. `cwd` and `env`
-        are those of `subprocess.Popen`; `max_output` bytes of each stream are kept, from both ends. The other options are those of `tool`.
+        The returned async function runs them. It returns a CommandResult, or raises
+        CalledProcessError for an exit code other than 0. The command's stdin is empty. When the
+        command ends, however it does, every process of its session is ended: SIGTERM, a second
+        later SIGKILL.
+
+        `cwd` and `env` are those of `subprocess.Popen`; `max_output` bytes of each stream are kept,
+        from both ends. The other options are those of `tool`.
         """
         options: dict[str, Any] = {
             "timeout": timeout,
@@ -258,11 +275,14 @@ class Toolbox:
         *,
         idempotency_key: str | None = None,
     ) -> Outcome[Any]:
-        """Call a tool by name, with a mapping or with the JSON text a model wrote, and return its Outcome. Never raises a failure.
+        """Call a tool by name, with a mapping or with JSON text from a model; return its Outcome.
 
-        An unknown name (TOOL_NOT_FOUND) and wrong arguments (TOOL_ARGUMENTS_INVALID) are failures without a call. `idempotency_key` is
-        that of all attempts. A failure is emitted as ToolFailed and has suggestions. Raises ConfigError for arguments that are neither a
-        mapping nor text, and CancelledError if the caller is cancelled; a cancellation inside of the tool is a failure
+        A failure is never raised. An unknown name (TOOL_NOT_FOUND) and wrong arguments
+        (TOOL_ARGUMENTS_INVALID) are failures without a call. `idempotency_key` is that of all
+        attempts. A failure is emitted as ToolFailed and has suggestions.
+
+        Raises ConfigError for arguments that are neither a mapping nor text, and CancelledError if
+        the caller is cancelled; a cancellation inside the tool is a failure
         (TOOL_EXECUTION_FAILED).
         """
         check_call(name, arguments, idempotency_key)
@@ -277,7 +297,7 @@ def _name_of(function: Any, name: object) -> str:
 
 
 def _answers(run: Any, answer: type, function: Any) -> None:
-    """Set the return annotation of a command to its result; its function returns words."""
+    """Set the return annotation of a command to CommandResult; its function returns words."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception:  # noqa: BLE001 -- a name that is not defined, or for type checkers only

@@ -1,4 +1,7 @@
-"""Workflows in phases that survive crashes, damaged files and failures: a finished phase never runs again, and losses are reported.
+"""Workflows in phases that survive crashes, damaged files and failures.
 
-Rule: `checkpoint` and `journal` are pure values; `runner` acts, through `workflow_file` and `artifacts`.
+A finished phase never runs again, and losses are reported.
+
+Rule: `checkpoint` and `journal` are pure values; `runner` acts, through `workflow_file` and
+`artifacts`.
 """

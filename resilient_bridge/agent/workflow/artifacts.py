@@ -1,6 +1,7 @@
 """The artifacts of a phase: checksums of files and directories, and commits in the history.
 
-Rule: a name leads nowhere but below the root, and no link is followed out of it. Everything here blocks: it is called in a thread.
+Rule: a name leads to a path below the root only, and no link is followed out of it. Everything here
+blocks and is called in a thread.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ _ELSEWHERE: Final = frozenset(
 
 
 class ArtifactError(Exception):
-    """An artifact or a commit is missing, or is not what a checkpoint needs; `str()` says which."""
+    """An artifact or a commit is missing, or differs from its checkpoint; `str()` says which."""
 
 
 def name_of(path: str | os.PathLike[str], root: Path, field: str) -> str:
-    """Return the name of an artifact below the root. Raises ConfigError for a path that leads elsewhere. Does no I/O."""
+    """Return the name of an artifact below the root.
+
+    Raises ConfigError for a path that leads elsewhere. Does no I/O.
+    """
     wanted = "a path below the root"
     try:
         found = Path(path)
@@ -58,7 +62,10 @@ class HiddenError(ArtifactError):
 
 
 class Measured:
-    """Checksums, remembered while size, times and inode of a file stay the same. `ours`: the state file, which a directory's checksum omits."""
+    """Checksums, reused while size, times and inode of a file stay the same.
+
+    `ours`: the state file, which a directory's checksum omits.
+    """
 
     def __init__(self, root: Path, *, ours: Path | None = None) -> None:
         self._root = root
@@ -66,7 +73,10 @@ class Measured:
         self._known: dict[str, tuple[tuple[int, ...], str]] = {}
 
     def of(self, name: str) -> str:
-        """Return the checksum of an artifact. Raises ArtifactError if it is missing, or is no regular file or directory."""
+        """Return the checksum of an artifact.
+
+        Raises ArtifactError if it is missing, or is no regular file or directory.
+        """
         path = self._root / name
         try:
             if not path.resolve(strict=True).is_relative_to(self._root.resolve()):
@@ -91,7 +101,7 @@ class Measured:
 
 
 def measure(measured: Measured, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the checksums of artifacts. Raises ArtifactError that names all that are missing."""
+    """Return the checksums of artifacts. Raises ArtifactError that names all missing ones."""
     sums: dict[str, str] = {}
     wrong: list[str] = []
     for name in names:
@@ -107,9 +117,10 @@ def measure(measured: Measured, names: tuple[str, ...]) -> dict[str, str]:
 def problems(
     measured: Measured, root: Path, checkpoint: PhaseCheckpoint, sums: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the problems of a finished phase, by artifact or commit. `sums`: the wanted checksums, "" where existing is enough.
+    """Return the problems of a finished phase, by artifact or commit.
 
-    Raises HiddenError for an artifact that cannot be read now.
+    `sums`: the wanted checksums; "" if it is enough that the artifact exists. Raises HiddenError
+    for an artifact that cannot be read now.
     """
     found: dict[str, str] = {}
     for name in checkpoint.artifacts:
@@ -133,7 +144,10 @@ def problems(
 
 
 def commit_of(root: Path, commit: str | None) -> str:
-    """Return the full name of a commit, of HEAD for None. Raises ArtifactError if there is no such commit."""
+    """Return the full name of a commit (None: HEAD).
+
+    Raises ArtifactError if there is no such commit.
+    """
     wanted = "HEAD" if commit is None else commit
     if commit is not None and not re.fullmatch(r"[0-9a-f]{4,64}", commit):
         raise config_error(
@@ -156,13 +170,17 @@ def _of_file(path: Path) -> str:
 
 
 def _of_directory(path: Path, ours: Path | None) -> str:
-    """Return the checksum of the names and contents below a directory, without our own files; a link counts by its target."""
+    """Return the checksum of the names and contents below a directory.
+
+    Our own files are left out; a link counts by its target.
+    """
     digest = sha256()
     for directory, names, files in os.walk(path, onerror=_refuse):
         names.sort()
         has_ours = ours is not None and os.path.realpath(directory) == os.path.realpath(ours.parent)
         for name in sorted([*names, *files]):
-            # Our own writes are no change. The lock's file is not even opened: closing it would release the lock.
+            # Our own writes are no change. The lock's file is not even opened: to close it would
+            # release the lock.
             if has_ours and ours is not None and f"{name}.".startswith((f"{ours.name}.", f".{ours.name}.")):
                 continue
             one = Path(directory, name)
@@ -180,8 +198,12 @@ def _refuse(error: OSError) -> None:
 
 
 def _git(root: Path, *words: str) -> str:
-    """Run git in the root and return its output. Raises ArtifactError if it fails, HiddenError if it cannot run."""
-    # No prompts and no optional locks: this only reads. And in the repository of the root, also when a git hook runs us.
+    """Run git in the root and return its output.
+
+    Raises ArtifactError if it fails, HiddenError if it cannot run.
+    """
+    # No prompts and no optional locks: this only reads. The repository is that of the root, also
+    # when a git hook runs this.
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
     try:

@@ -1,7 +1,9 @@
-"""The state of a workflow: finished phases with their artifacts, the current phase, warnings and errors; its steps and its JSON form.
+"""The state of a workflow, its steps and its JSON form.
 
-Rule: a value. Each step returns the next state. A state read from a file is checked completely, and refused with the path of the
-first wrong field. Pure: no I/O, no clock.
+It has the finished phases with their artifacts, the current phase, warnings and errors.
+
+Rule: the state is a value, and each step returns the next one. A state read from a file is checked
+completely, and refused with the path of the first wrong field. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def _as_table(sums: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class WorkflowStatus(StrEnum):
-    """The status of a workflow. RUNNING: phases are left, whether or not a process runs them; HALTED: it waits for its user."""
+    """The status of a workflow.
+
+    RUNNING: phases are left, whether or not a process runs them. HALTED: it waits for its user.
+    """
 
     NEW = "new"
     RUNNING = "running"
@@ -58,7 +63,8 @@ class WorkflowStatus(StrEnum):
 class PhaseCheckpoint:
     """A finished phase: when it ended, and its artifacts, as names below the root.
 
-    `checksums` has one for each artifact that this program has measured; of those in another program's file only existence is checked.
+    `checksums` has one for each artifact that this program has measured. Of artifacts in another
+    program's file only the existence is checked.
     """
 
     phase: str
@@ -85,11 +91,15 @@ class SkippedPhase:
 class WorkflowState:
     """The complete state of one workflow.
 
-    `root`: the directory of the artifacts, relative to that of the file, so that both can be moved together.
-    `current_phase`: the one that began and has not ended. `starts`: how often it began, to notice one that kills its process.
-    `in_doubt`: phases that may have begun without a record, because the file was damaged. `saved`: the checkpoint of the current phase.
-    `failure`: why a halted workflow halted. `calls`: the journal of the tool calls of unfinished phases, and of the calls in finished
-    ones that may not be repeated. `is_adopted`: another program wrote the file, which has no root and names the workflow itself.
+    `root`: the directory of the artifacts, relative to that of the file, so that both can be moved
+    together. `current_phase`: the one that began and has not ended. `starts`: how often it began,
+    to detect one that kills its process. `in_doubt`: phases that may have begun without a record,
+    because the file was damaged.
+
+    `saved`: the checkpoint of the current phase. `failure`: why a halted workflow halted. `calls`:
+    the journal of the tool calls of unfinished phases, and of the calls in finished ones that may
+    not be repeated. `is_adopted`: another program wrote the file, which has no root and names the
+    workflow itself.
     """
 
     id: str
@@ -137,11 +147,14 @@ class WorkflowState:
         )
 
     def interrupted(self) -> WorkflowState:
-        """The phase was cancelled: that is no crash."""
+        """Record that the phase was cancelled, which is no crash."""
         return attrs.evolve(self, starts=max(self.starts - 1, 0))
 
     def finished(self, checkpoint: PhaseCheckpoint) -> WorkflowState:
-        """The current phase has succeeded. Its calls that may not be repeated stay recorded: the phase may be undone."""
+        """Record that the current phase has succeeded.
+
+        Its calls that may not be repeated stay recorded: the phase may be undone.
+        """
         return attrs.evolve(
             self.forgot_repeatable(checkpoint.phase),
             checkpoints=(*self.checkpoints, checkpoint),
@@ -167,23 +180,26 @@ class WorkflowState:
     # ---- the journal of tool calls --------------------------------------------------------------------------------
 
     def noted(self, call: CallRecord) -> WorkflowState:
-        """A tool call begins or has ended: its record replaces the earlier one."""
+        """Record that a tool call begins or has ended, in place of its earlier record."""
         return attrs.evolve(self.unnoted(call), calls=(*self.unnoted(call).calls, call))
 
     def unnoted(self, call: CallRecord) -> WorkflowState:
         return attrs.evolve(self, calls=tuple(one for one in self.calls if not one.is_same(call)))
 
     def open_calls(self, phase: str) -> tuple[CallRecord, ...]:
-        """Return the calls of a phase that began, have no recorded end, and may not be repeated."""
+        """Return the open calls of a phase: begun, without a recorded end, not to be repeated."""
         return tuple(one for one in self.calls if one.phase == phase and one.is_open)
 
     def forgot_repeatable(self, phase: str) -> WorkflowState:
-        """Forget the calls of a phase that may be repeated: after a failure their results may be the cause."""
+        """Forget the calls of a phase that may be repeated.
+
+        After a failure their results may be its cause.
+        """
         calls = tuple(one for one in self.calls if one.phase != phase or not one.may_repeat)
         return attrs.evolve(self, calls=calls)
 
     def looked_at(self, phase: str) -> WorkflowState:
-        """Forget the calls in doubt of the phase: its user has looked, and lets them run."""
+        """Forget the calls in doubt of a phase: its user has decided that they may run."""
         failure = self.failure
         named: Any = failure.details.get("calls", ()) if failure and failure.code == _UNKNOWN else ()
         tool = failure.details.get("tool") if failure else None
@@ -197,7 +213,7 @@ class WorkflowState:
         )
 
     def halted(self, phase: str, failure: Failure) -> WorkflowState:
-        """A required phase failed permanently; `saved` stays for `resume`."""
+        """Record that a required phase failed permanently; `saved` stays for `resume`."""
         return attrs.evolve(
             self,
             status=WorkflowStatus.HALTED,
@@ -208,7 +224,10 @@ class WorkflowState:
         )
 
     def _doubts(self, phase: str) -> tuple[str, ...]:
-        """Return the phases in doubt once `phase` is the current one: an unfinished current phase joins them."""
+        """Return the phases in doubt once `phase` is the current one.
+
+        An unfinished current phase joins them.
+        """
         is_abandoned = self.starts > 0 and self.current_phase not in {phase, None, *self.in_doubt}
         return (*self.in_doubt, str(self.current_phase)) if is_abandoned else self.in_doubt
 
@@ -309,7 +328,8 @@ class WorkflowState:
 
 
 _FIELDS: Final = {field.name for field in attrs.fields(WorkflowState)}
-_KEYS: Final = frozenset({*_FIELDS - {"starts"}, "begun", "phases_completed"})  # as a file names them
+# as a file names them
+_KEYS: Final = frozenset({*_FIELDS - {"starts"}, "begun", "phases_completed"})
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

@@ -38,7 +38,10 @@ def as_error_record(phase: Phase, failure: Failure, error: Exception) -> dict[st
 
 
 def as_call_record(phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of a failed call of an optional tool. Must be called below the phase's own call."""
+    """Return the record of a failed call of an optional tool.
+
+    Must be called inside the phase's own call: the trace is that of the current stack.
+    """
     stack = [*takewhile(_is_of_the_phase, dropwhile(_is_ours, traceback.walk_stack(inspect.currentframe())))]
     return _record(phase, failure, call, error_for(failure), _frames(reversed(stack)))
 
@@ -82,7 +85,11 @@ def _is_of_the_phase(walked: _Walked) -> bool:
 
 
 def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
-    """Return the error of a phase. CancelledError is raised if the run itself is cancelled; else the phase awaited a cancelled task."""
+    """Return the error of a phase.
+
+    Raises CancelledError if the run itself is cancelled; otherwise the phase awaited something that
+    was cancelled, which is a failure.
+    """
     if issubclass(type(error), Exception):
         return cast("Exception", error)
     task = asyncio.current_task()

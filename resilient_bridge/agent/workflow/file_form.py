@@ -1,7 +1,9 @@
-"""The form of a workflow's state file: the fields of ccsetup's checkpoint format at the top level, ours beside them.
+"""The form of a workflow's state file: the fields of ccsetup's checkpoint format, and ours.
 
-Rule: one form is written, the flat one; three are read: also the envelope of release 0.1.0, and a file in ccsetup's own form, which
-another program has written and which has no checksums.
+Ours are beside them, at the top level.
+
+Rule: one form is written, the flat one. Three are read: also the envelope of release 0.1.0, and a
+file in ccsetup's own form, which another program has written and which has no checksums.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ VERSION: Final = 2
 
 
 def from_version_1(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state that release 0.1.0 wrote with the fields of version 2."""
+    """Return a state of release 0.1.0 with the fields of version 2."""
     return {**value, "calls": [], "is_adopted": False}
 
 
@@ -62,7 +64,10 @@ class WorkflowFile(StateFile):
 
 
 def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
-    """Return the fields of a state from the file of another program, and when it was saved. Its current phase is in doubt."""
+    """Return the fields of a state from another program's file, and when it was saved.
+
+    Its current phase is in doubt.
+    """
     workflow, started = text(body["workflow"], "workflow"), text(body["started_at"], "started_at")
     moment(started, "started_at")
     saved_at = optional(body.get("last_backup"), moment, "last_backup")

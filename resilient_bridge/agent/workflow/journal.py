@@ -1,7 +1,8 @@
-"""The tool calls of a phase, as the state file records them: at their start, and with their result.
+"""The tool calls of a phase, as the state file records them: at their start, and at their end.
 
-Rule: a call that may not be repeated is made once. A recorded result is used again. A call without a recorded end, or one that cannot
-be distinguished from the call asked for now, is for the user to decide. Pure: no I/O, no clock.
+Rule: a call that may not be repeated is made once. A recorded result is used again. The user
+decides about a call without a recorded end, and about one that cannot be distinguished from the
+call asked for now. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 class CallRecord:
     """One call of a tool by a phase, and its result if it has ended.
 
-    `arguments` is a digest. `may_repeat`: the tool is idempotent. `result`: None until it has ended; {} when it has ended with
-    what JSON cannot hold, or too much of it.
+    `arguments` is a digest. `may_repeat`: the tool is idempotent. `result`: None until the call has
+    ended; {} if it ended with a value that JSON cannot hold, or that is too large.
     """
 
     phase: str
@@ -55,7 +56,10 @@ class CallRecord:
 
 
 def digest_of(arguments: Mapping[str, Any] | str) -> str:
-    """Return a digest of the arguments of a call: equal for equal arguments, as a mapping or as JSON text."""
+    """Return a digest of the arguments of a call.
+
+    It is equal for equal arguments, as a mapping or as JSON text.
+    """
     plain: Any = arguments
     if isinstance(arguments, str):
         try:
@@ -74,7 +78,11 @@ def digest_of(arguments: Mapping[str, Any] | str) -> str:
 
 
 class JournalMatch(NamedTuple):
-    """The journal's answer about a call: its record with a result; else whether its number was another call, or which calls are in doubt."""
+    """The journal's answer about a call.
+
+    `record` has the result of an earlier run. Without one: `is_changed` if its number was another
+    call, and the calls `in_doubt`.
+    """
 
     record: CallRecord | None = None
     is_changed: bool = False
@@ -82,7 +90,10 @@ class JournalMatch(NamedTuple):
 
 
 def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]) -> JournalMatch:
-    """Return whether a call is to be made, has a recorded result, or is in doubt. `asked`: the calls of this attempt so far."""
+    """Return whether a call is to be made, has a recorded result, or is in doubt.
+
+    `asked`: the calls of this attempt so far.
+    """
     of_phase = [one for one in calls if one.phase == call.phase]
     same = next((one for one in of_phase if one.is_same(call)), None)
     if same is not None and (same.result or same.may_repeat):

@@ -56,7 +56,10 @@ class PhaseSpec:
 
 
 def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatenate[Phase, P], T]:
-    """Return a method that raises ConfigError in a sync phase, where its coroutine would never be awaited."""
+    """Return a method that raises ConfigError in a sync phase.
+
+    There its coroutine would never be awaited.
+    """
 
     @wraps(method)
     def checked(self: Phase, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,7 +71,11 @@ def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatena
 
 
 class Phase:
-    """The argument of a phase's function: its position, its checkpoint from before a crash, its tools, and methods to name artifacts."""
+    """The argument of a phase's function.
+
+    It has the phase's position, its checkpoint from before a crash, its tools, and methods to name
+    artifacts.
+    """
 
     def __init__(
         self,
@@ -115,12 +122,12 @@ class Phase:
         """The error that the last tool call raised into the phase, to distinguish it from errors of the phase's own code."""
 
     def __repr__(self) -> str:
-        """A status line."""
+        """Return a status line."""
         return f"<Phase {self.number} {self.name} run={self.run}>"
 
     @property
     def artifacts(self) -> tuple[str, ...]:
-        """The names of the artifacts of this attempt: those declared, and those passed to `produced`."""
+        """The artifacts of this attempt: those declared, and those passed to `produced`."""
         return tuple(dict.fromkeys((*self._spec.artifacts, *self._made)))
 
     @property
@@ -140,32 +147,46 @@ class Phase:
         self._journal.begin_attempt(self.attempts)
 
     def produced(self, *paths: str | os.PathLike[str]) -> None:
-        """Add files or directories to the artifacts: they have to exist when the phase ends, and afterwards.
+        """Add files or directories to the artifacts.
 
-        Raises ConfigError for a path that leads out of the root.
+        They must exist when the phase ends, and later. Raises ConfigError for a path that leads out
+        of the root.
         """
         self._made += [name_of(path, self.root, "Phase.produced.path") for path in paths]
 
     @_for_async
     async def committed(self, commit: str | None = None) -> str:
-        """Add a commit (default: HEAD) to the artifacts and return its full name. Raises ArtifactError if it does not exist."""
+        """Add a commit (default: HEAD) to the artifacts and return its full name.
+
+        Raises ArtifactError if it does not exist.
+        """
         full = await asyncio.to_thread(commit_of, self.root, commit)
         self._commits.append(full)
         return full
 
     @_for_async
     async def checkpoint(self, value: Any) -> None:
-        """Save a JSON value: a later run of this phase, also after a crash, has it in `restored`. Raises ConfigError, StoreError."""
+        """Save a JSON value: a later run of this phase, also after a crash, has it in `restored`.
+
+        Raises ConfigError for a value that is no JSON or is too large, and StoreError if it cannot
+        be saved.
+        """
         await self._save(as_json("Phase.checkpoint.value", value, _LARGEST))
 
     def checkpoint_with(self, value_of: Callable[[], Any]) -> None:
-        """Set the function whose value is saved, as by `checkpoint`, when a ContextGuard used in this phase is nearly full."""
+        """Set a function whose value is saved when the context is nearly full.
+
+        A ContextGuard used in this phase has it saved, as by `checkpoint`.
+        """
         if not callable(cast("object", value_of)):
             raise config_error("Phase.checkpoint_with.value_of", "a function of nothing", value_of)
         self._value_of = value_of
 
     async def save_before_the_end(self, tokens: int, limit: int) -> None:
-        """Save the value of `checkpoint_with`, and a warning: a ContextGuard calls this when its context is nearly full."""
+        """Save the value of `checkpoint_with`, and a warning.
+
+        A ContextGuard calls this when its context is nearly full.
+        """
         if self._value_of is not None:
             await self._save(as_json("Phase.checkpoint_with.value_of", self._value_of(), _LARGEST))
         await self._warn(
@@ -181,13 +202,16 @@ class Phase:
     async def call(self, tool: str, arguments: Mapping[str, Any] | str | None = None, /) -> Any:
         """Call a tool of the workflow's toolbox and return its result.
 
-        The call is recorded before and after. When the phase runs again after a crash, a call that ended is not made again: its recorded
-        result is returned, matched by its number, tool and arguments. After a failure this holds only for tools that may not be repeated;
-        the others are called again. A call that may have run and must not run twice raises OutcomeUnknownError.
+        The call is recorded before and after. When the phase runs again after a crash, a call that
+        ended is not made again: its recorded result is returned, matched by its number, tool and
+        arguments. After a failure this holds only for tools that may not be repeated; the others
+        are called again. A call that may have run and must not run twice raises
+        OutcomeUnknownError.
 
-        An optional tool that fails is skipped: the result is None, and the report has a warning and an entry in `errors`. A required one
-        that fails, after its own repeats, fails the phase, which is not repeated for it. A tool that a repeat has helped is named in the
-        report's warnings. The idempotency key is the same for the n-th call of every run of this phase.
+        An optional tool that fails is skipped: the result is None, and the report has a warning and
+        an entry in `errors`. A required tool that fails, after its own repeats, fails the phase;
+        the phase is not repeated because of it. If a repeat helped, the report's warnings name the
+        tool. The idempotency key is the same for the n-th call of every run of this phase.
         """
         if self._tools is None:
             raise config_error("Workflow.tools", "a Toolbox, to call a tool", None)
@@ -199,7 +223,8 @@ class Phase:
         record = None if declared is None else await self._recorded(declared, asked)
         if record is not None and record.result:
             return result_of(record)
-        # Outside of the phase's attempt: else the phase's policy would repeat the tool, and everything before it.
+        # Outside the phase's attempt: otherwise the phase's policy would repeat the tool, and
+        # everything before it.
         token = CURRENT.set(outside_of(CURRENT.get()))
         try:
             outcome = await self._tools.call(tool, asked, idempotency_key=key)
@@ -215,7 +240,10 @@ class Phase:
         raise self._failed(error_for(failure), tool, asked) from failure.cause
 
     async def _recorded(self, tool: Tool, arguments: Mapping[str, Any] | str) -> CallRecord:
-        """Return the record of the call: with a result the call is not made, without one it may be made now."""
+        """Return the record of the call.
+
+        With a result the call is not made; without one it may be made now.
+        """
         number = self._calls
         try:
             record, is_changed = self._journal.asked(number, tool, arguments)
@@ -232,7 +260,7 @@ class Phase:
     async def _failure_of(
         self, tool: str, arguments: Mapping[str, Any] | str, outcome: Outcome[Any]
     ) -> Failure | None:
-        """Return the failure of the call for the phase; None for a call that succeeded or is skipped."""
+        """Return the failure of the call for the phase; None if it succeeded or is skipped."""
         failure = outcome.failure
         if failure is None:
             if outcome.attempts > 1:
@@ -258,7 +286,10 @@ def recovered(who: str, attempts: int) -> str:
 
 
 def runnable(function: Callable[..., Any]) -> Callable[[Phase], Awaitable[object]]:
-    """Return the function of a phase as one that is awaited with the Phase. Raises ConfigError for what is no such function."""
+    """Return the function of a phase as one that is awaited with the Phase.
+
+    Raises ConfigError for anything that is no such function.
+    """
     form = form_of(function)
     wanted = "a function, sync or async, of the Phase or of nothing"
     if form not in {"sync", "async"}:

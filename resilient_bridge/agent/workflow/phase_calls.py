@@ -1,7 +1,7 @@
-"""The tool calls of one run of a phase, each recorded around its execution.
+"""The tool calls of one run of a phase, each recorded before and after it is made.
 
-Rule: a call that may not be repeated is saved, to the file and to its backup, before it is made. Its result is saved before the phase
-gets it.
+Rule: a call that may not be repeated is saved, to the file and to its backup, before it is made.
+Its result is saved before the phase gets it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGEST: Final = 1 << 20  # bytes of a result that is kept
 
 
 class PhaseCalls:
-    """The journal of one phase: asked before and after each tool call."""
+    """The journal of one phase, which is called before and after each tool call."""
 
     def __init__(self, keeper: Keeper, phase: str) -> None:
         self._keeper = keeper
@@ -43,15 +43,19 @@ class PhaseCalls:
         self._asked: list[CallRecord] = []
 
     def begin_attempt(self, number: int) -> None:
-        """Begin an attempt of the phase. After a failed one, forget the calls that may be repeated."""
+        """Begin an attempt of the phase.
+
+        After a failed one, forget the calls that may be repeated.
+        """
         self._asked.clear()
         if number > 1:
             self._keeper.state = self._keeper.state.forgot_repeatable(self._phase)
 
     def asked(self, number: int, tool: Tool, arguments: Mapping[str, Any] | str) -> tuple[CallRecord, bool]:
-        """Return the record of a call, with its result if it need not be made, and whether an earlier run made another call at its number.
+        """Return the record of a call, and whether an earlier run made another call at its number.
 
-        Raises OutcomeUnknownError for one that may have run and must not run twice.
+        A record with a result means that the call need not be made. Raises OutcomeUnknownError for
+        one that may have run and must not run twice.
         """
         call = CallRecord(
             phase=self._phase,
@@ -67,7 +71,7 @@ class PhaseCalls:
         return found.record or call, found.is_changed
 
     async def begin(self, call: CallRecord, *, required: bool) -> None:
-        """Record that the call is being made. Raises StoreError: it must not be made then."""
+        """Record that the call is being made. Raises StoreError: then it must not be made."""
         if call.may_repeat and not required:
             return
         try:

@@ -1,6 +1,7 @@
 """The report of a workflow, for a person, a program or a log.
 
-Rule: it names what is finished, skipped and left; of a halted workflow also what failed, why, and what to do.
+Rule: it names what is finished, skipped and left; of a halted workflow also what failed, why, and
+what to do.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 class WorkflowReport:
     """The progress of a workflow, as its state file records it.
 
-    `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and has not ended, or that halted it.
-    `failure` is why it halted. `warnings` name what was lost, done again or skipped, which phase a process crashed in, and what
-    recovered after how many retries. `errors` are the failures so far, the newest last, those of skipped tools included: each with
+    `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and
+    has not ended, or that halted it. `failure` is why it halted. `warnings` name what was lost,
+    done again or skipped, which phase a process crashed in, and what recovered after how many
+    retries.
+
+    `errors` are the failures so far, the newest last, those of skipped tools included: each with
     phase, tool, masked arguments, the class of the native error, and its trace.
     """
 
@@ -48,7 +52,10 @@ class WorkflowReport:
         return self.status is WorkflowStatus.COMPLETED
 
     def explain(self) -> str:
-        """Return the report for a person: what failed, why, fixes (the likeliest first), alternatives, and the progress."""
+        """Return the report for a person.
+
+        It says what failed, why, fixes (the likeliest first), alternatives, and the progress.
+        """
         lines = [self._headline()]
         if self.failure is not None:
             native = str(self.failure.details.get("error") or self.failure.message)
@@ -88,7 +95,7 @@ class WorkflowReport:
         }
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return the report as one line."""
         return self._headline()
 
     def _headline(self) -> str:
@@ -111,13 +118,14 @@ class WorkflowReport:
 def report_of(
     state: WorkflowState | None, *, workflow: str, phases: Iterable[str], state_file: str
 ) -> WorkflowReport:
-    """Return the report of a state; None: the workflow has not started."""
+    """Return the report of a state; None means that the workflow has not started."""
     if state is None:
         return WorkflowReport(
             workflow=workflow, status=WorkflowStatus.NEW, state_file=state_file, remaining=tuple(phases)
         )
     remaining = tuple(name for name in phases if not state.is_done(name))
-    is_longer = bool(remaining) and state.status is WorkflowStatus.COMPLETED  # phases were added since
+    # phases were added since
+    is_longer = bool(remaining) and state.status is WorkflowStatus.COMPLETED
     return WorkflowReport(
         workflow=state.workflow,
         status=WorkflowStatus.RUNNING if is_longer else state.status,

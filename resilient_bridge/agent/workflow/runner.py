@@ -1,7 +1,8 @@
-"""One run of a workflow: each phase is started, run, verified and saved; and what follows when one fails.
+"""One run of a workflow: each phase is started, run, verified and saved.
 
-Rule: the start of a phase is saved before the phase runs, and its end after it was verified. A failure is decided on once: the policy
-repeats a transient one, a corrupt or partial one is recovered from once; any other skips an optional phase and halts at a required one.
+Rule: the start of a phase is saved before the phase runs, and its end after it was verified. A
+failure is decided on once: the policy repeats a transient one, a corrupt or partial one is
+recovered from once; any other skips an optional phase and halts at a required one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _RECOVERABLE: Final = (Kind.CORRUPTION, Kind.PARTIAL)
 
 
 class Run:
-    """A run that continues from `state` and saves each step to `file`. `forced`: the phase that `resume` allows to run again."""
+    """A run that continues from `state` and saves each step to `file`.
+
+    `forced`: the phase that `resume` allows to run again.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,10 @@ class Run:
         self._under_way: object = None  # the token of the Phase that may still save
 
     async def go(self) -> WorkflowState:
-        """Run the remaining phases and return the state, completed or halted. Raises StoreError if a step cannot be saved."""
+        """Run the remaining phases and return the state, completed or halted.
+
+        Raises StoreError if a step cannot be saved.
+        """
         began = current_world().monotonic()
         try:
             before = self.state = self._with_death()
@@ -93,7 +100,10 @@ class Run:
         return self.state
 
     def _with_death(self) -> WorkflowState:
-        """Return the state with a warning about a crash inside of a phase that begins again; a refused phase has a failure instead."""
+        """Return the state with a warning about a crash inside a phase that begins again.
+
+        A phase that is refused has a failure instead.
+        """
         state = self.state
         begins = [one.name for one in self._phases if one.idempotent is not False]
         may_begin = state.current_phase in begins and not state.open_calls(str(state.current_phase))
@@ -104,15 +114,21 @@ class Run:
         return state
 
     def _interrupted(self) -> WorkflowState:
-        """Return the state to save when the run is cancelled: no crash, unless the phase must not run twice and may have run."""
+        """Return the state to save when the run is cancelled.
+
+        That is no crash, unless the phase must not run twice and may have run.
+        """
         is_in_doubt = any(
             one.name == self.state.current_phase and one.idempotent is False for one in self._phases
         )
         return self.state if is_in_doubt else self.state.interrupted()
 
     async def keep(self, state: WorkflowState, *, twice: bool = False) -> None:
-        """Set and save the state; `twice`: to the file and its backup. Raises StoreError, with the state unchanged."""
-        # Set before the save, so that concurrent saves build on it. A cancelled save is completed all the same.
+        """Set and save the state; `twice`: to the file and its backup.
+
+        Raises StoreError, with the state unchanged.
+        """
+        # Set before the save: concurrent saves build on it, and a cancelled save is completed.
         before, self.state = self.state, state
         try:
             async with self._order:
@@ -179,7 +195,10 @@ class Run:
         )
 
     def _refusal(self, spec: PhaseSpec) -> Failure | None:
-        """Return why a phase must not begin, if so: it may have run and must not run twice, or it keeps killing the process."""
+        """Return why a phase must not begin; None if it may.
+
+        It must not if it may have run and must not run twice, or if it keeps killing the process.
+        """
         state = self.state
         if spec.name == self._forced:
             self._forced = None
@@ -245,7 +264,10 @@ class Run:
     # ---- verification ---------------------------------------------------------------------------------------------
 
     async def _verified(self, spec: PhaseSpec, phase: Phase) -> PhaseCheckpoint:
-        """Return the checkpoint of a phase that has just ended. Raises BridgeError (SYS_ARTIFACT_INVALID) if it does not hold."""
+        """Return the checkpoint of a phase that has just ended.
+
+        Raises BridgeError (SYS_ARTIFACT_INVALID) if its artifacts or checks do not hold.
+        """
         try:
             sums = await asyncio.to_thread(measure, self._measured, phase.artifacts)
         except ArtifactError as error:
@@ -287,7 +309,10 @@ class Run:
             raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=(_SEE,))) from None
 
     async def _undo_what_does_not_hold(self) -> None:
-        """Undo each finished phase whose artifacts are gone or changed, and the phases that changed what it makes: they run again."""
+        """Undo each finished phase whose artifacts are gone or changed: it runs again.
+
+        So do the phases that changed what it makes.
+        """
         harmed = await self._harmed()
         remade: set[str] = set()
         for spec in self._phases:
@@ -318,13 +343,16 @@ class Run:
     # ---- failures -----------------------------------------------------------------------------------------------
 
     async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception, *, is_own: bool) -> None:
-        """Recover from the error of a phase, once, or give the phase up. `is_own`: raised by its own code, not by a tool or a check."""
+        """Recover from the error of a phase, once, or give the phase up.
+
+        `is_own`: the phase's own code raised it, not a tool or a check.
+        """
         failure = classify(error)
         if failure.executed is Executed.NO:  # true of the last step only; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
         state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(spec.name)
         open_calls = state.open_calls(spec.name)
-        # the phase's own code may run again; after its own failure only if it is declared idempotent
+        # the phase's own code may run again; after its own failure only if it is idempotent
         may_run_again = spec.idempotent is True or (spec.idempotent is None and not is_own)
         if (
             failure.kind in _RECOVERABLE
@@ -333,7 +361,7 @@ class Run:
             and not (open_calls or phase.is_in_doubt)
         ):
             self._recovered.add(spec.name)
-            # The state is written over a file that may be damaged; then only phases whose artifacts are gone run again.
+            # A damaged file is overwritten; then only phases whose artifacts are gone run again.
             text = f"phase {spec.name} was done again: {failure.message}"
             await self.keep(state.interrupted().warned(text), twice=True)
             emit(events.PhaseUndone(workflow=state.workflow, phase=spec.name, failure=failure))

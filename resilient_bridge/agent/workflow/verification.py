@@ -1,7 +1,8 @@
 """Whether finished phases still hold: their artifacts, their commits, their checks.
 
-Rule: an artifact is what the newest phase that lists it has left. If it has changed since, none of the phases that list it holds:
-a phase that changes it has to start from what the first one makes.
+Rule: an artifact is what the newest phase that lists it has made of it. If it has changed since,
+none of the phases that list it holds: a phase that changes an artifact has to start from what the
+first one makes.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 def broken(
     state: WorkflowState, measured: Measured, root: Path, excepted: AbstractSet[str]
 ) -> dict[str, list[str]]:
-    """Return the finished phases that do not hold any more, with the reasons. Names in `excepted` are not checked.
+    """Return the finished phases that no longer hold, with the reasons.
 
-    Blocks. Raises HiddenError for an artifact that cannot be read now.
+    Names in `excepted` are not checked. Blocks. Raises HiddenError for an artifact that cannot be
+    read now.
     """
     newest: dict[str, tuple[str, str]] = {}
     for one in state.checkpoints:
@@ -48,7 +50,10 @@ def broken(
 
 
 async def check(spec: PhaseSpec) -> None:
-    """Run the checks of a phase. Raises BridgeError (SYS_ARTIFACT_INVALID) for one that returns False, and what they raise."""
+    """Run the checks of a phase.
+
+    Raises BridgeError (SYS_ARTIFACT_INVALID) if one returns False, and what they raise.
+    """
     for one in spec.checks:
         name = getattr(one, "__name__", type(one).__name__)
         holds: object = await in_thread(one)

@@ -1,4 +1,4 @@
-"""A workflow: its phases, its state file, and the operations of its user: run, resume, skip, abort.
+"""A workflow: its phases, its state file, and what its user can do: run, resume, skip, abort.
 
 Rule: one process at a time works on the file; an operation takes it, and releases it at the end.
 """
@@ -38,11 +38,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Workflow:
-    """Phases in order, and a state file that records which are finished: `path`, with a backup beside it, readable by its owner alone.
+    """Phases in order, and a state file that records which are finished.
 
-    `name` is written to the file (default: the name of the file, without its ending). Artifacts are below `root` (default: the working directory now).
-    `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that failed transiently (default: after 2, 4 and 8 s).
-    One process at a time works on a file; creating the object does no I/O. Raises ConfigError that names a wrong argument.
+    `path` is the file, readable by its owner alone, with a backup beside it. `name` is written to
+    it (default: the name of the file, without its ending). Artifacts are below `root` (default: the
+    working directory now). `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that
+    failed transiently (default: after 2, 4 and 8 s).
+
+    One process at a time works on a file; creating the object does no I/O. Raises ConfigError that
+    names a wrong argument.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Workflow:
         self._phases: list[PhaseSpec] = []
 
     def __repr__(self) -> str:
-        """A status line."""
+        """Return a status line."""
         return f"<Workflow {self._name} {self._file.path} phases={len(self._phases)}>"
 
     @property
@@ -108,19 +112,25 @@ class Workflow:
         idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Any:
-        """Add a function, sync or async, of the Phase or of nothing, as the next phase; the function stays as it is.
+        """Add a function, sync or async, of the Phase or of nothing, as the next phase.
 
-        The phase is finished when its function has returned, all `artifacts` exist, and no check returned False or raised. A finished phase
-        never runs again while its artifacts exist with the same content and its checks hold. A phase that changes an artifact of an
-        earlier one lists it too; if the artifact is then not what the last of them left, all of them run again.
-        `required=False`: if the phase fails, it is skipped, and the report has a warning. Sync functions and checks run in a thread; a
-        cancelled run waits for their end.
+        The function stays as it is. The phase is finished when its function has returned, all
+        `artifacts` exist, and no check returned False or raised. A finished phase never runs again
+        while its artifacts exist with the same content and its checks hold. A phase that changes an
+        artifact of an earlier one lists it too; if the artifact is later not what the last of them
+        made, all of them run again.
 
-        `idempotent` is about the phase's own code; each tool declares its own. None: the phase runs again after a crash, and once more if a
-        tool's answer or an artifact is corrupt or missing, but never after a failure of its own code. True: after such a failure too, as
-        `policy` says (NotExecutedError, "nothing of it has happened", allows that for any phase). False: the phase must not run twice, so
-        a crash or a cancellation inside of it halts the workflow. In every case a tool call that began, has no recorded end and may not
-        be repeated halts the workflow (SYS_OUTCOME_UNKNOWN); the failure names the tool.
+        `required=False`: if the phase fails, it is skipped, and the report has a warning. Sync
+        functions and checks run in a thread; a cancelled run waits for their end.
+
+        `idempotent` is about the phase's own code; each tool declares its own. None: the phase runs
+        again after a crash, and once more if a tool's answer or an artifact is corrupt or missing,
+        but never after a failure of its own code. True: after such a failure too, as `policy` says
+        (NotExecutedError, "nothing of it has happened", allows that for any phase). False: the
+        phase must not run twice, so a crash or a cancellation inside it halts the workflow.
+
+        In every case a tool call that began, has no recorded end and may not be repeated halts the
+        workflow (SYS_OUTCOME_UNKNOWN); the failure names the tool.
         """
         if function is None:
             return partial(
@@ -166,26 +176,32 @@ class Workflow:
     # ---- operations -------------------------------------------------------------------------------------------------
 
     async def run(self) -> WorkflowReport:
-        """Begin, or continue where an earlier run ended, and return the report: completed, or halted with a failure.
+        """Begin, or continue where an earlier run ended, and return the report.
 
-        A halted workflow runs nothing and returns its report. So does a completed one whose artifacts still exist. An aborted one begins
-        anew. Raises StoreError: SYS_STORE_IN_USE if another process has the file; SYS_STATE_FOREIGN if a later version wrote it or its
-        backup, which stay unchanged; SYS_STORE_UNAVAILABLE if a step cannot be saved, or finished artifacts cannot be read. Raises
-        ConfigError for the file of another workflow, or of this one with another root.
+        The workflow has completed then, or halted with a failure. A halted workflow runs nothing
+        and returns its report. So does a completed one whose artifacts still exist. An aborted one
+        begins anew.
+
+        Raises StoreError: SYS_STORE_IN_USE if another process has the file; SYS_STATE_FOREIGN if a
+        later version wrote it or its backup, which stay unchanged; SYS_STORE_UNAVAILABLE if a step
+        cannot be saved, or finished artifacts cannot be read. Raises ConfigError for the file of
+        another workflow, or of this one with another root.
         """
         return await self._work(may_begin=True, is_forced=False)
 
     async def resume(self) -> WorkflowReport:
-        """Continue where the workflow halted, or where an earlier run ended: the phase that failed runs again.
+        """Continue where the workflow halted, or where an earlier run ended.
 
-        Raises what `run` raises, and ConfigError if the workflow has not begun or was aborted.
+        The phase that failed runs again. Raises what `run` raises, and ConfigError if the workflow
+        has not begun or was aborted.
         """
         return await self._work(may_begin=False, is_forced=True)
 
     async def skip(self, phase: str | None = None, /, *, reason: str = "skipped by hand") -> WorkflowReport:
-        """Mark a phase that is not finished as skipped (default: the one that halted the workflow), and return the report.
+        """Mark a phase as skipped (default: the one that halted the workflow); return the report.
 
-        Runs nothing: `resume` continues. Raises what `run` raises, and ConfigError for a phase that is unknown, finished or skipped.
+        Runs nothing: `resume` continues. Raises what `run` raises, and ConfigError for a phase that
+        is unknown, finished or skipped.
         """
         reason = redact(read_name("Workflow.skip.reason", reason))
         self._file.take()
@@ -237,10 +253,10 @@ class Workflow:
             self._file.release()
 
     def status(self) -> WorkflowReport:
-        """Return the report of what the file says now, also while another process runs the workflow.
+        """Return the report of what the file says now, also while a process runs the workflow.
 
-        Blocks for a few reads and changes nothing. Raises StoreError: SYS_STATE_DAMAGED for a file that the next run has to restore,
-        SYS_STATE_FOREIGN for one that a later version wrote.
+        Blocks for a few reads and changes nothing. Raises StoreError: SYS_STATE_DAMAGED for a file
+        that the next run has to restore, SYS_STATE_FOREIGN for one that a later version wrote.
         """
         return self._report(self._file.peek())
 
@@ -306,7 +322,7 @@ class Workflow:
         return state, loaded
 
     def _relative_root(self) -> str:
-        """Return the root relative to the directory of the file, so that both can be moved together."""
+        """Return the root relative to the directory of the file: both can be moved together."""
         try:
             return Path(os.path.relpath(self._root.resolve(), self._file.path.parent.resolve())).as_posix()
         except ValueError:  # on another drive

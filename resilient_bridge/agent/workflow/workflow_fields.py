@@ -1,6 +1,7 @@
 """Readers of the fields of a state file: texts, instants, names below a directory, commits.
 
-Rule: each returns the value, or raises ValueError that begins with the path of the wrong field. Does no I/O.
+Rule: each returns the value, or raises ValueError that begins with the path of the wrong field.
+Does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ANY_COMMIT: Final = re.compile(r"[0-9a-f]{4,64}")
 
 
 def is_inside(name: str) -> bool:
-    """Return whether a name leads below a directory, and is in the form that we write."""
+    """Return whether a name leads below a directory, and is in the form that is written."""
     path = PurePosixPath(name)
     return (
         bool(name)
@@ -49,7 +50,7 @@ def _is_storable(name: str) -> bool:
 
 
 def wrong(path: str, wanted: str, got: object) -> ValueError:
-    """Return the error for a wrong value at `path`; it shows the beginning of a text, else the type."""
+    """Return the error for a wrong value at `path`; it shows the start of a text, else the type."""
     return ValueError(
         f"{path}: wanted {wanted}, got {str(got)[:40] if isinstance(got, str) else type(got).__name__}"
     )
@@ -105,7 +106,8 @@ def moment(value: Any, path: str) -> datetime:
         at = datetime.fromisoformat(text(value, path))
         if at.tzinfo is not None:
             return at.astimezone(UTC)
-    except (ValueError, OverflowError):  # OverflowError: in the year 1, or 9999, and in another one in UTC
+    # OverflowError: an instant of the year 1 or 9999 that is in another year in UTC
+    except (ValueError, OverflowError):
         pass
     raise wrong(path, "an instant with its zone as ISO 8601", value)
 

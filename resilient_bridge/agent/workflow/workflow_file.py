@@ -1,7 +1,8 @@
 """The state file of a workflow: its one writer, its loading and its saving.
 
-Rule: one process at a time writes; a step counts when it is on disk. The end of a phase must survive one damaged file, so it is saved
-twice: the second save makes the first the backup. A file of a later version is refused and not changed.
+Rule: one process at a time writes; a step counts once it is on disk. The end of a phase must
+survive one damaged file, so it is saved twice: the second save makes the first the backup. A file
+of a later version is refused and not changed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ class WorkflowStateFile:
         return self._file.path
 
     def take(self) -> None:
-        """Become the only writer. Raises StoreError: SYS_STORE_IN_USE if another process is, SYS_STATE_FOREIGN for a later version's file."""
+        """Become the only writer.
+
+        Raises StoreError: SYS_STORE_IN_USE if another process is, SYS_STATE_FOREIGN for a file of a
+        later version.
+        """
         self._refuse_later()
         try:
             self._owner.take()
@@ -64,7 +69,10 @@ class WorkflowStateFile:
         self._owner.release()
 
     async def load(self) -> tuple[WorkflowState | None, Loaded]:
-        """Load the state; a damaged file is restored from its backup, which is one step older. Raises StoreError, ConfigError."""
+        """Load the state; a damaged file is restored from its backup, which is one step older.
+
+        Raises StoreError and ConfigError.
+        """
         loaded = await in_thread(self._load)
         self._saved_at = loaded.saved_at
         if loaded.value is None:
@@ -72,7 +80,10 @@ class WorkflowStateFile:
         return _with_losses(WorkflowState.from_value(loaded.value), loaded.lost), loaded
 
     def peek(self) -> WorkflowState | None:
-        """Read the state without taking the file, None if there is no file. Changes nothing. Raises StoreError for a damaged file."""
+        """Read the state without taking the file; None if there is no file.
+
+        Changes nothing. Raises StoreError for a damaged file.
+        """
         path = self._file.path
         self._refuse_later()
         try:
@@ -100,9 +111,10 @@ class WorkflowStateFile:
             ) from error
 
     async def save(self, state: WorkflowState, *, twice: bool = False) -> None:
-        """Save a step; `twice`: to the file and its backup. Raises StoreError: the step does not count then.
+        """Save a step; `twice`: to the file and its backup.
 
-        A cancelled save is completed before CancelledError is raised.
+        Raises StoreError: the step does not count then. A cancelled save is completed before
+        CancelledError is raised.
         """
         await in_thread(self._save_times, 2 if twice else 1, state)
 
@@ -116,7 +128,10 @@ class WorkflowStateFile:
         return self._file.load()
 
     def _refuse_later(self) -> None:
-        """Raise StoreError (SYS_STATE_FOREIGN) if a later version wrote the file or a backup: a save would overwrite it."""
+        """Raise StoreError (SYS_STATE_FOREIGN) if a later version wrote the file or a backup.
+
+        A save would overwrite it.
+        """
         for path in (self._file.path, *backups_of(self._file.path, FORM)):
             try:
                 is_whole(path, VERSION, field="Workflow.path", of=_OF, form=FORM)
