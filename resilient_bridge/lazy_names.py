@@ -14,7 +14,7 @@ __all__ = ["lazily", "public"]
 
 
 def public(name: str) -> Any:
-    """Return a public name of the package at run time: this is how `from_config` of a value finds `load`.
+    """Return a public name of the package at run time; `from_config` of a value finds `load` so.
 
     Only for a value that needs something made of all values; everything else is imported from
     below.

@@ -45,7 +45,7 @@ class Attempt:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the deadline of this call or one around it, never negative; None without one."""
+        """The seconds until the nearest deadline of this call, never negative; None without one."""
         return self._frame.remaining
 
     @property

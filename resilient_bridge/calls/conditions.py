@@ -1,4 +1,6 @@
-"""User conditions that have to be awaited: evaluated before the decision that needs them, in calls that can wait.
+"""User conditions that have to be awaited.
+
+They are evaluated before the decision that needs them, in calls that can wait.
 
 Rule: every condition of the policy is evaluated once per failure; the decision finds the answers in
 `values.what.ANSWERS`. A call that cannot wait refuses an async condition when it is decorated, and
@@ -103,7 +105,10 @@ def tenacity_state(attempt: CallFrame, error: BaseException | None, result: obje
 
 
 def wants_another(matcher: Matcher, attempt: CallFrame, result: object) -> bool:
-    """Return whether the policy retries a call that returned this: by `on_result`, or by a tenacity condition in `on=`."""
+    """Return whether the policy retries a call that returned this.
+
+    By `on_result`, or by a tenacity condition in `on=`.
+    """
     on_result = matcher.retry.on_result
     if on_result is not None and ask(on_result, result):
         return True

@@ -127,7 +127,7 @@ class CallFrame:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the deadline of this call or one around it, never negative; None without one."""
+        """The seconds until the nearest deadline of this call, never negative; None without one."""
         at = self.deadline_at
         return None if at is None else max(0.0, at - self.world.monotonic())
 

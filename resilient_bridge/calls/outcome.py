@@ -24,10 +24,13 @@ T = TypeVar("T")
 
 
 class Outcome(Generic[T]):
-    """How a call ended. `failure` is None when it succeeded; `attempts` counts its calls, `seconds` is all the time it took.
+    """How a call ended.
 
-    Of a Toolbox it also says which `tool` was called ("" for any other call), whether it is `required`, and its `max_retries`: how
-    often the policy repeats such a failure.
+    `failure` is None when it succeeded; `attempts` counts its calls, `seconds` is all the time it
+    took.
+
+    Of a Toolbox it also says which `tool` was called ("" for any other call), whether it is
+    `required`, and its `max_retries`: how often the policy repeats such a failure.
     """
 
     __slots__ = (
@@ -145,7 +148,10 @@ class Outcome(Generic[T]):
         return as_line(model_report(self.failure), **fields)
 
     def to_tool_error(self, tool_call_id: str) -> dict[str, Any]:
-        """Return the failure as the `tool_error` message of a bridge, JSON types only. ConfigError without a failure."""
+        """Return the failure as the `tool_error` message of a bridge, JSON types only.
+
+        ConfigError without a failure.
+        """
         failure = self.failure
         if failure is None:
             from ..errors import config_error
@@ -188,7 +194,10 @@ def capture(  # type: ignore[overload-overlap]
 @overload
 def capture(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
 def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call `function` and return its Outcome; for an async function the coroutine of one. Never raises its failures."""
+    """Call `function` and return its Outcome; for an async function the coroutine of one.
+
+    Never raises its failures.
+    """
     from .run.protect import form_of
 
     # Any callable will do, a class among them; only an async one is different.

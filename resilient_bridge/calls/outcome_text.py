@@ -36,7 +36,10 @@ class _Room:
 
 
 def as_line(report: Mapping[str, Any], **values: object) -> str:
-    """Return one line of JSON: the whole report, and the values as far as they fit; `cut` is set if something is missing."""
+    """Return one line of JSON: the whole report, and the values as far as they fit.
+
+    `cut` is set if something is missing.
+    """
     import json
 
     room = _Room()
@@ -47,7 +50,10 @@ def as_line(report: Mapping[str, Any], **values: object) -> str:
 
 
 def printed(name: str, value: object, error: BaseException | None, failure: Failure | None) -> object:
-    """Return a command's `exit_code`, `stdout` or `stderr` from its error, the failure or its result; None if unknown."""
+    """Return a command's `exit_code`, `stdout` or `stderr`.
+
+    From its error, the failure or its result; None if unknown.
+    """
     for _ in range(_CHAIN):
         if type(error).__module__ == "subprocess":
             output = getattr(error, "returncode" if name == "exit_code" else name, None)

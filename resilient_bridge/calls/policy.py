@@ -100,9 +100,11 @@ def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
 class Protected(Generic[F_co]):
     """The type of a decorated function: it is called as the function and has attributes.
 
-    For annotations alone: `def patience(f: rb.calls.Protected[Callable[..., Any]]) -> float`. What runs is a function, and no instance of
-    this class. A method keeps its own type (a checker binds only functions), and so does a function that takes any arguments:
-    their `policy` is there when it runs, and unknown to the checker. It knows methods by a first parameter named `self` or `cls`.
+    For annotations alone: `def patience(f: rb.calls.Protected[Callable[..., Any]]) -> float`. What
+    runs is a function, and no instance of this class. A method keeps its own type (a checker binds
+    only functions), and so does a function that takes any arguments: their `policy` is there when
+    it runs, and unknown to the checker. It knows methods by a first parameter named `self` or
+    `cls`.
     """
 
     policy: Policy
@@ -159,7 +161,10 @@ class Policy(Layer):
     def __call__(
         self, function: Any = None, /, *, idempotent: bool | None = None, name: str | None = None
     ) -> Any:
-        """Protect a function: `@policy(idempotent=True)` if running it twice is harmless, `@policy(idempotent=False)` if not.
+        """Protect a function.
+
+        `@policy(idempotent=True)` if running it twice is harmless, `@policy(idempotent=False)` if
+        not.
 
         A policy with a Retry needs one of the two; without a Retry `@policy` is enough. The result
         has the same signature and kind; its attribute `policy` reads this policy and sets another
@@ -172,7 +177,9 @@ class Policy(Layer):
         return decorator if function is None else decorator(function)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
+        """Call `function` once, protected, and return what it returns.
+
+        A value, or the awaitable or iterator of its kind.
 
         The circuit and the budget are those of this Policy object, whatever the function. A policy
         with a Retry needs `idempotent`: `policy(idempotent=True).call(f, …)`; ConfigError without
@@ -181,7 +188,9 @@ class Policy(Layer):
         return PolicyDecorator(self).call(function, *args, **kwargs)
 
     def attempts(self, *, idempotent: bool | None = None) -> Attempts:
-        """Return the attempts as a loop: `async for attempt in policy.attempts(idempotent=True): with attempt: …`, or `for`.
+        """Return the attempts as a loop.
+
+        `async for attempt in policy.attempts(idempotent=True): with attempt: …`, or `for`.
 
         A block may be repeated when it failed and the policy says so; the last failure is raised.
         Every layer is entered again for each attempt. ConfigError for a policy with a Fallback,
@@ -200,7 +209,8 @@ class Policy(Layer):
     def replace(self, *layers: Layer) -> Self:
         """Return this policy with layers replaced by class, or added where they usually belong.
 
-        A layer without a `key` takes over the one it replaces; `call` and `attempts` of both use the same state.
+        A layer without a `key` takes over the one it replaces; `call` and `attempts` of both use
+        the same state.
         """
         new = list(self.layers)
         for layer in _as_layers(layers):
@@ -295,10 +305,12 @@ class Policy(Layer):
 
 @attrs.frozen
 class PolicyDecorator:
-    """What `policy(idempotent=…)` returns: `@policy(idempotent=True)`, and `policy(idempotent=True).call(f, …)`.
+    """What `policy(idempotent=…)` returns.
 
-    `idempotent=True`: running the function twice is harmless, so it is repeated although it may have run. False: it is repeated only
-    if it provably did not run.
+    `@policy(idempotent=True)`, and `policy(idempotent=True).call(f, …)`.
+
+    `idempotent=True`: running the function twice is harmless, so it is repeated although it may
+    have run. False: it is repeated only if it provably did not run.
     """
 
     policy: Policy
@@ -314,7 +326,9 @@ class PolicyDecorator:
         return self._bound(function, shared_as=self.name)
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call `function` once, protected, and return what it returns: a value, or the awaitable or iterator of its kind.
+        """Call `function` once, protected, and return what it returns.
+
+        A value, or the awaitable or iterator of its kind.
 
         The circuit and the budget are those of the Policy object, whatever the function.
         """

@@ -28,8 +28,8 @@ V = TypeVar("V")
 class States:
     """The state of one owner, made when a layer first needs it; `name` is the display name.
 
-    `shared_as` is the owner's name in all processes; None: it has none that they would agree on. `shares_pause`: all owners of this name
-    wait for one pause.
+    `shared_as` is the owner's name in all processes; None: it has none that they would agree on.
+    `shares_pause`: all owners of this name wait for one pause.
     """
 
     __slots__ = ("__weakref__", "_keys", "_own", "_pause", "current", "name", "shared_as")

@@ -50,7 +50,10 @@ _MARK.until = math.inf
 
 
 def start_tracing(tracer: Tracer) -> None:
-    """Have `tracer(name, key)` called for each call. Raises ConfigError while there is another one."""
+    """Have `tracer(name, key)` called for each call.
+
+    Raises ConfigError while there is another one.
+    """
     if TRACING.open is not None:
         raise config_error("tracing", "one tracer in a process", "a second one")
     TRACING.open = tracer

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class Classifier:
-    """`classify(error)` and `classify(answer)`: what happened, as a `Failure`; `classify.register(...)` teaches it more.
+    """`classify(error)` and `classify(answer)` return what happened, as a `Failure`.
+
+    `classify.register(...)` teaches it more.
 
     There is one, `classify`: verdicts that are registered hold for the whole process.
     """
@@ -42,12 +44,13 @@ class Classifier:
     def __call__(self, error: object, /) -> Failure | None:
         """Return the failure an exception or an answer stands for.
 
-        A `BridgeError` gives its own failure. An exception group gives that of its leaves: the first that repeating cannot
-        help, else the first. What nobody has a rule for is SYS_INTERNAL_ERROR, not retryable, unless it is nothing but
-        its text, and the text names a known error. An exception that a policy gave up on brings the `history` of its
-        attempts and why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC error) gives None
-        when it means success. CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no failures: they are
-        raised again. Nothing else is ever raised.
+        A `BridgeError` gives its own failure. An exception group gives that of its leaves: the
+        first that repeating cannot help, else the first. What nobody has a rule for is
+        SYS_INTERNAL_ERROR, not retryable, unless it is nothing but its text, and the text names a
+        known error. An exception that a policy gave up on brings the `history` of its attempts and
+        why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC
+        error) gives None when it means success. CancelledError, KeyboardInterrupt, SystemExit and
+        GeneratorExit are no failures: they are raised again. Nothing else is ever raised.
         """
         # not isinstance: it would read the error's __class__
         if issubclass(type(error), BaseException):
@@ -73,17 +76,22 @@ class Classifier:
         suggestions: Iterable[str] = (),
         answer: Answer | None = None,
     ) -> Registration:
-        """Teach every later `classify` what a failure means, and return the registration, a context manager that ends it.
+        """Teach every later `classify` what a failure means.
 
-        `what` is an exception class, ("package", "Class") for one that need not be imported, an int (HTTP status, close code,
-        JSON-RPC code), one of our codes, or a compiled pattern searched in the message and in the error's own text. The fields
-        named replace the built-in verdict's, with `code` all that follows from it; `kind` decides `retryable`. The most
-        specific registration wins, then the later one. Raises ConfigError for anything else, or nothing to say.
+        Returns the registration, a context manager that ends it.
 
-        `answer` is a function of the error or answer (with it `what` may be any class) that returns a dict with some of code, kind,
-        category, executed, retry_after (seconds), message, suggestions, or None to leave it to others: a company's own error envelope.
-        HTTPTransport asks it too; there it gets a response whose body can be read, as far as that was looked into. What it raises counts
-        as None, and a wrong field as not said.
+        `what` is an exception class, ("package", "Class") for one that need not be imported, an int
+        (HTTP status, close code, JSON-RPC code), one of our codes, or a compiled pattern searched
+        in the message and in the error's own text. The fields named replace the built-in verdict's,
+        with `code` all that follows from it; `kind` decides `retryable`. The most specific
+        registration wins, then the later one. Raises ConfigError for anything else, or nothing to
+        say.
+
+        `answer` is a function of the error or answer (with it `what` may be any class) that returns
+        a dict with some of code, kind, category, executed, retry_after (seconds), message,
+        suggestions, or None to leave it to others: a company's own error envelope. HTTPTransport
+        asks it too; there it gets a response whose body can be read, as far as that was looked
+        into. What it raises counts as None, and a wrong field as not said.
         """
         from .registry import register
 
@@ -123,8 +131,9 @@ def failure_or_none(error: BaseException) -> Failure | None:
 def classify_close(code: int | None, text: str, by: By | None) -> Failure:
     """Return the failure that a WebSocket close stands for.
 
-    `by` says whose close frame counts: "peer", "us", or None when the connection ended without one (then `code` is
-    None too). The three are kept in the details as close_code, close_text and close_by.
+    `by` says whose close frame counts: "peer", "us", or None when the connection ended without one
+    (then `code` is None too). The three are kept in the details as close_code, close_text and
+    close_by.
     """
     from .closes import close_finding
 

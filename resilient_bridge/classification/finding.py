@@ -16,7 +16,9 @@ from ..errors import READ, Category, Executed, Failure, Kind, class_name, code_i
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One verdict: a code, and the fields that differ from that code's row in the table; None means the table's value.
+    """One verdict: a code, and the fields that differ from its row in the table.
+
+    None means the table's value.
 
     `executed=NO` is never set directly: it follows from `proof`, the name of a row of
     `proofs.PROOFS`. Without a proof the call may have run.

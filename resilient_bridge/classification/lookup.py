@@ -37,7 +37,10 @@ _DEEPEST: Final = 20  # groups below wrappers below groups
 
 
 def failure_of(error: BaseException, depth: int = 0) -> Failure:
-    """Return the failure of an exception; raises it again if it is not a failure (such as CancelledError)."""
+    """Return the failure of an exception.
+
+    Raises it again if it is not a failure (such as CancelledError).
+    """
     known = KNOWN.get(type(error)) or dispatch(type(error))
     if known.is_group:
         failure = _of_group(cast("BaseExceptionGroup[BaseException]", error), depth)
@@ -90,7 +93,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
 
 
 def _is_of_one_request(error: BaseException) -> bool:
-    """Return whether one of our adapters marked the error as that of one request it sent; never raises."""
+    """Return whether an adapter of ours marked the error as that of one request; never raises."""
     try:
         return object.__getattribute__(error, "__dict__").get(ONE_REQUEST) is True
     except Exception:  # noqa: BLE001 (a class may hide what it has)
@@ -98,7 +101,10 @@ def _is_of_one_request(error: BaseException) -> bool:
 
 
 def read_failure(error: BaseException) -> Failure:
-    """Return the failure of any exception, even a broken one; raises it again if it is not a failure."""
+    """Return the failure of any exception, even a broken one.
+
+    Raises it again if it is not a failure.
+    """
     try:
         return failure_of(error)
     except Exception as wrong:
@@ -109,7 +115,10 @@ def read_failure(error: BaseException) -> Failure:
 
 
 def raw_failure(error: BaseException) -> Failure | None:
-    """Return the failure of an exception, None if it is not one; a date in its Retry-After is not converted to seconds yet."""
+    """Return the failure of an exception, None if it is not one.
+
+    A date in its Retry-After is not converted to seconds yet.
+    """
     try:
         return read_failure(error)
     except BaseException:  # noqa: BLE001 -- what is no failure is raised again
@@ -171,7 +180,10 @@ def _provider(error: BaseException, what: Dispatch) -> str:
 
 
 def _raised_by(error: BaseException) -> str:
-    """Return the provider whose SDK does not wrap its HTTP library's errors: google-genai, found in their traceback."""
+    """Return the provider whose SDK does not wrap its HTTP library's errors.
+
+    That is google-genai, found in their traceback.
+    """
     try:
         trace = error.__traceback__
         for _ in range(_LONGEST_CHAIN):
@@ -186,7 +198,7 @@ def _raised_by(error: BaseException) -> str:
 
 
 def _root(error: BaseException) -> tuple[BaseException, str | None]:
-    """Return the first error below the wrappers, and the proof of the outermost wrapper that has one."""
+    """Return the first error below the wrappers, and the proof of the outermost that has one."""
     seen: set[int] = set()
     proof: str | None = None
     current = error
@@ -224,7 +236,10 @@ def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
 
 
 def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | None:
-    """Return the members of a group; None if they cannot be read, because a class may define `exceptions` as a property."""
+    """Return the members of a group.
+
+    None if they cannot be read: a class may define `exceptions` as a property.
+    """
     try:
         return [error for error in cast("tuple[Any, ...]", group.exceptions) if _is_error(error)]
     except Exception:  # noqa: BLE001 (whatever the property raises)
@@ -253,7 +268,10 @@ def _most(executed: list[Executed]) -> Executed:
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the group's leaves without cancellations, in order and without recursion; interrupts are raised again."""
+    """Return the leaves of a group without cancellations, in order and without recursion.
+
+    Interrupts are raised again.
+    """
     leaves: list[BaseException] = []
     pending: list[BaseException] = [group]
     while pending and len(leaves) < _MOST_LEAVES:

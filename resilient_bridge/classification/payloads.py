@@ -1,4 +1,6 @@
-"""Verdicts on errors that the peer reports: `error` and `connection_error` messages, and HTTP bodies of the same form.
+"""Verdicts on errors that the peer reports.
+
+These are `error` and `connection_error` messages, and HTTP bodies of the same form.
 
 Rule: nothing in a payload is trusted: wrong types are ignored, text is bounded and redacted,
 unknown codes keep their name. Its `recoverable` field is believed, except for a certificate error.
@@ -47,7 +49,10 @@ _UNKNOWN = "SYS_UPSTREAM_REJECTED"
 
 
 def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) -> Finding | None:
-    """Return the verdict on a payload; `unknown` is the code if it has none of ours (None: no verdict)."""
+    """Return the verdict on a payload.
+
+    `unknown` is the code if it has none of ours (None: no verdict).
+    """
     wire_code = payload.get("code")
     if isinstance(wire_code, str) and wire_code.upper() in ALIASES:
         wire_code = wire_code.upper()  # Gasoline's own spelling is "csp_blocked"
@@ -76,7 +81,9 @@ _CODED: Final = re.compile(
 
 
 def coded_finding(text: str) -> Finding | None:
-    """Return the verdict on a text that is one of our codes, alone or before other words, such as `Error('SESS_NOT_FOUND')`.
+    """Return the verdict on a text with one of our codes.
+
+    The code is alone or before other words, such as `Error('SESS_NOT_FOUND')`.
 
     A code alone may be unlisted; before other words only a listed code counts, because an unlisted
     one may be an ordinary word.
@@ -98,7 +105,10 @@ _TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the types shown to 
 
 
 def report_finding(report: Mapping[Any, Any]) -> Finding | None:
-    """Return the verdict on a failure report (type, message, recoverable, suggestion); None for anything else."""
+    """Return the verdict on a failure report (type, message, recoverable, suggestion).
+
+    None for anything else.
+    """
     kind, message, recoverable = report.get("type"), report.get("message"), report.get("recoverable")
     if not isinstance(kind, str) or not isinstance(message, str) or not isinstance(recoverable, bool):
         return None
@@ -117,7 +127,9 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
 
 
 def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOWN) -> Failure:
-    """Return the failure that an `error` or `connection_error` message reports; `unknown` is the code for one that names none of ours.
+    """Return the failure that an `error` or `connection_error` message reports.
+
+    `unknown` is the code for a message that names none of ours.
 
     Reads code, message, details, suggestions (or remediation and documentation_url), recoverable
     (or retryable), retry_after, violations, expected, received, current_phase; each of them also

@@ -1,7 +1,8 @@
 """What proves that a call did not run: the one table behind `executed=NO`. Pure.
 
-Rule: an event is a proof only if no code path raises it after the first byte of the request was sent. Everything that is not a row here
-may have run. A row speaks of one request, the last one; those of `errors.OWN_WORDS` speak of a whole function, whatever else it has sent.
+Rule: an event is a proof only if no code path raises it after the first byte of the request was
+sent. Everything that is not a row here may have run. A row speaks of one request, the last one;
+those of `errors.OWN_WORDS` speak of a whole function, whatever else it has sent.
 docs/reference/executed.md is printed from it.
 """
 

@@ -97,7 +97,10 @@ def names_of(body: object) -> tuple[tuple[str, ...], str]:
 
 
 def final_finding(names: Iterable[str], message: str) -> Finding | None:
-    """Return the verdict if a code, or a message that has no code, says that repeating cannot help; else None."""
+    """Return the verdict if a code, or a message without one, says that a repeat cannot help.
+
+    Else None.
+    """
     for name in names:
         if name in _FINAL:
             return _FINAL[name]

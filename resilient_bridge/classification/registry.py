@@ -55,7 +55,10 @@ _numbers = itertools.count()
 
 @attrs.frozen(eq=False)
 class InForce:
-    """A registration, in force until `unregister()` or the end of a `with` block; both may be called again."""
+    """A registration, in force until `unregister()` or the end of a `with` block.
+
+    Both may be called again.
+    """
 
     # One table per class of registration. Single dict operations are atomic, so threads need no lock.
     in_force: ClassVar[dict[int, Any]]
@@ -92,7 +95,7 @@ class Registration(InForce):
     message: str = ""
 
     def rank(self, failure: Failure | None, subjects: tuple[object, ...]) -> tuple[int, int] | None:
-        """Return how specifically this matches (smaller is more specific); None if it does not match."""
+        """Return how specifically this matches (smaller is more specific); None if not at all."""
         what = self.what
         if isinstance(what, type | tuple):
             return _class_rank(what, subjects)
@@ -204,7 +207,9 @@ def _lines(suggestions: object) -> tuple[str, ...]:
 
 
 def applied(failure: Failure, *subjects: object, known: bool = True) -> Failure:
-    """Return the failure changed by the best matching registration; the failure itself if none matches.
+    """Return the failure changed by the best matching registration.
+
+    It is unchanged if none matches.
 
     `subjects`: the error and the errors below it, or the response.
     """
@@ -218,7 +223,10 @@ def applied(failure: Failure, *subjects: object, known: bool = True) -> Failure:
 
 
 def taught(answer: object) -> Failure | None:
-    """Return the failure that a registered function finds in a response that is a success otherwise; None if none does."""
+    """Return the failure that a registered function finds in a response that looks successful.
+
+    None if none does.
+    """
     for registration in _fitting(None, (answer,)) if Registration.in_force else ():
         spoken = None if registration.answer is None else _read(registration, (answer,))
         if spoken is not None:
@@ -237,7 +245,10 @@ def is_taught(cls: type[Any]) -> bool:
 
 
 def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Registration]:
-    """Return the registrations that match, the most specific first, of two equal ones the later first."""
+    """Return the registrations that match, the most specific first.
+
+    Of two equal ones the later comes first.
+    """
     ranked = [
         (found, number, registration)
         for number, registration in enumerate(reversed(list(Registration.in_force.values())))
@@ -247,7 +258,10 @@ def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Regi
 
 
 def _read(registration: Registration, subjects: tuple[object, ...]) -> Registration | None:
-    """Call the user's function and return its answer as a verdict; errors and invalid fields are ignored."""
+    """Call the user's function and return its answer as a verdict.
+
+    Errors and invalid fields are ignored.
+    """
     for subject in subjects:
         what = registration.what
         if subject is None or (isinstance(what, type | tuple) and _class_rank(what, (subject,)) is None):
@@ -292,7 +306,10 @@ def seconds_in(value: object) -> float | None:
 
 
 def readable(answer: object) -> object:
-    """Return a response with a readable body; for a stream, with the part that HTTPTransport has read."""
+    """Return a response with a readable body.
+
+    For a stream it is the part that HTTPTransport has read.
+    """
     extensions: object = getattr(answer, "extensions", None)
     body = cast("Any", extensions).get("rb.body") if isinstance(extensions, dict) else None
     if not isinstance(body, bytes) or package_of(type(answer)) not in _STREAMS:
@@ -315,7 +332,7 @@ def _class_rank(what: type | tuple[str, str], subjects: tuple[object, ...]) -> t
 
 
 def _class_of(subject: object) -> type[Any]:
-    """Return the class of an error or response; for our view of a response, that of the response itself."""
+    """Return the class of an error or response; for our view of a response, that of the response."""
     is_view = type(subject).__name__ == "AnswerView" and package_of(type(subject)) == "resilient_bridge"
     native: object = cast("Any", subject).native if is_view else subject
     return type(native)

@@ -38,8 +38,9 @@ _DATES = tuple(
 def parse_retry_after(value: str, now_wall: float) -> float | None:
     """Return the seconds to wait for a `Retry-After` value, None if it is not valid.
 
-    Seconds, with a fraction or without, or one of the three HTTP date forms, which are all UTC. A date in the past is 0. `now_wall` is Unix
-    time. The result is finite and never negative; it is not capped to anything sensible.
+    Seconds, with a fraction or without, or one of the three HTTP date forms, which are all UTC. A
+    date in the past is 0. `now_wall` is Unix time. The result is finite and never negative; it is
+    not capped to anything sensible.
     """
     seconds = _delta(value)
     if seconds is not None:
@@ -71,8 +72,9 @@ def parse_http_date(value: str, now_wall: float) -> float | None:
 def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | None, float | None]:
     """Return (seconds to wait, Unix time to wait for) of an answer's headers, each None if missing.
 
-    `retry-after-ms` wins over `Retry-After`; of several the longest counts. The second value is only set when a date
-    was given and neither the answer's `Date` nor `now_wall` tells what time it is.
+    `retry-after-ms` wins over `Retry-After`; of several the longest counts. The second value is
+    only set when a date was given and neither the answer's `Date` nor `now_wall` tells what time it
+    is.
     """
     for value in _values(headers, "retry-after-ms"):
         if _MILLISECONDS.fullmatch(value):

@@ -1,6 +1,9 @@
-"""Verdicts on JSON-RPC and MCP: errors, error responses, and tools that report their failure as a result.
+"""Verdicts on JSON-RPC and MCP.
 
-Rule: the error's `data` beats its number, and the number beats the text; a tool that failed has run.
+Errors, error responses, and tools that report their failure as a result.
+
+Rule: the error's `data` beats its number, and the number beats the text; a tool that failed has
+run.
 """
 
 from __future__ import annotations
@@ -50,7 +53,10 @@ def rpc_finding(error: object) -> Finding:
 
 
 def answer_finding(answer: Mapping[object, Any]) -> Finding | None:
-    """Return the verdict on a decoded answer: a JSON-RPC error or an MCP result with `isError`; None for anything else."""
+    """Return the verdict on a decoded answer.
+
+    That is a JSON-RPC error or an MCP result with `isError`; None for anything else.
+    """
     if "jsonrpc" in answer and isinstance(answer.get("error"), Mapping):
         return rpc_finding(answer["error"])
     code = answer.get("code")
@@ -63,7 +69,10 @@ def answer_finding(answer: Mapping[object, Any]) -> Finding | None:
 
 
 def _seed_finding(answer: Mapping[object, Any]) -> Finding | None:
-    """Return the verdict on an object in a form of the published specifications; None if it is not marked as a failure."""
+    """Return the verdict on an object in a form of the published specifications.
+
+    None if it is not marked as a failure.
+    """
     payload = mapping_of(answer.get("payload"))
     if isinstance(answer.get("type"), str) and payload:
         return payload_finding(payload, unknown=None)
@@ -76,7 +85,10 @@ def _seed_finding(answer: Mapping[object, Any]) -> Finding | None:
 
 
 def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
-    """Return the verdict on {success: false, error: 'csp_blocked'}; `error` may also be a report or an error object."""
+    """Return the verdict on {success: false, error: 'csp_blocked'}.
+
+    `error` may also be a report or an error object.
+    """
     fields = mapping_of(error)
     found = report_finding(fields) or payload_finding(fields, unknown=None)
     if found is not None:
@@ -88,7 +100,10 @@ def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
 
 
 def tool_finding(content: object, structured: object) -> Finding:
-    """Return the verdict on a tool's reported failure: by its structured content, its text as JSON, or its plain text."""
+    """Return the verdict on a tool's reported failure.
+
+    It reads the structured content, the text as JSON, or the plain text.
+    """
     text = _text_of(content)
     for fields in (structured, read_json(text)):
         found = _error_finding(mapping_of(fields))
@@ -129,7 +144,7 @@ def _text_of(content: object) -> str:
 
 
 def error_answer(answer: Any) -> Finding:
-    """Return the verdict on mcp's own error answer (JSONRPCError), or on the error that it raises for one."""
+    """Return the verdict on mcp's error answer (JSONRPCError), or on the error raised for one."""
     inner = answer.error
     return rpc_finding({"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)})
 

@@ -135,7 +135,7 @@ def _rpc_error(error: Any) -> Finding | None:
 
 
 def _pushback(error: Any) -> float | None:
-    """Read the wait that a server asks for in its metadata: `grpc-retry-pushback-ms` or `retry-after`."""
+    """Read the wait in a server's metadata: `grpc-retry-pushback-ms` or `retry-after`."""
     try:
         metadata: dict[str, Any] = dict(error.trailing_metadata() or ())
     except Exception:  # noqa: BLE001 (an error without a call has none)
@@ -148,7 +148,10 @@ def _pushback(error: Any) -> float | None:
 
 
 def _google_call(error: Any) -> Finding | None:
-    """Return the verdict on a google.api_core call error: by the HTTP status of its class, for gRPC too."""
+    """Return the verdict on a google.api_core call error.
+
+    It uses the HTTP status of its class, for gRPC too.
+    """
     status = error.code
     if not isinstance(status, int) or not 400 <= status <= 599:
         return None

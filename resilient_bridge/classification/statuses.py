@@ -1,6 +1,7 @@
 """Verdicts on HTTP statuses, of a refused WebSocket upgrade and of any other response.
 
-Rule: `x-should-retry` beats the table, both ways, and a body that names one of our codes beats the status.
+Rule: `x-should-retry` beats the table, both ways, and a body that names one of our codes beats the
+status.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def status_finding(
     upgrade: bool = False,
     now_wall: float | None = None,
 ) -> Finding:
-    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket upgrade."""
+    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket."""
     finding = _by_status(status, upgrade=upgrade)
     proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
     retryable = is_passing(status)
@@ -91,7 +92,7 @@ def _by_status(status: int, *, upgrade: bool) -> Finding:
 
 
 def _by_body(body: object, status: Finding) -> Finding | None:
-    """Read a body like {"code": "SESS_NOT_FOUND", "message": …, "suggestions": […]}, or a provider's."""
+    """Read a body like {"code": "SESS_NOT_FOUND", "message": …}, or a provider's."""
     document = mapping_of(body) or mapping_of(read_json(body))
     finding = payload_finding(document, unknown=None)
     if finding is None:

@@ -1,4 +1,6 @@
-"""Rules for TLS: which check a certificate failed, until when it was valid, and what to do about it.
+"""Rules for TLS.
+
+Which check a certificate failed, until when it was valid, and what to do about it.
 
 Rule: a failed verification fails again, so it is never retryable. Only an interrupted handshake is.
 """
@@ -96,7 +98,10 @@ _DAMAGED = frozenset(
 
 
 def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Finding:
-    """Return the verdict for a reason; `expiry` is the end of the certificate's validity as ISO 8601, if known."""
+    """Return the verdict for a reason.
+
+    `expiry` is the end of the certificate's validity as ISO 8601, if known.
+    """
     advice = _REASONS.get(reason, _REASONS["VERIFICATION_FAILED"])
     fields: dict[str, Any] = {"reason": reason, "suggested_action": advice.action, **details}
     if expiry is not None:

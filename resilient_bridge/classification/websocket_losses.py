@@ -1,6 +1,7 @@
 """Rules for what WebSocket libraries raise, and for what our own transports refuse.
 
-Rule: `ConnectionClosed.code` is never read (it warns); who closed first decides which of the two close frames counts.
+Rule: `ConnectionClosed.code` is never read (it warns); who closed first decides which of the two
+close frames counts.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _refused_upgrade(error: Any) -> Finding:
 
 
 def _no_answer(error: BaseException) -> Finding:
-    """Tell a handshake that was cut (repeat) from one that was answered with something else (do not)."""
+    """Distinguish a handshake that was cut (repeat) from one with another answer (do not)."""
     cause = error.__cause__
     if isinstance(cause, EOFError):
         return _HANDSHAKE_CUT

@@ -1,4 +1,6 @@
-"""Rules for HTTP clients (httpx, httpx2 and their cores), and for exceptions that wrap the one that matters.
+"""Rules for HTTP clients (httpx, httpx2 and their cores).
+
+Also for exceptions that wrap the one that matters.
 
 Rule: only below a wrapper is the chain followed, by `__cause__ or __context__`, suppressed or not,
 because httpcore raises `from None` and leaves the certificate's error on `__context__` alone. A
@@ -45,7 +47,10 @@ _REFUSED_STREAM: Final = 7  # RFC 9113, 8.7: no processing has taken place
 
 
 def _proxy(error: BaseException) -> Finding:
-    """Return the verdict on a proxy's refusal of the tunnel, which only its text shows: `407 Proxy Authentication Required`."""
+    """Return the verdict on a proxy's refusal of the tunnel.
+
+    Only its text shows it: `407 Proxy Authentication Required`.
+    """
     match = _PROXY_STATUS.match(str(error))
     if match is None:  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
         finding = text_finding(text_of(error))
@@ -66,7 +71,10 @@ def _local_protocol(error: BaseException) -> Finding:
 
 
 def _remote_protocol(error: BaseException) -> Finding:
-    """Return the verdict on an HTTP/2 stream error; REFUSED_STREAM proves that the server did not process the request."""
+    """Return the verdict on an HTTP/2 stream error.
+
+    REFUSED_STREAM proves that the server did not process the request.
+    """
     for below in chain_of(error, _DEEPEST):
         event = below.args[0] if below.args else None
         if getattr(event, "error_code", None) == _REFUSED_STREAM and hasattr(event, "stream_id"):

@@ -109,7 +109,10 @@ def from_settings(
 def message_of(
     dialect: Dialect, type_: str | Mapping[str, Any], payload: Any
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return type and payload of `send`'s arguments: `send({…})` where the dialect has no types, `send(type, payload)` elsewhere."""
+    """Return type and payload of the arguments of `send`.
+
+    `send({…})` where the dialect has no types, `send(type, payload)` elsewhere.
+    """
     if dialect.encode is None:
         if type(type_) is not str and isinstance(type_, Mapping):
             raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
@@ -144,7 +147,10 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
 
 
 def shown(url: str) -> str:
-    """Return scheme, host and path of a URL, for reprs and messages; "<url>" for what cannot be parsed with certainty."""
+    """Return scheme, host and path of a URL, for reprs and messages.
+
+    "<url>" for what cannot be parsed with certainty.
+    """
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
@@ -157,7 +163,10 @@ def shown(url: str) -> str:
 
 
 def _as_written(text: str) -> str:
-    """Return the scheme and the host of a wrong URL, so that a slip is seen; all the rest may be a secret."""
+    """Return the scheme and the host of a wrong URL, so that a mistake is seen.
+
+    All the rest may be a secret.
+    """
     scheme, slashes, rest = text.partition("://")
     if not slashes:
         return f"text of {len(text)} characters without ://"

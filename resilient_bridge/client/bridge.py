@@ -1,4 +1,4 @@
-"""BridgeClient: the public interface of a session. It checks, waits and reports; it decides nothing."""
+"""BridgeClient: the public interface of a session, which checks, waits and reports."""
 
 from __future__ import annotations
 
@@ -61,24 +61,25 @@ if TYPE_CHECKING:
 
 
 class BridgeClient:
-    """A connection to a WebSocket bridge that survives losses and reports what it could not recover.
+    """A connection to a WebSocket bridge that survives losses and reports what it cannot recover.
 
-    `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt. `session_id`
-    names the session to join (default: that of the store, or a new one). `store` saves positions and
-    unsettled sends: a path (SQLite, survives `kill -9`), a redis:// URL, or a store object (default: memory).
-    `dialect` overrides the policy's. `on_connect`, an async function of the connection, runs on each
-    connection after auth and before READY: subscribe there. `backfill`, an async iterator of frames after a
-    position (`rb.dialects.Record`), fetches missed messages from another address.
+    `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt.
+    `session_id` names the session to join (default: that of the store, or a new one). `store` saves
+    positions and unsettled sends: a path (SQLite, survives `kill -9`), a redis:// URL, or a store
+    object (default: memory). `dialect` overrides the policy's. `on_connect`, an async function of
+    the connection, runs after each auth, before READY: subscribe there. `backfill`, an async
+    iterator of frames after a position (`rb.dialects.Record`), fetches missed ones elsewhere.
 
-    `on_gap` is awaited at a gap's position in the stream. With `receive=False` messages are counted and
-    dropped. `pin` is the SHA-256 of the server's certificate (`sha256:...`), `ssl` your SSL context.
-    `health_check`, async or quick, is called every `Heartbeat.every` seconds while READY: False, an exception
-    or no answer within `Heartbeat.timeout` sends a probe, as `reconnect_now()` does. `name` is used in
-    events, metrics and health.
+    `on_gap` is awaited at a gap's position in the stream. With `receive=False` messages are counted
+    and dropped. `pin` is the SHA-256 of the server's certificate (`sha256:...`), `ssl` your SSL
+    context, `name` that of events, metrics and health. `health_check`, async or quick, is called
+    every `Heartbeat.every` seconds while READY: False, an exception or no answer within
+    `Heartbeat.timeout` sends a probe, as `reconnect_now()` does.
 
-    Use it as `async with`: it starts and returns at once, also offline; leaving drains (5 s at most). The
-    next operation and `wait_ready` raise a fatal error. Raises ConfigError for wrong arguments, and from
-    every method in another process, thread or event loop; any thread may read `state` and `health()`.
+    Use it as `async with`: it starts and returns at once, also offline; leaving drains (5 s at
+    most). The next operation and `wait_ready` raise a fatal error. Raises ConfigError for wrong
+    arguments, and from every method in another process, thread or event loop; any thread may read
+    `state` and `health()`.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class BridgeClient:
         health_check: Check | None = None,
         name: str = "",
     ) -> Self:
-        """Return a client over websockets of yours: `factory` returns a context manager per attempt."""
+        """Return a client over your websockets; `factory` makes a context manager for each."""
         check_callable("over.factory", "a callable that returns an async context manager", factory)
         self = cls.__new__(cls)
         chosen = checked_policy(policy, dialect)
@@ -212,7 +213,7 @@ class BridgeClient:
     __reduce__ = stays_here
 
     def __repr__(self) -> str:
-        """A status line, e.g. `<BridgeClient wss://host/ws READY session=s1 queued=0 unconfirmed=2>`."""
+        """Return a status line: `<BridgeClient wss://host/ws READY session=s1 queued=0 …>`."""
         outbox = self._session.outbound.outbox
         return (
             f"<BridgeClient {self._name} {self.state.value} session={self._session.session_id} "
@@ -223,7 +224,7 @@ class BridgeClient:
     # ----------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Open the store, start connecting, and return at once. Raises StoreError if the store cannot be used."""
+        """Open the store and start connecting; return at once. Raises StoreError."""
         self._driver.guard.check()
         if self._task is not None:
             raise config_error(
@@ -245,10 +246,11 @@ class BridgeClient:
         await self.aclose(drain=0 if isinstance(error, asyncio.CancelledError) else 5)
 
     async def aclose(self, *, drain: Seconds = 5) -> list[Receipt]:
-        """Close in any state, within `drain` seconds plus a bounded goodbye. Raises no network error.
+        """Close in any state, within `drain` seconds plus a bounded goodbye.
 
-        Returns the receipts of unsettled sends. Afterwards the client is CLOSED, owns no task and no socket,
-        and no call waits. A callable of yours that ignores its cancellation is abandoned after 5 s.
+        Raises no network error. Returns the receipts of unsettled sends. Afterwards the client is
+        CLOSED, owns no task and no socket, and no call waits. A callable of yours that ignores its
+        cancellation is abandoned after 5 s.
         """
         self._driver.guard.check()
         seconds = optional_seconds("aclose.drain", drain) or 0.0
@@ -280,15 +282,14 @@ class BridgeClient:
     ) -> Receipt:
         """Accept a message for delivery, in order; it is queued while the link is down.
 
-        `send(type, payload)`; in a dialect with frames of its own and no types, `send({…})` sends your frame
-        as it is.
+        `send(type, payload)`; in a dialect of frames without types, `send({…})` sends your frame.
 
-        `idempotency_key`: yours (if it is pending or confirmed, its receipt is returned) or a generated one.
-        `ttl`: seconds after which it is no longer sent. `coalesce`: of the unsent messages with this name
-        only the latest is sent. `volatile`: dropped if it cannot be sent now. Raises ProtocolError (all
-        violations at once), ConfigError (before `async with`, or for a type that the client uses),
-        OutboxFullError, the fatal error, NotConnectedError when closing or closed. A cancelled `send` was not
-        accepted.
+        `idempotency_key`: yours (if it is pending or confirmed, its receipt is returned) or a
+        generated one. `ttl`: seconds after which it is no longer sent. `coalesce`: of the unsent
+        messages with this name only the latest is sent. `volatile`: dropped if it cannot be sent
+        now. Raises ProtocolError (all violations at once), ConfigError (before `async with`, or for
+        a type that the client uses), OutboxFullError, the fatal error, NotConnectedError when
+        closing or closed. A cancelled `send` was not accepted.
         """
         self._check_entered()
         named, payload = message_of(self._policy.dialect, type, payload)
@@ -305,19 +306,19 @@ class BridgeClient:
         timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,
     ) -> Message:
-        """Send a request and return its answer. It fails at the loss, and is not repeated without permission.
+        """Send a request and return its answer.
 
-        With `idempotent=True` it is repeated after the join, same id and key. It waits for READY, inside its
-        timeout. Raises OutcomeUnknownError (sent, link lost), NotConnectedError (never sent),
-        AttemptTimeoutError (`failure.executed` says whether it was sent), the server's own error, the fatal
-        error.
+        It waits for READY inside its timeout, and fails if the link is lost; with `idempotent=True`
+        it is repeated after the join, same id and key. Raises OutcomeUnknownError (sent, link lost),
+        NotConnectedError (never sent), AttemptTimeoutError (`failure.executed` says whether it was
+        sent), the server's own error, the fatal error.
         """
         self._check_entered()
         check_request(self._policy.dialect)
         return await self._sender.request(type, payload, timeout=timeout, idempotent=idempotent)
 
     def receipt(self, idempotency_key: str, /) -> Receipt:
-        """Return the receipt of the send with this key. Raises SessionError if it is not known (any more)."""
+        """Return the receipt of the send with this key. Raises SessionError if unknown."""
         self._driver.guard.check()
         entry = self._session.outbound.known.find(idempotency_key)
         if entry is None or entry.is_request:
@@ -326,14 +327,14 @@ class BridgeClient:
         return Receipt(entry, self._driver)
 
     def pending(self) -> list[Receipt]:
-        """Return the receipts of unsettled sends, in order; with a durable store also of earlier processes."""
+        """The receipts of unsettled sends, in order; of earlier processes too, if durable."""
         self._driver.guard.check()
         return [Receipt(entry, self._driver) for entry in self._session.outbound.outbox.unsettled()]
 
     # ---- receiving --------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """Iterate over messages in the server's order, each once, across reconnects. One reader at a time."""
+        """Iterate over messages in the server's order, each once. One reader at a time."""
         self._check_entered(closed_is_fine=True)
         messages = Messages(self._driver, self._on_gap)
         self._reader = weakref.ref(messages)
@@ -366,7 +367,7 @@ class BridgeClient:
         return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
-        """Return when the client is READY. Raises its fatal error, NotConnectedError once closed, AttemptTimeoutError."""
+        """Return when READY. Raises the fatal error, NotConnectedError, AttemptTimeoutError."""
         self._driver.guard.check()
         try:
             async with asyncio.timeout(optional_seconds("wait_ready.timeout", timeout)):
@@ -391,8 +392,8 @@ class BridgeClient:
     def reconnect_now(self) -> None:
         """Try again or probe at once: the network has changed, or the server is back.
 
-        Disconnected, the next attempt starts at once. Connected, a ping is sent; without its pong within
-        `Heartbeat.probe_timeout` the link is replaced (`probe_unanswered`) and unconfirmed messages are sent again.
+        While disconnected, the next attempt starts at once. Else a ping is sent; without its pong in
+        `Heartbeat.probe_timeout` the link is replaced, and what is unconfirmed is sent again.
         """
         self._driver.guard.check()
         self._supervisor.skip_wait()

@@ -34,7 +34,9 @@ class Dialer(Protocol):
     secrets: Secrets
 
     async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
-        """Connect: to `address` without DNS if it is given, else call `resolved` with the answer of DNS.
+        """Connect, to `address` if it is given, without DNS.
+
+        Otherwise call `resolved` with the answer of DNS.
 
         Add `resume`'s fields.
         """

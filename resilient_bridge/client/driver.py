@@ -1,4 +1,6 @@
-"""The synchronous middle of a client: passes the time to the session, and does what the session requests.
+"""The synchronous middle of a client.
+
+It passes the time to the session, and does what the session requests.
 
 Every call of a session method is followed by `after(now)`: outcomes reach their waiters, events
 their listeners, the reader and the writer wake up, a death verdict reaches the connection, the
@@ -42,7 +44,7 @@ class Connection(Protocol):
 
 
 class Driver:
-    """One per client. `pump` is the current connection, `listeners` are this client's own event streams."""
+    """The driver of one client; `pump` is its connection, `listeners` are its event streams."""
 
     def __init__(self, session: Session, store: Store, wall: Callable[[], float], name: str = "") -> None:
         self.session, self.name = session, name
@@ -150,7 +152,7 @@ class Driver:
             self.arm_by(due)
 
     def arm_by(self, due: float) -> None:
-        """Something became due then (monotonic), perhaps sooner than what the one timer was set for."""
+        """Wake by this time (monotonic), perhaps sooner than the one timer was set for."""
         if self._timer is not None:
             if self._timer_due <= due:
                 return
@@ -189,7 +191,7 @@ class Driver:
             self.after(self.now())
 
     async def mark(self, through: int, now: Now) -> bool:
-        """Have entries up to this number marked in the store, before a byte of them is sent; False if that is impossible now."""
+        """Mark entries up to this number in the store before they are sent; False if impossible."""
         try:
             writing = self.store.mark(through, now.wall)
             if writing is not None:
@@ -202,7 +204,7 @@ class Driver:
         return True
 
     async def keep_position(self) -> None:
-        """Save the position before a join is sent: a later process has to know that it was sent. Raises StoreError."""
+        """Save the position before a join is sent, for a later process. Raises StoreError."""
         while (watermark := self.session.inbound.watermark).asked_to_join and not watermark.is_stored:
             try:
                 writing = self.store.keep(watermark)
@@ -218,7 +220,7 @@ class Driver:
     # ---- the session's record ---------------------------------------------------------------------------------
 
     async def enter(self) -> None:
-        """Make the session's record active. Raises SessionError if that is not allowed, and StoreError."""
+        """Make the session's record active. Raises SessionError or StoreError."""
         from ..stores.session_record import on_enter  # here: a private store has no record
 
         watermark = self.session.inbound.watermark
@@ -307,7 +309,7 @@ class Driver:
         await self._reader
 
     def before_taking(self) -> Awaitable[None] | None:
-        """Return what has to be saved before a message is taken. Raises StoreError: then nothing is taken."""
+        """Return what must be saved before a message is taken. Raises StoreError: none is taken."""
         inbox = self.session.inbound.inbox
         if not self.is_durable or not len(inbox) or inbox.peek_gap() is not None:
             return None
@@ -317,7 +319,7 @@ class Driver:
             raise self._refused(error) from None
 
     async def written(self, writing: Awaitable[None]) -> None:
-        """Wait for that, to its end even if this task is cancelled. Raises what `before_taking` does."""
+        """Wait for that to its end, even if cancelled. Raises what `before_taking` does."""
         future = asyncio.ensure_future(writing)
         await asyncio.wait([future])
         try:
@@ -372,7 +374,7 @@ class Driver:
     # ---- states that refuse -----------------------------------------------------------------------------------
 
     def check_usable(self) -> None:
-        """Raise the fatal error of a failed client, NotConnectedError for one that is closing or closed."""
+        """Raise the fatal error of a failed client; NotConnectedError if closing or closed."""
         state = self.session.state
         if state is BridgeState.FAILED and self.session.failure is not None:
             raise self.error(self.session.failure)

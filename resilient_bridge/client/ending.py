@@ -81,7 +81,7 @@ async def shut(
 
 
 def _leave_unread(driver: Driver) -> None:
-    """Leave messages that the consumer has not requested to the next client: the saved position says so."""
+    """Leave messages that were not requested to the next client, by the saved position."""
     inbox = driver.session.inbound.inbox
     while len(inbox):
         if inbox.take() is None:

@@ -42,7 +42,9 @@ class Greeting:
         return self._driver.session.record()
 
     async def send(self, frame: Mapping[str, Any], /) -> None:
-        """Send this JSON object as it is, on this connection only: before all that is queued, never again, without a receipt.
+        """Send this JSON object as it is, on this connection only.
+
+        It goes before all that is queued, once, without a receipt.
 
         Raises ConfigError for what is not a JSON object, NotConnectedError if this connection is
         over.

@@ -24,9 +24,10 @@ _PATIENCE: Final = 1.0  # seconds in which an answer is not yet late
 class Health:
     """The health of a client at one moment. `ready` is True while messages flow both ways.
 
-    Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks` for nothing that we
-    wait for; `failed_checks` runs of your health check that did not say yes, `check_errors` those of them that raised. `store`: the
-    durable store in words, without its folder or its password, empty for none; `store_failed`: it refuses, and has not worked since.
+    Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks`
+    for nothing that we wait for; `failed_checks` runs of your health check that did not say yes,
+    `check_errors` those of them that raised. `store`: the durable store in words, without its
+    folder or its password, empty for none; `store_failed`: it refuses, and has not worked since.
     """
 
     ready: bool
@@ -48,7 +49,9 @@ class Health:
 
 
 def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) -> Failure | None:
-    """Return why the client is not READY: its end, an answer missing for `patience` seconds, or the last loss of the link.
+    """Return why the client is not READY.
+
+    That is its end, an answer missing for `patience` seconds, or the last loss of the link.
 
     Without `now` a missing answer is not considered.
     """
@@ -61,7 +64,10 @@ def obstacle(session: Session, now: Now | None, *, patience: float = _PATIENCE) 
 
 
 def not_ready(driver: Driver, timeout: object) -> BridgeError:
-    """Return the error of a `wait_ready` that took too long: what the client waits for, or why the link was lost."""
+    """Return the error of a `wait_ready` that took too long.
+
+    It says what the client waits for, or why the link was lost.
+    """
     session, now = driver.session, driver.now()
     why = obstacle(session, now) or obstacle(session, now, patience=0)
     text = f"still {session.state.value} after {timeout} s"

@@ -22,7 +22,7 @@ _LAST_LOOK: Final = 0.25  # seconds
 
 
 async def keep_alive(driver: Driver, pump: Connection, transport: Any, policy: Heartbeat) -> None:
-    """Ping every `every` seconds, and end the connection when nothing arrives for `timeout` after that."""
+    """Ping every `every` seconds; end the connection if nothing arrives in `timeout` after that."""
     session, ping = driver.session, getattr(transport, "ping", None)
     while ping is not None and pump.loss is None:
         await asyncio.sleep(policy.every)

@@ -1,4 +1,6 @@
-"""One connection between a transport and the session: a task that reads, a task that writes, and one end.
+"""One connection between a transport and the session.
+
+A task that reads, a task that writes, and one end.
 
 Whatever ends the connection (an exception of the transport, a death verdict, the user) calls `end`,
 which aborts the transport, so that neither task waits for ever and no frame is cut by a
@@ -196,7 +198,7 @@ class Pump:
         return frames
 
     def write_now(self, now: Now) -> None:
-        """There is something to send: write it in this turn of the loop if the writer rests and need not wait for anything."""
+        """Write what is queued in this turn of the loop, if the writer rests and need not wait."""
         writer, driver = self._idle_writer, self._driver
         if driver.is_stored or self._handed_out or writer is None or writer.done():
             self.wake_writer()
@@ -230,7 +232,10 @@ class Pump:
         return self.loss is None
 
     def look(self, now: Now) -> None:
-        """Check whether a large frame is still arriving: its bytes count as activity, though it cannot be read yet."""
+        """Check whether a large frame is still arriving.
+
+        Its bytes count as activity, though it cannot be read yet.
+        """
         half, link = self._transport.half_received, self._driver.session.link
         if self._half is None or (half is not None and half < self._half):
             self._half_since = now.mono  # another frame

@@ -1,4 +1,7 @@
-"""`async for message in bridge`: gaps in position, one reader at a time, the position saved on the next request."""
+"""`async for message in bridge`.
+
+Gaps in position, one reader at a time, the position saved on the next request.
+"""
 
 from __future__ import annotations
 

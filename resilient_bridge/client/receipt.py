@@ -66,7 +66,9 @@ class Receipt:
 
     @property
     def sends(self) -> int:
-        """How often it was handed to a connection: 0 while nothing can have arrived, 2 after one resend.
+        """How often it was handed to a connection.
+
+        0 while nothing can have arrived, 2 after one resend.
 
         A message that an earlier process handed out counts as 1, because a durable store does not
         count resends.

@@ -1,4 +1,6 @@
-"""The secrets this client has used, so that a server cannot put them into our errors by echoing them.
+"""The secrets this client has used.
+
+A server that echoes them cannot put them into our errors.
 
 Patterns find `Bearer ...` and `token=...`, but not a value that looks like any other word. Here the
 value is known.
@@ -77,7 +79,10 @@ class Secrets:
 
 
 def _parts(header: str) -> list[str]:
-    """Return what a server may echo of a header: of `a=1; b=2` the values, of `Basic …` the password."""
+    """Return what a server may echo of a header.
+
+    Of `a=1; b=2` these are the values, of `Basic …` the password.
+    """
     scheme, _, rest = header.partition(" ")
     parts = [rest.strip()]
     if scheme.lower() == "basic":

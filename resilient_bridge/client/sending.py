@@ -1,4 +1,7 @@
-"""How a client sends and requests: accept, hand to the session, wait, and report what is known when waiting ends."""
+"""How a client sends and requests.
+
+It accepts, hands to the session, waits, and reports what is known when waiting ends.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,10 @@ class Sender:
         timeout: float | timedelta,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool,
     ) -> Message:
-        """Send a request and return its answer; whatever ends the wait withdraws the request at once."""
+        """Send a request and return its answer.
+
+        If the wait ends for any reason, the request is withdrawn at once.
+        """
         driver = self._driver
         seconds = optional_seconds("request.timeout", timeout) or 0.0
         now = driver.now()

@@ -101,7 +101,10 @@ class Supervisor:
             return await self._dial(address, self._note_address, self._driver.session.resume())
 
     def _replace(self) -> None:
-        """Make the next connection now, then end this one. If that fails, this one ends by itself."""
+        """Make the next connection now, then end this one.
+
+        If that fails, this one ends by itself.
+        """
         if self._dialling is None and self.pump is not None:
             replacing = self._make_next(self.pump)
             self._dialling = self._driver.loop.create_task(replacing, name="resilient_bridge replacement")

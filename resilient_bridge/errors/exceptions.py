@@ -1,6 +1,7 @@
 """The exceptions of this package: its own decisions and losses; each carries its `Failure`.
 
-Rule: `except` by class, decide by `.failure`. Every class takes exactly one argument, so all of them pickle.
+Rule: `except` by class, decide by `.failure`. Every class takes exactly one argument, so all of
+them pickle.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from .record import ATTRIBUTE
 
 
 class BridgeError(Exception):
-    """Base of every error raised by this package; `str()` is the failure's line and the first thing to do about it."""
+    """Base of every error raised by this package.
+
+    `str()` is the failure's line and the first thing to do about it.
+    """
 
     def __init__(self, failure: Failure, /) -> None:
         """Carry the failure; raise with `from native_error` where there is one."""
@@ -41,7 +45,11 @@ class BridgeError(Exception):
 
 
 class Problem(NamedTuple):
-    """One wrong setting: its path, what was wanted and got in words, what was got as plain data, and its line if that is known."""
+    """One wrong setting.
+
+    Its path, what was wanted and got in words, what was got as plain data, and its line if that is
+    known.
+    """
 
     path: str
     message: str
@@ -54,7 +62,10 @@ class Problem(NamedTuple):
 
 
 class ConfigError(BridgeError, ValueError):
-    """A setting is wrong, or several; `problems` has all of them, each with its path. Nothing was started."""
+    """A setting is wrong, or several; `problems` has all of them, each with its path.
+
+    Nothing was started.
+    """
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -117,8 +128,9 @@ class InboxFullError(OutcomeUnknownError):
 class NotExecutedError(BridgeError):
     """Nothing of the function that raises this has happened: `raise NotExecutedError from error`.
 
-    It is the proof that lets a policy repeat a function that may not run twice. It counts for the innermost protected function that
-    it leaves and for no outer one. Whether a repeat can help is judged by the error it was raised from; without one it can.
+    It is the proof that lets a policy repeat a function that may not run twice. It counts for the
+    innermost protected function that it leaves and for no outer one. Whether a repeat can help is
+    judged by the error it was raised from; without one it can.
     """
 
     def __init__(self, failure: Failure | str = "", /) -> None:
@@ -234,7 +246,10 @@ def config_error(field: str, constraint: str, received: object) -> ConfigError:
 
 
 def config_errors(source: str, problems: Iterable[Problem]) -> ConfigError:
-    """Return the one error for everything that is wrong with settings from `source`; of more than 50 problems the first 49 and a count."""
+    """Return the one error for everything that is wrong with settings from `source`.
+
+    Of more than 50 problems it has the first 49 and a count.
+    """
     found = list(problems)
     if len(found) > _MOST_PROBLEMS:
         rest = len(found) - _MOST_PROBLEMS + 1
@@ -255,7 +270,10 @@ def config_errors(source: str, problems: Iterable[Problem]) -> ConfigError:
 
 
 def stays_here(self: object, *, name: str = "") -> NoReturn:
-    """Refuse to be pickled or copied: the `__reduce__` of what holds connections. `name`: what its user knows it by."""
+    """Refuse to be pickled or copied: the `__reduce__` of what holds connections.
+
+    `name`: what its user knows it by.
+    """
     raise config_error(
         name or type(self).__name__,
         "one made where it is used: it holds connections",

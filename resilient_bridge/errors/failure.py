@@ -1,4 +1,6 @@
-"""`Failure`: the one record for every failure, and its output for a person, a model, a log and an MCP client.
+"""`Failure`: the one record for every failure.
+
+It prints itself for a person, a model, a log and an MCP client.
 
 Rule: a failure holds no secret and no line break, whoever built it; what follows from the code
 comes from the table.
@@ -29,7 +31,10 @@ Stopped: TypeAlias = Literal[
 
 
 class Overrides(ErrorFields, total=False):
-    """The fields in which a caller of `Failure.of` may override the table of codes; None leaves a field to the table."""
+    """The fields in which a caller of `Failure.of` may override the table of codes.
+
+    None leaves a field to the table.
+    """
 
     severity: Severity | None
     cause: BaseException | None
@@ -124,7 +129,10 @@ class Failure(Unread):
         return f"{self.message} ({', '.join(facts)})"
 
     def explain(self) -> str:
-        """Return the report for a person: what, whether it ran, the session, what to do; no stack trace."""
+        """Return the report for a person.
+
+        What happened, whether it ran, the session, what to do; no stack trace.
+        """
         session = "the session is valid" if self.session_valid else "the session is gone"
         again = "retryable" if self.retryable else "not retryable"
         lines = [
@@ -142,7 +150,10 @@ class Failure(Unread):
         return "\n".join(lines)
 
     def to_llm(self) -> str:
-        """Return one line of JSON for a model: type, code, message, recoverable, executed, suggestion."""
+        """Return one line of JSON for a model.
+
+        Type, code, message, recoverable, executed, suggestion.
+        """
         return json.dumps(model_report(self), ensure_ascii=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +184,9 @@ class Failure(Unread):
         provider: str | None = None,
         attempt: int | None = None,
     ) -> dict[str, Any]:
-        """Return the report for a board: type, message, recoverable, context, suggestion, timestamp; JSON types only.
+        """Return the report for a board.
+
+        Type, message, recoverable, context, suggestion, timestamp; JSON types only.
 
         `at` is when it happened (None: now), and comes out as ISO 8601 in UTC; ValueError if it has
         no time zone. The context holds what is known of tool, provider and attempt; what is not
@@ -217,7 +230,9 @@ class Failure(Unread):
 
     @classmethod
     def from_mcp(cls, error: Mapping[str, Any], /) -> Failure:
-        """Return the failure that the error object of a JSON-RPC answer stands for: the inverse of `to_mcp()`.
+        """Return the failure that the error object of a JSON-RPC answer means.
+
+        The inverse of `to_mcp()`.
 
         Its number decides, and its `data` (type, retryable, sessionValid, executed, retryAfter,
         code) beats the number; the number is kept in `details["rpc_code"]`. What is neither known
@@ -265,12 +280,18 @@ def model_report(failure: Failure) -> dict[str, Any]:
 
 
 def _may_repeat(failure: Failure) -> bool:
-    """Return whether a retry is advised: it can help, and no policy has refused it because the call may have run."""
+    """Return whether a retry is advised.
+
+    It can help, and no policy has refused it because the call may have run.
+    """
     return failure.retryable and failure.stopped != _REFUSED_REPEAT
 
 
 def _reported_kind(failure: Failure) -> Kind:
-    """Return the kind to report: used-up attempts make a transient failure permanent only for the policy."""
+    """Return the kind to report.
+
+    Used-up attempts make a transient failure permanent only for the policy.
+    """
     return Kind.TRANSIENT if failure.retryable and failure.kind is Kind.PERMANENT else failure.kind
 
 
@@ -341,7 +362,10 @@ def is_limited(failure: Failure) -> bool:
 
 
 def changed(failure: Failure, **fields: Any) -> Failure:
-    """Return the failure with other values in fields without text: like `attrs.evolve`, but without redacting the text."""
+    """Return the failure with other values in fields without text.
+
+    Like `attrs.evolve`, but without redacting the text.
+    """
     made = object.__new__(Failure)
     unread = getattr(failure, "_unread", None)
     if unread is not None:
@@ -355,7 +379,7 @@ def changed(failure: Failure, **fields: Any) -> Failure:
 
 
 def number_in(failure: Failure, name: str) -> float | None:
-    """Return a number from the details, without redacting their text; None if there is none of that name."""
+    """Return a number from the details, without redacting their text; None if there is none."""
     unread = getattr(failure, "_unread", None)
     details = None if unread is None else unread.get("details")
     value: object = (failure.details if details is None else details).get(name)

@@ -23,7 +23,10 @@ OWN_WORDS: Final = frozenset({"not_executed", "stated"})
 
 
 class Record(NamedTuple):
-    """The attempts behind an exception: earlier failures, why no further one was made, calls, seconds, and the note."""
+    """The attempts behind an exception.
+
+    Earlier failures, why no further one was made, calls, seconds, and the note.
+    """
 
     history: tuple[Failure, ...] = ()
     stopped: Stopped | None = None
@@ -37,7 +40,10 @@ class Record(NamedTuple):
 
 
 def ended(failure: Failure, record: Record) -> Failure:
-    """Return the failure of a call that a policy gave up: with its history, and permanent if its attempts are used up."""
+    """Return the failure of a call that a policy gave up.
+
+    It has its history, and is permanent if its attempts are used up.
+    """
     is_over = record.stopped == "attempts" and failure.kind is Kind.TRANSIENT
     kind = Kind.PERMANENT if is_over else failure.kind
     executed = record.executed or failure.executed
@@ -54,7 +60,9 @@ def ended(failure: Failure, record: Record) -> Failure:
 
 
 def attach(error: BaseException, record: Record | None) -> bool:
-    """Store the record on the exception, replacing an earlier one (None: remove it); False if the exception takes no attribute.
+    """Store the record on the exception, in place of an earlier one (None: remove it).
+
+    Returns False if the exception takes no attribute.
 
     Frozen dataclasses and attrs classes refuse `setattr`: that refusal is bypassed.
     """
@@ -66,7 +74,10 @@ def attach(error: BaseException, record: Record | None) -> bool:
 
 
 def record_of(error: BaseException) -> Record | None:
-    """Return the record stored on the exception, or None; never raises and runs no code of the exception's class."""
+    """Return the record stored on the exception, or None.
+
+    Never raises and runs no code of the exception's class.
+    """
     try:
         held: dict[str, Any] = object.__getattribute__(error, "__dict__")
         record = held.get(ATTRIBUTE)

@@ -38,7 +38,10 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def redact(text: str, *, limit: int = LIMIT) -> str:
-    """Return text on one line with secrets masked, control characters escaped and at most `limit` characters."""
+    """Return text on one line, with secrets masked and control characters escaped.
+
+    At most `limit` characters.
+    """
     text = str.__str__(text)  # a subclass may have methods of its own
     if len(text) > READ:
         text = _without_last_word(text[:READ]) + "…"
@@ -54,12 +57,17 @@ def _masked(text: str) -> str:
 
 
 def redact_lines(text: str, *, limit: int) -> str:
-    """Return multi-line text with secrets masked, including those that span lines; at most `limit` characters of each line."""
+    """Return multi-line text with secrets masked, including those that span lines.
+
+    At most `limit` characters of each line.
+    """
     return "\n".join(_bounded_line(line, limit) for line in _masked(str.__str__(text)).splitlines())
 
 
 def redact_value(value: object) -> Any:
-    """Return the value as plain bounded data (None, bool, numbers, text, tuples, dicts) with every text redacted.
+    """Return the value as plain bounded data with every text redacted.
+
+    Plain are None, bool, numbers, text, tuples and dicts.
 
     Takes any object: one that cannot be read becomes the name of its class. All its texts together
     are read up to a bounded number of characters; the rest becomes `…`.
@@ -68,7 +76,10 @@ def redact_value(value: object) -> Any:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the error's own text, redacted; empty if it has none. An error in its `__str__` is reported in the text, not raised."""
+    """Return the error's own text, redacted; empty if it has none.
+
+    An error in its `__str__` is reported in the text, not raised.
+    """
     return redact(raw_text(error)).strip()
 
 
@@ -81,13 +92,19 @@ _CLASS_NAME: Final = type.__dict__["__name__"].__get__
 
 
 class _Walk:
-    """One walk through a value of any size, cycles included; `remaining` is the number of characters it may still cost."""
+    """One walk through a value of any size, cycles included.
+
+    `remaining` is the number of characters it may still cost.
+    """
 
     def __init__(self) -> None:
         self.remaining = _WORK
 
     def value(self, value: object, depth: int) -> Any:
-        """Return the value as plain data. Uses `type()`, because an object's `__class__` may be wrong, or raise."""
+        """Return the value as plain data.
+
+        Uses `type()`, because an object's `__class__` may be wrong, or raise.
+        """
         self.remaining -= _NODE
         if value is None or type(value) in (bool, float):
             return value
@@ -175,7 +192,10 @@ def _field(name: str) -> tuple[str, bool]:
 
 
 def raw_text(value: object) -> str:
-    """Return an object's text, not redacted: to be stored, not shown. An error in its `__str__` is reported in the text, not raised."""
+    """Return an object's text, not redacted: to be stored, not shown.
+
+    An error in its `__str__` is reported in the text, not raised.
+    """
     if type(value) is str:
         return value
     try:
@@ -241,7 +261,7 @@ _ATOMS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Unread:
-    """Text that is redacted when it is first read, because most failures are retried and never read."""
+    """Text that is redacted when it is first read: most failures are retried and never read."""
 
     __slots__ = ("_unread",)
 

@@ -1,4 +1,6 @@
-"""JSON-RPC error objects, including MCP's: what their numbers mean, and which fields of `data` override them.
+"""JSON-RPC error objects, including MCP's.
+
+What their numbers mean, and which fields of `data` override them.
 
 Rule: nothing in a response is trusted: wrong types are ignored. `data` beats the number; a
 permanent failure stays permanent.
@@ -17,7 +19,10 @@ from .taxonomy import Category, Executed, Kind
 
 
 class ErrorFields(TypedDict, total=False):
-    """The fields of an error object besides its code, under the names of a failure's fields; None leaves one to the table of codes."""
+    """The fields of an error object besides its code, under the names of a failure's fields.
+
+    None leaves one to the table of codes.
+    """
 
     category: Category | None
     kind: Kind | None
@@ -77,7 +82,10 @@ _AGENTS: Final = "check the available agents"
 
 
 class Advice(NamedTuple):
-    """What a peer's message says beyond its number: a more specific code (None: the number's), and what to do."""
+    """What a peer's message says beyond its number.
+
+    A more specific code (None: the number's), and what to do.
+    """
 
     suggestions: tuple[str, ...]
     code: str | None = None
@@ -133,7 +141,7 @@ OWN_DETAILS: Final = frozenset(
 
 
 def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
-    """Return (code, message, overrides) of an error object, or of the response around it; never raises."""
+    """Return (code, message, overrides) of an error object or its response; never raises."""
     fields = mapping_of(error)
     fields = mapping_of(fields.get("error")) or fields
     number, text, data = fields.get("code"), fields.get("message"), mapping_of(fields.get("data"))

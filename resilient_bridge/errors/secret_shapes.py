@@ -1,8 +1,8 @@
 """What a secret looks like in text: one table of shapes, and the search that masks them.
 
-Rule: linear. No pattern reads on for something that may not come: what is unbounded in it always matches, and what may fail
-is bounded. A shape is looked for only where one of its clues stands, because most texts hold no secret. More than was needed
-may be masked, less is a leak.
+Rule: linear. No pattern reads on for something that may not come: what is unbounded in it always
+matches, and what may fail is bounded. A shape is looked for only where one of its clues stands,
+because most texts hold no secret. More than was needed may be masked, less is a leak.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ _VALUE_BESIDE: Final = re.compile(
 
 
 def _by_name(text: str, lowered: str) -> str:
-    """Mask what stands behind the name of a secret: after a sign, in quotes, in an element, after an option."""
+    """Mask the value after the name of a secret.
+
+    After a sign, in quotes, in an element, after an option.
+    """
     parts: list[str] = []
     at = 0
     for name in names_in(text, lowered):
@@ -211,7 +214,9 @@ def _row(
 
 @cache
 def shapes() -> tuple[Shape, ...]:
-    """Return the table, compiled with the first failure: most programs start long before it. Order matters.
+    """Return the table, compiled with the first failure: most programs start long before it.
+
+    Order matters.
 
     What marks where a secret ends (a url, a query) goes before what eats up to the next blank.
     """
@@ -333,7 +338,7 @@ def _is_clued(lowered: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """Return the text with every secret masked that one of the shapes finds; takes time linear in it."""
+    """Return the text with every secret masked that a shape finds; takes linear time."""
     is_plain = text.isascii()
     lowered = text.lower() if is_plain else text.lower().translate(_LOOK_ALIKES)
     if _is_clued(lowered):

@@ -1,4 +1,6 @@
-"""What the details of a failure show: the reason, as a word for a model, and whether the call ran, as text for a person.
+"""What the details of a failure show.
+
+The reason, as a word for a model, and whether the call ran, as text for a person.
 
 Rule: reads the plain details alone; numbers beat names, and names beat text.
 """
@@ -40,7 +42,10 @@ _REFUSALS: Final = frozenset({-32600, -32602, -32042})
 
 
 def shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -> bool:
-    """Return whether a detail is one of these signs; of a text only the part before the colon counts."""
+    """Return whether a detail is one of these signs.
+
+    Of a text only the part before the colon counts.
+    """
     for key, these in signs.items():
         value = details.get(key)
         if (value.partition(":")[0] if isinstance(value, str) else value) in these:
@@ -49,7 +54,10 @@ def shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -
 
 
 def ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
-    """Return, as text for a person, whether the call ran; names a refusal by the server and the number of requests sent."""
+    """Return, as text for a person, whether the call ran.
+
+    It names a refusal by the server and the number of requests sent.
+    """
     if executed is not Executed.MAYBE:
         return _RAN[executed]
     if _is_refusal(details):

@@ -1,4 +1,7 @@
-"""The words a failure is described with: four closed sets, each value spelled as the wire and the logs spell it; and a row of them for a code.
+"""The words a failure is described with.
+
+Four closed sets, each value spelled as the wire and the logs spell it, and a row of them for each
+code.
 
 Rule: `retryable` alone decides a retry; severity decides who is told.
 """

@@ -1,4 +1,7 @@
-"""The session core: states, joins, replay, outbox, heartbeat. Pure: no I/O, no clock, no randomness of its own."""
+"""The session core: states, joins, replay, outbox, heartbeat.
+
+Pure: no I/O, no clock, no randomness of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How far the channels of a session were read, in the server's own positions; part of the watermark.
+"""How far the channels of a session were read, in the server's positions.
+
+Part of the watermark.
 
 Each position exists twice: what was accepted counts for a reconnection, what the consumer has taken
 counts for the next process. A position means nothing without the session and epoch that it belongs
@@ -64,7 +66,10 @@ class Bookmark:
         return "new_epoch" if is_other else ""
 
     def reach(self, channel: Channel, position: Position, number: int, *, is_moved: bool = False) -> None:
-        """This position was accepted, with an event or without; for the next process it counts once message `number` was taken."""
+        """Record that this position was accepted, with an event or without.
+
+        For the next process it counts once message `number` was taken.
+        """
         self.positions[channel] = position
         if is_moved:
             self.moved.add(channel)
@@ -102,7 +107,10 @@ class Bookmark:
         self.holes.pop(channel, None)
 
     def finish(self, channel: Channel, number: int) -> None:
-        """The log of this channel is complete: for the next process, once message `number` was taken."""
+        """Record that the log of this channel is complete.
+
+        For the next process it counts once message `number` was taken.
+        """
         self.forget_channel(channel)
         self._step(_Step(number, self.life, channel, is_end=True))
 
@@ -157,7 +165,10 @@ class Bookmark:
 
     @classmethod
     def from_stored(cls, stored: dict[str, Any]) -> Bookmark:
-        """Read what `to_stored` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+        """Read what `to_stored` wrote.
+
+        Raises KeyError, TypeError or ValueError for anything else.
+        """
         self = cls()
         self.life = self._taken_life = Life(*(stored[name] for name in Life._fields))
         self._taken = {

@@ -1,4 +1,7 @@
-"""Time and identifiers as arguments. Rule: nothing in this room reads a clock or draws randomness by itself."""
+"""Time and identifiers as arguments.
+
+Rule: nothing in this room reads a clock or draws randomness by itself.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ if TYPE_CHECKING:
 
 
 class Now(NamedTuple):
-    """One reading of both clocks: `mono` drives delays, `wall` (epoch seconds) is what the outside world sees."""
+    """One reading of both clocks.
+
+    `mono` drives delays; `wall` (epoch seconds) is what the outside world sees.
+    """
 
     mono: float
     wall: float
 
     def since(self, earlier: Now) -> float:
-        """Seconds since `earlier`: the larger of both clocks, because the monotonic one stops while a machine sleeps.
+        """Return the seconds since `earlier`.
+
+        That is the larger of both clocks, because the monotonic one stops while a machine sleeps.
 
         A wall clock that stepped back counts as expired (infinite age): the real duration cannot be
         known.
@@ -52,9 +60,12 @@ def _date(wall: float) -> datetime:
 
 
 class Identifiers:
-    """UUIDs (version 4 in form) from an injected random source: a random prefix per process, then a counter.
+    """UUIDs (version 4 in form) from an injected random source.
 
-    A fresh `uuid4()` per message costs 2 us; the prefix carries 58 random bits and the counter keeps ids apart.
+    A random prefix per process, then a counter.
+
+    A fresh `uuid4()` per message costs 2 us; the prefix carries 58 random bits and the counter
+    keeps ids apart.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -70,7 +81,10 @@ class Identifiers:
 
 
 class Stamps:
-    """ISO 8601 timestamps with milliseconds; each is formatted once, and its date part once a second."""
+    """ISO 8601 timestamps with milliseconds.
+
+    Each is formatted once, and its date part once a second.
+    """
 
     def __init__(self) -> None:
         self._milli = -1.0

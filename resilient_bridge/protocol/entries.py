@@ -23,7 +23,10 @@ _KEY_LENGTH: Final = 256
 
 
 class EntryState(StrEnum):
-    """QUEUED -> WRITTEN -> one of the others. WRITTEN is final where the dialect can confirm nothing."""
+    """QUEUED -> WRITTEN -> one of the others.
+
+    WRITTEN is final where the dialect can confirm nothing.
+    """
 
     QUEUED = "queued"
     WRITTEN = "written"
@@ -109,7 +112,7 @@ class Entry:
 
 
 def check_key(key: object) -> None:
-    """Raise ConfigError unless `key` can stand on the wire: 1 to 256 characters that UTF-8 can write."""
+    """Raise ConfigError unless `key` can be sent: 1 to 256 characters that UTF-8 can encode."""
     try:
         if isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and key.encode():
             return

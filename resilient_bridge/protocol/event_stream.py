@@ -141,11 +141,13 @@ def refusal(status: int, content_type: str) -> Failure | None:
 
 
 class EventStream:
-    """One stream over all its connections: each event once, gaps at their position, and the
-    decision after a loss.
+    """One stream over all its connections.
 
-    `gap` is to be reported before the next event, and is None again after `gap_reported`. The reconnect policy is that of every link
-    (`Reconnection`); the first event of a connection is its proof of health, as a pong is elsewhere.
+    Each event comes once, gaps at their position. It decides what follows a loss.
+
+    `gap` is to be reported before the next event, and is None again after `gap_reported`. The
+    reconnect policy is that of every link (`Reconnection`); the first event of a connection is its
+    proof of health, as a pong is elsewhere.
     """
 
     def __init__(
@@ -198,10 +200,12 @@ class EventStream:
         self.gap = None
 
     def lost(self, failure: Failure, now: Now, *, is_ours: bool = False) -> Decision:
-        """The connection, or the attempt to make one, ended; `is_ours`: this client aborted it,
-        which is no reason to give up.
+        """Handle the end of a connection, or of an attempt to make one.
 
-        The wait is the policy's, or the server's `retry:` if that is longer. One beyond `max_retry_after` ends it, as a Retry-After does.
+        `is_ours`: this client aborted it, which is no reason to give up.
+
+        The wait is the policy's, or the server's `retry:` if that is longer. One beyond
+        `max_retry_after` ends it, as a Retry-After does.
         """
         missing = self.position.lost()
         if missing is not None:

@@ -49,7 +49,10 @@ _SHOWN: Final = 100  # characters of what a dialect says about a frame
 
 
 class FactLink(Link[Resuming]):
-    """The protocol on one connection with a server of frames of its own. `closing`: the server has announced its end."""
+    """The protocol on one connection with a server of frames of its own.
+
+    `closing`: the server has announced its end.
+    """
 
     wire: FactWire
 

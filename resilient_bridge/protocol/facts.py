@@ -2,8 +2,8 @@
 
 They connect a dialect and the session. Pure values.
 
-A dialect of its own has two functions: `decode(frame)` returns the facts of one frame, `encode(intent)` the frame of one intent. The session
-knows nothing of a server beyond these facts.
+A dialect of its own has two functions: `decode(frame)` returns the facts of one frame,
+`encode(intent)` the frame of one intent. The session knows nothing of a server beyond these facts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ Channel: TypeAlias = str | None
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """What this client knows of its session when it connects; the dialect turns it into a request for what was missed.
+    """What this client knows of its session when it connects.
 
-    `positions` has the position of the last event of each channel, of the channel None where the session has one log; `epochs` the
-    epochs of channels that have their own. `session`, `epoch`, `token` and `url` are what the server's `Hello` gave last. `joined`:
-    a connection before this one was READY. `moved`: channels whose position was reached without an event (`Moved`).
+    The dialect turns it into a request for what was missed.
+
+    `positions` has the position of the last event of each channel, of the channel None where the
+    session has one log; `epochs` the epochs of channels that have their own. `session`, `epoch`,
+    `token` and `url` are what the server's `Hello` gave last. `joined`: a connection before this
+    one was READY. `moved`: channels whose position was reached without an event (`Moved`).
     """
 
     session_id: str = ""
@@ -55,7 +58,11 @@ class Record:
         return self.positions.get(None)
 
     def after(self, channel: Channel = None) -> Position | None:
-        """The position to ask after: the last one, less `Positions.overlap`, so that the answer begins with what we know."""
+        """Return the position to request events after.
+
+        That is the last one less `Positions.overlap`, so that the answer begins with events we
+        know.
+        """
         position = self.positions.get(channel)
         is_event = isinstance(position, int) and channel not in self.moved
         return position - self.overlap if is_event and isinstance(position, int) else position
@@ -63,9 +70,13 @@ class Record:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """How to ask for what was missed: fields of the URL's query, headers, another URL, frames to send once we are accepted.
+    """How to request what was missed.
 
-    `channels` are those that it asks for: the server has to answer for each (`Replayed`) before the client is READY.
+    Fields of the URL's query, headers, another URL, and frames to send once the connection is
+    accepted.
+
+    `channels` are those that it asks for: the server has to answer for each (`Replayed`) before the
+    client is READY.
     """
 
     query: Mapping[str, str | int] = attrs.field(factory=dict[str, "str | int"])
@@ -84,10 +95,12 @@ class Resume:
 class Event:
     """A message of the server's, for the consumer.
 
-    `raw` is the frame as it came, decoded as far as the dialect reads it: an object, an array, a text, bytes. `payload` is what a reader of
-    messages finds in it. Two events with one `type` and `id` are one message; without an `id` nothing is taken for a repetition.
-    `position` is where it stands in the log of `channel`; None: it is in no log and will not be replayed. `echo`: the text by which
-    it is known as a message of ours that has come back (`Dialect.echo`). `ack`: what the server wants acknowledged.
+    `raw` is the frame as it came, decoded as far as the dialect reads it: an object, an array, a
+    text, bytes. `payload` is what a reader of messages finds in it. Two events with one `type` and
+    `id` are one message; without an `id` nothing is taken for a repetition. `position` is where it
+    stands in the log of `channel`; None: it is in no log and will not be replayed. `echo`: the text
+    by which it is known as a message of ours that has come back (`Dialect.echo`). `ack`: what the
+    server wants acknowledged.
     """
 
     raw: Any
@@ -105,9 +118,10 @@ class Event:
 class Hello:
     """The server has accepted this connection.
 
-    `session` is the name of what it keeps for us, `epoch` that of its log: with another one, positions mean nothing. `token` and `url`
-    are for the next connection. `silence`: after so many seconds without a frame the connection is dead. `ping_every`: the server wants a
-    ping every so many seconds (above 0, at most an hour); it replaces `Heartbeat.every` on this connection.
+    `session` is the name of what it keeps for us, `epoch` that of its log: with another one,
+    positions mean nothing. `token` and `url` are for the next connection. `silence`: after so many
+    seconds without a frame the connection is dead. `ping_every`: the server wants a ping every so
+    many seconds (above 0, at most an hour); it replaces `Heartbeat.every` on this connection.
     """
 
     session: str | None = None
@@ -131,7 +145,10 @@ class Challenge:
 
 @attrs.frozen(kw_only=True)
 class Moved:
-    """The position of a channel moves without an event: what stands there is not for us, or has no content."""
+    """The position of a channel moves without an event.
+
+    What is at that position is not for us, or has no content.
+    """
 
     position: Position
     channel: Channel = None
@@ -139,7 +156,10 @@ class Moved:
 
 @attrs.frozen
 class Finished:
-    """The log of this channel is complete: nothing more will come, so nothing of it is asked for again."""
+    """The log of this channel is complete.
+
+    Nothing more will come, so nothing of it is requested again.
+    """
 
     channel: Channel
 
@@ -148,8 +168,9 @@ class Finished:
 class Replayed:
     """What the server says about the replay of a channel; the channel None speaks for all.
 
-    `complete`: True, it has sent all that was missed; False, it cannot; None, it does not say. `first` and `through` are the first
-    and last position that it replays: with `through` the replay ends there. `epoch` as in `Hello`, where a channel has one.
+    `complete`: True, it has sent all that was missed; False, it cannot; None, it does not say.
+    `first` and `through` are the first and last position that it replays: with `through` the replay
+    ends there. `epoch` as in `Hello`, where a channel has one.
     """
 
     complete: bool | None = None
@@ -161,7 +182,10 @@ class Replayed:
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """The answer to a message of ours, found by its `Send.id` or `Send.number`. `duplicate`: the server had it already."""
+    """The answer to a message of ours, found by its `Send.id` or `Send.number`.
+
+    `duplicate`: the server had it already.
+    """
 
     to: str | int
     raw: Any = None
@@ -172,9 +196,12 @@ class Reply:
 
 @attrs.frozen(kw_only=True)
 class Acked:
-    """The server has these messages of ours, by `Send.id` or `Send.number`; `through`: all of this connection up to that number.
+    """The server has these messages of ours, by `Send.id` or `Send.number`.
 
-    `echo`: the oldest message for whose frame `Dialect.echo` returns this text, where a server names messages by an id of its own.
+    `through`: all of this connection up to that number.
+
+    `echo`: the oldest message for whose frame `Dialect.echo` returns this text, where a server
+    names messages by an id of its own.
     """
 
     ids: Iterable[str | int] = ()
@@ -184,9 +211,12 @@ class Acked:
 
 @attrs.frozen(kw_only=True)
 class Refused:
-    """The server refuses something: `to` is the message of ours, `type` what kind it was, where the server says so.
+    """The server refuses something.
 
-    `code` and `text` are the server's. If nothing of ours fits, the reader gets it as a message of this type ("error" without one).
+    `to` is the message of ours; `type` is its kind, if the server says so.
+
+    `code` and `text` are the server's. If nothing of ours fits, the reader gets it as a message of
+    this type ("error" without one).
     """
 
     raw: Any = None
@@ -221,7 +251,11 @@ class Ping:
 
 @attrs.frozen(kw_only=True)
 class Pong:
-    """The answer to a ping: the server's, as a fact (`id` where it repeats ours), or ours, as an intent (`body` of its ping)."""
+    """The answer to a ping.
+
+    As a fact it is the server's (`id` where it repeats ours), as an intent it is ours (`body` is
+    that of the ping).
+    """
 
     id: str | None = None
     body: Any = None
@@ -245,7 +279,8 @@ class Send:
 
     `key` is the same on every resend; a server that reads it can tell a repetition.
 
-    `number` counts the messages of the session from 1; `is_request`: a caller waits for the `Reply`.
+    `number` counts the messages of the session from 1; `is_request`: a caller waits for the
+    `Reply`.
     """
 
     type: str

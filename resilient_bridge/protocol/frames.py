@@ -49,7 +49,10 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, all
 
 
 def decode_json(text: str) -> Any:
-    """The JSON value in `text`, whatever it is. Raises ValueError for what is no JSON, or none that could be written again."""
+    """The JSON value in `text`, whatever it is.
+
+    Raises ValueError for what is no JSON, or none that could be written again.
+    """
     # JSONDecoder.decode looks for white space with two regular expressions, at a third of the cost of a message (P11).
     text = text.strip(" \t\n\r")
     value, end = _read(text)
@@ -64,7 +67,10 @@ def decode_json(text: str) -> Any:
 
 
 def canonical(text: str) -> str:
-    """Two frames are the same message exactly if their canonical texts are equal; what is no JSON is itself."""
+    """Return a text that is equal for two frames exactly if they are the same message.
+
+    For a frame that is no JSON it is the frame itself.
+    """
     try:
         return _canonical(json.loads(text))
     except ValueError:
@@ -72,7 +78,10 @@ def canonical(text: str) -> str:
 
 
 def decode(frame: str | bytes) -> dict[str, Any]:
-    """The envelope in `frame`. Raises InvalidFrameError (PROTO_INVALID_FRAME or PROTO_INVALID_MESSAGE), nothing else."""
+    """The envelope in `frame`.
+
+    Raises InvalidFrameError (PROTO_INVALID_FRAME or PROTO_INVALID_MESSAGE), nothing else.
+    """
     try:
         text = frame if isinstance(frame, str) else frame.decode()
         value = decode_json(text)
@@ -85,7 +94,10 @@ def decode(frame: str | bytes) -> dict[str, Any]:
 
 
 def envelope(value: Any) -> dict[str, Any]:
-    """`value` checked leniently as an envelope; raises InvalidFrameError (PROTO_INVALID_MESSAGE) with all violations."""
+    """Check a value leniently as an envelope and return it.
+
+    Raises InvalidFrameError (PROTO_INVALID_MESSAGE) with all violations.
+    """
     body: dict[str, Any] = value
     if type(value) is dict:
         identity, stamp = body.get("id"), body.get("timestamp")
@@ -113,7 +125,7 @@ def envelope(value: Any) -> dict[str, Any]:
 
 
 class Body(dict[str, Any]):
-    """A message in the form of an envelope, of a dialect whose frames are no envelopes: `raw` is what came."""
+    """A message as an envelope, in a dialect without envelopes; `raw` is what was received."""
 
     __slots__ = ("fact", "raw")
 
@@ -213,7 +225,10 @@ def send_kind() -> type[Send]:
 
 
 def own_frame(encode: Callable[[Send], str | None], message: Send) -> str:
-    """The frame of a dialect of its own. Raises ProtocolError (PROTO_INVALID_MESSAGE) for what it cannot write."""
+    """The frame of a dialect of its own.
+
+    Raises ProtocolError (PROTO_INVALID_MESSAGE) for what it cannot write.
+    """
     try:
         frame: Any = encode(message)
         frame.encode()  # None has no such method: a dialect that does not send
@@ -232,7 +247,10 @@ def own_frame(encode: Callable[[Send], str | None], message: Send) -> str:
 
 
 class Encoder:
-    """Outgoing envelopes as text. `codec`: json, orjson (an error if it is not installed), or auto (orjson if it is)."""
+    """Outgoing envelopes as text.
+
+    `codec`: json, orjson (an error if it is not installed), or auto (orjson if it is).
+    """
 
     def __init__(self, codec: str = "auto") -> None:
         self._payload: Callable[[Any], str] = _encode
@@ -246,7 +264,10 @@ class Encoder:
                 self._payload = _with_orjson(orjson.dumps)
 
     def payload(self, type_: object, payload: Mapping[str, Any]) -> str:
-        """`payload` as JSON. Raises ProtocolError (PROTO_INVALID_MESSAGE) if the message could not be sent as it is."""
+        """`payload` as JSON.
+
+        Raises ProtocolError (PROTO_INVALID_MESSAGE) if the message could not be sent as it is.
+        """
         found: list[dict[str, str]] = []
         if not (isinstance(type_, str) and _is_name(type_)):
             found.append({"field": "type", "constraint": "^[a-z_]+$", "received": _shown(type_)})
@@ -286,7 +307,7 @@ class Encoder:
         return text
 
     def frame(self, type_: str, identity: str, stamp: str, payload: str, key: str | None = None) -> str:
-        """The envelope around a payload that is JSON already; `key` goes into it as `idempotency_key`."""
+        """Return the envelope around a payload of JSON text; `key` becomes `idempotency_key`."""
         if key is not None:
             rest = "}" if payload == "{}" else "," + payload[1:]
             # our own keys need no escaping

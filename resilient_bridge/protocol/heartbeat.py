@@ -1,10 +1,12 @@
-"""Application pings on one connection: proof of life, and proof that the server has read what came
-before them.
+"""Application pings on one connection.
 
-A fresh object per connection, because a ping of an old socket proves nothing about a new one. A verdict of death needs
-three things: a pong is overdue, reading was not paused, and one more quiet moment has passed in which everything that had
-already arrived could be read. A stalled event loop or a machine that slept thus never kills a healthy link.
-Rule: only a pong proves anything. A WebSocket-level pong may come from a proxy, other frames may be all that still flows.
+They prove that the server is alive, and that it has read what was sent before them.
+
+A fresh object per connection, because a ping of an old socket proves nothing about a new one. A
+verdict of death needs three things: a pong is overdue, reading was not paused, and one more quiet
+moment has passed in which everything that had already arrived could be read. A stalled event loop
+or a machine that slept thus never kills a healthy link. Rule: only a pong proves anything. A
+WebSocket-level pong may come from a proxy, other frames may be all that still flows.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Rule: an accepted message is remembered.
 
-A message enters the watermark and the inbox in the same step, so a link that dies between two messages never has to
-guess which of them the consumer will see.
+A message enters the watermark and the inbox in the same step, so a link that dies between two
+messages never has to guess which of them the consumer will see.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class Acknowledgements:
 
 
 class Inbound:
-    """The receiving half of a session. `receives=False` counts messages and drops them (a send-only client)."""
+    """The receiving half of a session.
+
+    `receives=False` counts messages and drops them (a send-only client).
+    """
 
     def __init__(
         self,
@@ -108,7 +111,10 @@ class Inbound:
             self._emit(DuplicateConflict(at=now.at, type=type_, id=identity))
 
     def _look_back(self, message: Message) -> None:
-        """After a join without proof: some servers push their whole queue as if it were live, the oldest first."""
+        """Mark a message that may be a duplicate, after a join without proof.
+
+        Some servers push their whole queue as if it were live, the oldest first.
+        """
         stamp = message.timestamp
         if self._memory is not None and stamp is not None and self._memory.may_have_had(stamp):
             message.maybe_duplicate = True
@@ -142,7 +148,7 @@ class Inbound:
 
     @property
     def last_timestamp(self) -> datetime | None:
-        """The server's timestamp of the last accepted message, of a session before this one if need be."""
+        """The server's timestamp of the last accepted message, if need be of an earlier session."""
         return self.watermark.last_timestamp or self._before
 
     def merge(self, outcome: Outcome, now: Now) -> Gap | None:
@@ -191,7 +197,10 @@ class Inbound:
             bookmark.forget(self.watermark.accepted)
 
     def not_reached(self, failure: Failure, dialect: Dialect) -> Failure:
-        """An attempt to connect has failed. Returns why; a token that goes into a frame was not what was refused."""
+        """An attempt to connect has failed.
+
+        Returns why; a token that goes into a frame was not what was refused.
+        """
         if self.watermark.bookmark is not None and self.watermark.bookmark.life.url is not None:
             # with its address its session is gone; the user's own URL comes next
             self.forget_positions("new_session")
@@ -235,7 +244,10 @@ class Inbound:
             watermark.take()
 
     def take(self) -> Message | None:
-        """The next message; asking for it commits the one before. None if there is none, or if a gap comes first."""
+        """The next message; asking for it commits the one before.
+
+        None if there is none, or if a gap comes first.
+        """
         if self._in_hand is not None:
             done, position = self._in_hand
             position.take()

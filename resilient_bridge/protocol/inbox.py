@@ -68,7 +68,7 @@ class Inbox:
         self._items.popleft()
 
     def take(self) -> tuple[Message, Watermark | None] | None:
-        """The next message and the position it belongs to; None if there is none, or if a gap comes first."""
+        """Return the next message and its position; None if there is none, or if a gap comes first."""
         if not self._items:
             return None
         item = self._items[0]

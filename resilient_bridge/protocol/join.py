@@ -50,7 +50,9 @@ class LinkParts(NamedTuple):
 
 
 class Join(ABC):
-    """The way into the session on one connection: authenticate, join, ask for what was missed, end in exactly one verdict.
+    """The join of a session on one connection.
+
+    Authenticate, join, request what was missed, and end in exactly one verdict.
 
     `die(failure)` is the link's; `awaited` is what was requested and has not arrived.
     """

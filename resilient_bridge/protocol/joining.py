@@ -1,9 +1,11 @@
-"""The join of a session on one connection: authenticate, join, ask for what was missed, end in
-exactly one verdict.
+"""The join of a session on one connection.
 
-The join is confirmed by the dialect's answer or by the pong to the ping sent in the same burst: the seed defines no answer,
-and a server that works in order has read the join when it answers the ping behind it. Rule: nothing reaches the consumer
-before `_resolve`, and `_resolve` runs once per connection.
+Authenticate, join, request what was missed, and end in exactly one verdict.
+
+The join is confirmed by the dialect's answer or by the pong to the ping sent in the same burst: the
+seed defines no answer, and a server that works in order has read the join when it answers the ping
+behind it. Rule: nothing reaches the consumer before `_resolve`, and `_resolve` runs once per
+connection.
 """
 
 from __future__ import annotations
@@ -173,7 +175,10 @@ class Joining(Join):
         self._confirm_without_answer(now)
 
     def auth_refused(self, failure: Failure, now: Now) -> None:
-        """The server answered `auth` with an error. Without a token a server that knows no `auth` is no error."""
+        """The server answered `auth` with an error.
+
+        Without a token a server that knows no `auth` is no error.
+        """
         if is_unknown_type(failure) and not self._has_token:
             self._go_without("auth", failure, now)
             self.authenticated({}, now)
@@ -194,7 +199,10 @@ class Joining(Join):
             self.confirmed(now)
 
     def session_lost(self, failure: Failure, now: Now) -> None:
-        """The session is unknown or closed: join a new one here, once per connection, else end the connection."""
+        """Join a new session, because ours is unknown or closed.
+
+        This happens once per connection; the second time the connection ends.
+        """
         if self.rejoin is None or self._forgotten:
             self._die(failure)
             return
@@ -204,7 +212,10 @@ class Joining(Join):
         self._join(now, resume=False)
 
     def forget_session(self) -> None:
-        """The server no longer has our session: the next join asks for a new one, and ends in a gap if we had joined."""
+        """Forget our session, which the server no longer has.
+
+        The next join requests a new one, and ends in a gap if we had joined.
+        """
         self._forgotten = True
         self._join_ping = None
         self._ask_pings.clear()
@@ -230,7 +241,10 @@ class Joining(Join):
             self._ask_pings[ping] = identity
 
     def on_replay(self, body: dict[str, Any], now: Now) -> None:
-        """A replay answer, asked for or pushed: evidence while the join runs, counted and dropped afterwards."""
+        """Handle a replay, requested or pushed.
+
+        It is evidence while the join runs; later it is counted and dropped.
+        """
         items, rejected = read_replay(body, self._is_content, self._counts, now)
         self.awaited.answer(body.get("id"))
         self._features.ignored.discard("request_replay")
@@ -252,7 +266,9 @@ class Joining(Join):
         self.deadline = None if self.deadline is None else max(self.deadline, until)
 
     def replay_refused(self, failure: Failure, now: Now) -> None:
-        """The server answered request_replay with an error: it has none, or it cannot now, which is a failed join.
+        """Handle an error as the answer to request_replay.
+
+        The server has no replay, or cannot send it now, which is a failed join.
 
         A server that never can would be asked for ever: after two such joins in a row the next one
         does not wait for the answer.
@@ -274,7 +290,10 @@ class Joining(Join):
             self.advance(now)
 
     def on_pong(self, ping: str, now: Now) -> None:
-        """A ping of ours was answered: the one behind the latest join confirms it, one behind an ask is a barrier."""
+        """Handle the answer to a ping of ours.
+
+        The ping after the latest join confirms that join; the one after a request is a barrier.
+        """
         if self.rejoin is None:
             return
         if ping == self._join_ping:
@@ -350,10 +369,13 @@ def read_replay(
     counts: Callable[[str, dict[str, Any]], bool],
     now: Now,
 ) -> tuple[list[Item], list[Failure]]:
-    """The replayable messages of an answer in the server's order, and a failure for each entry that is none.
+    """Return the replayable messages of an answer, and a failure for each entry that is none.
 
-    They are objects or JSON strings (the seed stores strings). `is_content` decides what belongs into the stream, `counts` what of it
-    is part of the position. An answer without a list of messages is an answer without messages.
+    The messages are in the server's order.
+
+    They are objects or JSON strings (the seed stores strings). `is_content` decides what belongs
+    into the stream, `counts` what of it is part of the position. An answer without a list of
+    messages is an answer without messages.
     """
     payload = fields_of(body)
     entries: list[Any] | None = payload.get("messages")

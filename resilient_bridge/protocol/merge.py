@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Item:
     """One message with its text, from an answer or from the side buffer; comparable by content.
 
-    `counts`: it is part of the position. A reply to one of our sends is not: some servers replay their replies, some do not,
-    so it can neither be an anchor nor be missed.
+    `counts`: it is part of the position. A reply to one of our sends is not: some servers replay
+    their replies, some do not, so it can neither be an anchor nor be missed.
     """
 
     __slots__ = ("_canonical", "counts", "key", "message", "text")
@@ -67,10 +67,13 @@ class Cut(NamedTuple):
 
 
 class Join(NamedTuple):
-    """How an answer and the side buffer fit: skip this many side items; the next `doubtful` ones may repeat the answer.
+    """How an answer and the side buffer fit.
 
-    `subsumed`: the side buffer already holds all of the answer, which adds nothing (a server that cut its answer short).
-    `disagrees`: what arrived before the answer is not at its end, as it is on a server that replays in the order of its live stream.
+    Skip this many side items; the next `doubtful` ones may repeat the answer.
+
+    `subsumed`: the side buffer already holds all of the answer, which adds nothing (a server that
+    cut its answer short). `disagrees`: what arrived before the answer is not at its end, as it is
+    on a server that replays in the order of its live stream.
     """
 
     skip: int
@@ -98,7 +101,10 @@ def without_repeats(items: Sequence[Item]) -> list[Item]:
 
 
 def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
-    """Find our anchor in `answer` (already without repeats) and check that what follows it is what we delivered."""
+    """Find our anchor in `answer`, and check that what follows it is what was delivered.
+
+    The answer has no repeats any more.
+    """
     anchor, after = watermark.anchor()
     if anchor is None:
         return _ABSENT
@@ -134,7 +140,9 @@ def _same(item: Item, mark: Mark) -> bool:
 def join_live(
     answer: Sequence[Item], side: Sequence[Item], arrived_before: int | None, *, proven: bool
 ) -> Join:
-    """How much of `side` the answer already holds; `arrived_before` of it reached us before the answer did.
+    """Return how much of `side` the answer already holds.
+
+    `arrived_before` of its items were received before the answer.
 
     Both must be of messages that count. `arrived_before` is None where the server may have taken
     its snapshot earlier than it sent it. `proven`: the answer holds our anchor, so nothing may be
@@ -158,7 +166,10 @@ def join_live(
 
 
 def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
-    """Where in `side` the answer can end: after that many side items, with all that both hold being equal."""
+    """Return where in `side` the answer can end.
+
+    That is after so many side items that all items in both are equal.
+    """
     if not answer or not side:
         return [0]
     index_of = {item.key: at for at, item in enumerate(answer) if item.key is not None}
@@ -170,7 +181,10 @@ def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
 
 
 def _common_suffixes(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
-    """For each end in `side`, how many items up to there equal the end of `answer`: the Z-function, in linear time."""
+    """For each end in `side`, return how many items up to there equal the end of `answer`.
+
+    This is the Z-function, in linear time.
+    """
     names: dict[tuple[Key | None, str], int] = {}
     backwards = [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(answer)]
     backwards.append(-1)

@@ -1,4 +1,7 @@
-"""What the consumer reads: messages, and the gaps between them. Rule: a message is what the server sent, unchanged."""
+"""What the consumer reads: messages, and the gaps between them.
+
+Rule: a message is what the server sent, unchanged.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,13 @@ _ISO: Final = re.compile(
 class Message:
     """One message of the bridge.
 
-    `type`, `id` (None where the server sends none) and `payload` are the server's. `raw` is the whole frame as it came, decoded (an object; in
-    a dialect of its own also an array, a text or bytes): for fields that a server puts beside the payload, and for an id or a timestamp that is a number (in `id` it is text). `replayed`: it came from the replay
-    after a loss. `redelivered`: a process that ended without taking the next message may have seen it. `maybe_duplicate`:
-    it came after a GAP or UNKNOWN verdict and may repeat one already seen: it carries no id, or it is older than what the client
-    remembers (the last 2,048 messages, at most 30 minutes of them).
+    `type`, `id` (None where the server sends none) and `payload` are the server's. `raw` is the
+    whole frame as it came, decoded (an object; in a dialect of its own also an array, a text or
+    bytes): for fields that a server puts beside the payload, and for an id or a timestamp that is a
+    number (in `id` it is text). `replayed`: it came from the replay after a loss. `redelivered`: a
+    process that ended without taking the next message may have seen it. `maybe_duplicate`: it came
+    after a GAP or UNKNOWN verdict and may repeat one already seen: it carries no id, or it is older
+    than what the client remembers (the last 2,048 messages, at most 30 minutes of them).
     """
 
     type: str
@@ -46,7 +51,10 @@ class Message:
 
     @property
     def timestamp(self) -> datetime | None:
-        """The server's timestamp in UTC; None when it sent none or one that is neither ISO 8601 nor a number since 1970."""
+        """The server's timestamp in UTC.
+
+        None if it sent none, or one that is neither ISO 8601 nor a number since 1970.
+        """
         return parse_timestamp(self.raw_timestamp)
 
     def __repr__(self) -> str:
@@ -65,11 +73,13 @@ class Message:
 class Gap:
     """A place in the stream where messages are, or may be, missing (handed to `on_gap`).
 
-    `verdict` is GAP (provably or presumably lost) or UNKNOWN (it cannot be known). `since` is the server's timestamp of the
-    last message before the hole, `until` that of the first one after it, where known. `reason`: `new_session truncated
-    mismatch` for GAP; `order no_replay empty no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource
-    `no_event_id repeated_event_id event_id_jump`. Where the server numbers its events (docs/reference/positions.md has the reasons),
-    `channel` says whose are missing (None: the session's), `missing` is the first and last number, where these are exact, and `after` the
+    `verdict` is GAP (provably or presumably lost) or UNKNOWN (it cannot be known). `since` is the
+    server's timestamp of the last message before the hole, `until` that of the first one after it,
+    where known. `reason`: `new_session truncated mismatch` for GAP; `order no_replay empty
+    no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource `no_event_id
+    repeated_event_id event_id_jump`. Where the server numbers its events
+    (docs/reference/positions.md has the reasons), `channel` says whose are missing (None: the
+    session's), `missing` is the first and last number, where these are exact, and `after` the
     position of the last event before it: of UNKNOWN(no_anchor) the one that did not come again.
     """
 
@@ -83,7 +93,9 @@ class Gap:
 
 
 def parse_timestamp(raw: str | None) -> datetime | None:
-    """`raw` as an aware datetime in UTC (no zone is read as UTC); None if it is no ISO 8601 date and time.
+    """Return `raw` as an aware datetime in UTC; a time without a zone is read as UTC.
+
+    None if it is no ISO 8601 date and time.
 
     Digits beyond microseconds are cut, a leap second (`:60`) is read as the following second.
     """

@@ -1,4 +1,6 @@
-"""The sending half of a session: sends in the outbox, requests in their own lane, one numbering for both.
+"""The sending half of a session.
+
+Sends are in the outbox, requests in their own lane, with one numbering for both.
 
 A send is stored until its outcome is known; a request fails at the loss, unless it may be repeated.
 What the server says about an entry (an ack, an answer with its id, an error) is matched here,
@@ -82,7 +84,7 @@ class Outbound:
         coalesce: str | None = None,
         volatile: bool = False,
     ) -> Entry:
-        """Check and number a send; it is not in the outbox yet. A key that is still known returns its entry."""
+        """Check and number a send, outside the outbox; a key that is known returns its entry."""
         if key is None and isinstance(payload, dict) and self._dialect.encode is None:
             # a payload that is no dict is refused below, with an explanation
             key = payload.get("idempotency_key")
@@ -98,7 +100,7 @@ class Outbound:
         return entry
 
     def admit(self, entry: Entry) -> bool:
-        """Make room for a prepared send. False if the overflow policy dropped it. Raises OutboxFullError."""
+        """Make room for a prepared send; False if it was dropped. Raises OutboxFullError."""
         added = self.outbox.make_room(entry)
         self.known.add(entry)
         return added
@@ -170,7 +172,7 @@ class Outbound:
                 self.outbox.end_expired(entry)
 
     def give_up(self, entry: Entry, failure: Failure) -> None:
-        """The caller of a request stopped waiting, or it can no longer be answered: it is withdrawn in this step."""
+        """Withdraw a request: its caller stopped waiting, or it can no longer be answered."""
         if entry.is_settled:
             return
         state = EntryState.WITHDRAWN if entry.state is EntryState.QUEUED else EntryState.UNKNOWN
@@ -211,7 +213,7 @@ class Outbound:
             self._emit(MessageResent(at=now.at, type=entry.type, key=entry.key, sends=entry.sends))
 
     def ack(self, payload: Mapping[str, Any]) -> int:
-        """An ack frame. Returns how many entries it confirmed; what it names beyond that is counted as stray."""
+        """Handle an ack frame; return how many entries it confirmed. The rest counts as stray."""
         names: list[Any] | None = payload.get("message_ids")
         if type(names) is not list:
             names = [payload.get("message_id"), payload.get("idempotency_key")]
@@ -325,7 +327,10 @@ class Outbound:
     # ---- losses and joins -------------------------------------------------------------------------------------
 
     def link_lost(self, failure: Failure, now: Now, generation: int) -> str | None:
-        """The link is gone: requests fail unless they may be repeated. Returns the type of a message suspected as poison."""
+        """Handle a loss: requests fail unless they may be repeated.
+
+        Returns the type of a message suspected as poison.
+        """
         asked = [entry for entry in self.open_requests.values() if entry.generation == generation]
         suspect = self.outbox.link_lost(failure, generation, asked)
         if suspect is not None and suspect.is_poison:
@@ -377,7 +382,7 @@ class Outbound:
     # ---- the driver's side ------------------------------------------------------------------------------------
 
     def take_settled(self, now: Now) -> list[Entry]:
-        """The entries settled since the last call; they stay findable for a while. Each drop is an event."""
+        """The entries settled since the last call, kept for a while; each drop is an event."""
         settled, self.settled[:] = list(self.settled), []
         for entry in settled:
             entry.frame = ""

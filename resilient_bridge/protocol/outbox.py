@@ -33,7 +33,10 @@ BATCH_BYTES: Final = 256 * 1024
 
 
 class Outbox:
-    """The queue of sends. `settled` collects entries whose outcome became known since it was last taken."""
+    """The queue of sends.
+
+    `settled` collects entries whose outcome became known since it was last taken.
+    """
 
     def __init__(self, policy: OutboxPolicy, settled: list[Entry]) -> None:
         self._policy = policy
@@ -58,7 +61,10 @@ class Outbox:
         return self.count - after < self._policy.max_messages and self.bytes + size <= self._policy.max_bytes
 
     def make_room(self, entry: Entry) -> bool:
-        """Apply the overflow policy; True if `entry` may be added. Raises OutboxFullError under `raise` (and `block`)."""
+        """Apply the overflow policy; True if `entry` may be added.
+
+        Raises OutboxFullError under `raise` (and `block`).
+        """
         older = self._coalesce.get(entry.coalesce) if entry.coalesce is not None else None
         if older is not None and self.has_room(entry.size - older.size, after=1):
             self.drop(older, "coalesced")
@@ -233,7 +239,9 @@ class Outbox:
     # ---- losses and joins -------------------------------------------------------------------------------------
 
     def link_lost(self, failure: Failure, generation: int, requests: Iterable[Entry] = ()) -> Entry | None:
-        """The link ended: find poison, drop what was volatile. `requests`: what was asked on it and is unanswered.
+        """The link ended: find poison, drop what was volatile.
+
+        `requests`: what was asked on it and is unanswered.
 
         Returns the entry that is under suspicion, if one is; DEAD if it was set aside.
         """
@@ -317,7 +325,10 @@ class Outbox:
         return remaining
 
     def to_mark(self) -> int | None:
-        """The number through which entries have to be marked before the next can be handed out; None if it is already."""
+        """Return the number through which entries must be marked before the next is handed out.
+
+        None if it is marked already.
+        """
         if not self.may_hand_out or self.queued[0].seq <= self.cleared:
             return None
         size, through = 0, 0

@@ -40,7 +40,8 @@ class Store(Protocol):
     async def open(self, now: Now, *, outbox: bool = True) -> None:
         """Become the one owner, and load. Raises StoreError: in use, away, damaged beyond use.
 
-        Not `outbox`: for the session records alone, which one client and any number of others of this process may share.
+        Not `outbox`: for the session records alone, which one client and any number of others of
+        this process may share.
         """
 
     async def close(self, *, outbox: bool = True) -> None:

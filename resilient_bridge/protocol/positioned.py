@@ -248,7 +248,10 @@ class Positioned:
         return (_LOG if event.channel is None else _LOG + event.channel, str(event.position))
 
     def is_known(self, heard: Incoming) -> bool | None:
-        """True: this event was delivered; False: at its position another one was; None: we remember none there."""
+        """Return whether this event was delivered.
+
+        False: at its position another one was. None: no event is remembered there.
+        """
         watermark, event = self._in.watermark, heard.event
         key = self.key_of(event)
         if key is None:

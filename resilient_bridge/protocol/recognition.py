@@ -79,7 +79,10 @@ class FirstFrames:
 
 
 def fitting(frames: Iterable[str]) -> tuple[str, ...]:
-    """The dialects that these first frames of a server may be of, as `rb.dialects` has them; the likeliest first."""
+    """Return the dialects that the first frames of a server fit, the likeliest first.
+
+    They are named as in `rb.dialects`.
+    """
     found: dict[str, None] = {}
     for frame in frames:
         found.update(dict.fromkeys(_fitting(frame)))

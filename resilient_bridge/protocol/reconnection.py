@@ -1,9 +1,11 @@
-"""When to try again: schedule, exhaustion, credentials, and the cap on connections that are lost
-early. Pure decisions.
+"""When to try again: schedule, exhaustion, credentials, and the cap on early losses.
 
-Two counters, because they answer different questions. `attempt` is the position in the schedule; it starts over only
-after a link that was READY for `stable_after` seconds and answered one ping, so accept-then-close never becomes a storm.
-`failed` counts attempts in a row that never became READY; it decides when the user is final, or the client gives up.
+Pure decisions.
+
+Two counters, because they answer different questions. `attempt` is the position in the schedule; it
+starts over only after a link that was READY for `stable_after` seconds and answered one ping, so
+accept-then-close never becomes a storm. `failed` counts attempts in a row that never became READY;
+it decides when the user is final, or the client gives up.
 """
 
 from __future__ import annotations
@@ -92,7 +94,11 @@ class Reconnection:
         self._ever_ready = True
 
     def ready(self, now: Now, *, proves_credentials: bool = True) -> None:
-        """The link is READY. `proves_credentials`: it has shown that they were accepted, so a later refusal is the first again."""
+        """The link is READY.
+
+        `proves_credentials`: it has shown that they were accepted, so a later refusal is the first
+        again.
+        """
         self._ready_at = now
         self._ever_ready = True
         self._down_since = None
@@ -110,10 +116,12 @@ class Reconnection:
     def lost(self, failure: Failure, now: Now, *, poison: str | None = None, ghost: bool = False) -> Decision:
         """A connection, or an attempt to make one, ended.
 
-        `poison`: the type of a message of ours that is under suspicion; the link is tried again without it, or with it alone.
+        `poison`: the type of a message of ours that is under suspicion; the link is tried again
+        without it, or with it alone.
 
-        `ghost`: an earlier connection of ours ended without the server's knowledge, so it may be what superseded us: a
-        join that was still on its way. Then the client joins once more; any other takeover is final.
+        `ghost`: an earlier connection of ours ended without the server's knowledge, so it may be
+        what superseded us: a join that was still on its way. Then the client joins once more; any
+        other takeover is final.
         """
         self.last_loss = failure
         rule = most_specific(self._policy.rules, failure)

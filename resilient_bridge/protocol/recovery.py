@@ -33,7 +33,7 @@ Over: TypeAlias = Literal[
 
 
 class Incoming(NamedTuple):
-    """An event that came while the join ran, and its frame. `is_marker`: a position without an event (`Moved`)."""
+    """An event received during the join; `is_marker`: a position without one (`Moved`)."""
 
     event: Event
     text: str
@@ -57,7 +57,7 @@ class Delivery(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The verdict on one channel. `is_other`: it has another log; its position must be forgotten."""
+    """The verdict on one channel; `is_other`: another log, its position must be forgotten."""
 
     verdict: Verdict
     reason: str
@@ -67,7 +67,7 @@ class Finding(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """Verdicts by channel, and deliveries with holes at their position. `repeats`: events we had."""
+    """Verdicts by channel, and deliveries with holes; `repeats`: events that were known."""
 
     findings: Mapping[Channel, Finding]
     deliveries: Sequence[Delivery | Hole]
@@ -191,7 +191,7 @@ def _all_new(heard: Sequence[Incoming], policy: Positions, *, may_repeat: bool =
 
 
 def _once(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
-    """Each event once, by its position, or where several share one by its id: what was backfilled may have come live as well."""
+    """Return each event once, by position, or by id where several share a position."""
     seen: set[object] = set()
     out: list[Incoming] = []
     for each in heard:
@@ -276,7 +276,7 @@ def _numbers(
 
 
 def _holes(position: int, news: Sequence[Delivery], offset: int) -> dict[int, Hole]:
-    """Where numbers are missing; a position that was moved says that what lies before it is not for us."""
+    """Return where numbers are missing; before a moved position nothing is missing."""
     holes: dict[int, Hole] = {}
     last = position
     for index, each in enumerate(news):
@@ -339,7 +339,7 @@ def _unordered(
     evidence: Evidence,
     policy: Positions,
 ) -> tuple[Finding, _Plan]:
-    """Times, and positions that say nothing about order: what is known is known by its id, or by its content."""
+    """Judge unordered positions: an event is recognised by its id, or by its content."""
     known = [None if each.is_marker else evidence.is_known(each) for each in heard]
     is_anchored = any(
         is_known and each.event.position == position for is_known, each in zip(known, heard, strict=True)

@@ -1,8 +1,11 @@
-"""One join, from the first byte of a connection to its verdict: evidence is collected, then merged exactly once.
+"""One join, from the first byte of a connection to its verdict.
 
-While a join runs, replayable frames wait in the side buffer and replay answers are *evidence*: nothing of either reaches
-the consumer until `resolve` has compared them with what was delivered before the loss. Rule: one join, one verdict, one
-merge; whatever arrives later on the same connection is counted and dropped.
+Evidence is collected, then merged exactly once.
+
+While a join runs, replayable frames wait in the side buffer and replay answers are *evidence*:
+nothing of either reaches the consumer until `resolve` has compared them with what was delivered
+before the loss. Rule: one join, one verdict, one merge; whatever arrives later on the same
+connection is counted and dropped.
 """
 
 from __future__ import annotations
@@ -53,10 +56,13 @@ class News(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a join ended. `verdict` is None for the first join of a session; `items` are to be delivered in this order.
+    """How a join ended.
 
-    `replayed` of them come from an answer. `repeats`: how many messages came again and were dropped. `run_from`: from this item on
-    the tail is a run of the server's log again; None: it goes on without a hole.
+    `verdict` is None for the first join of a session; `items` are to be delivered in this order.
+
+    `replayed` of them come from an answer. `repeats`: how many messages came again and were
+    dropped. `run_from`: from this item on the tail is a run of the server's log again; None: it
+    goes on without a hole.
     """
 
     verdict: Verdict | None
@@ -71,7 +77,10 @@ _NO_ANSWER: Final = Answer([], 0, True)
 
 
 class Rejoin:
-    """The evidence of one connection. `side` is bounded; `overflowed` ends the join as UNKNOWN(side_buffer_full)."""
+    """The evidence of one connection.
+
+    `side` is bounded; `overflowed` ends the join as UNKNOWN(side_buffer_full).
+    """
 
     def __init__(self, watermark: Watermark, policy: Replay) -> None:
         self._watermark = watermark
@@ -179,7 +188,10 @@ class Rejoin:
     # ---- the verdict ------------------------------------------------------------------------------------------
 
     def resolve(self) -> Outcome:
-        """The verdict of delivery.md §3.6, first match wins, and what to deliver. Call once, when `complete`."""
+        """The verdict of delivery.md §3.6, first match wins, and what to deliver.
+
+        Call once, when `complete`.
+        """
         if self.new_session:
             return self._outcome(Verdict.GAP, "new_session", self._best(), is_doubtful=True)
         if self.first:
@@ -270,9 +282,12 @@ class Rejoin:
         sure: int = 0,
         is_doubtful: bool = False,
     ) -> Outcome:
-        """Deliver `answer` from `start` on and what is new in the side buffer; before `sure`, id-less items may repeat.
+        """Deliver `answer` from `start` on, and what is new in the side buffer.
 
-        `is_doubtful`: nothing is proven, so all id-less items may repeat, and so may those with an id that are older than our memory.
+        Before `sure`, items without an id may repeat.
+
+        `is_doubtful`: nothing is proven, so all id-less items may repeat, and so may those with an
+        id that are older than our memory.
         """
         proven = verdict is Verdict.RECOVERED
         join = self._join(answer, proven=proven)

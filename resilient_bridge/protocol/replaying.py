@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Replaying:
-    """`others`: channels whose log is another one, and why. `lost_backfill`: why the user's function could not fetch everything."""
+    """`others`: channels whose log is another one, and why.
+
+    `lost_backfill`: why the user's function could not fetch everything.
+    """
 
     def __init__(self, positioned: Positioned, bounds: Replay) -> None:
         self.backfilled: list[Incoming] = []

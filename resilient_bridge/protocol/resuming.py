@@ -39,7 +39,10 @@ _WORST_FIRST: Final = (Verdict.GAP, Verdict.UNKNOWN, Verdict.RECOVERED)
 
 
 class Resuming(Join):
-    """The join of one connection. `is_backfilled`: the user's own function fetches what was missed, and says when it is done."""
+    """The join of one connection.
+
+    `is_backfilled`: the user's own function fetches what was missed, and says when it is done.
+    """
 
     def __init__(
         self,
@@ -218,7 +221,10 @@ class Resuming(Join):
             self._advance(now)
 
     def on_pong(self, ping: str, now: Now) -> None:
-        """A ping of ours was answered; the one behind the question ends the replay of a server that answers in order."""
+        """Handle the answer to a ping of ours.
+
+        The ping after the request ends the replay of a server that answers in order.
+        """
         if ping == self._ask_ping and self.is_open:
             self._over = "barrier"
             self._advance(now)

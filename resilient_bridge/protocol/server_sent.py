@@ -1,7 +1,8 @@
 """Server-sent events: the bytes of a `text/event-stream` in, events out. Pure.
 
-The parser does what the HTML standard of the WHATWG says ("Server-sent events", parsing and interpreting), to the letter: an event
-exists once its blank line has come. It is asked for one event at a time, so its id is never ahead of what was handed out.
+The parser does what the HTML standard of the WHATWG says ("Server-sent events", parsing and
+interpreting), to the letter: an event exists once its blank line has come. It is asked for one
+event at a time, so its id is never ahead of what was handed out.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _LONGEST_RETRY: Final = 10**15  # milliseconds; a larger number says no more tha
 class ServerSentEvent:
     """One event of a stream, as the server sent it.
 
-    `type` is "message" where the server names none, `data` its lines joined by line feeds. `id` is the stream's last event id: this
-    event's own if `has_id`, else the one an earlier event left behind, "" if there was none. `retry` is the reconnection time
-    in milliseconds if this event set one.
+    `type` is "message" where the server names none, `data` its lines joined by line feeds. `id` is
+    the stream's last event id: this event's own if `has_id`, else the one an earlier event left
+    behind, "" if there was none. `retry` is the reconnection time in milliseconds if this event set
+    one.
     """
 
     type: str = "message"
@@ -56,7 +58,10 @@ class EventStreamParser:
         self.restart(last_event_id)
 
     def restart(self, last_event_id: str) -> None:
-        """Begin a new stream after the event with that id. What was incomplete of the last one is dropped."""
+        """Begin a new stream after the event with that id.
+
+        What was incomplete of the last one is dropped.
+        """
         self.last_event_id = self._id = last_event_id
         self.checkpoint: str | None = None
         self._head: bytes | None = b""  # what may become a byte order mark; None once that is settled
@@ -96,7 +101,10 @@ class EventStreamParser:
         self._pending += rest
 
     def next_event(self) -> ServerSentEvent | None:
-        """Return the next complete event, None if more bytes are needed. Raises ProtocolError (PROTO_MESSAGE_TOO_BIG)."""
+        """Return the next complete event, None if more bytes are needed.
+
+        Raises ProtocolError (PROTO_MESSAGE_TOO_BIG).
+        """
         if self._broken is not None:
             raise error_for(self._broken)
         while self._lines:
@@ -139,7 +147,10 @@ class EventStreamParser:
             self.retry = self._event_retry = int(digits or b"0") if len(digits) <= DIGITS else _LONGEST_RETRY
 
     def _dispatch(self) -> ServerSentEvent | None:
-        """The blank line: what was collected becomes an event. Without data it is none, but its id counts."""
+        """The blank line: what was collected becomes an event.
+
+        Without data it is none, but its id counts.
+        """
         self.last_event_id = self._id
         event = None
         if self._data:

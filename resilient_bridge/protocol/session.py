@@ -109,7 +109,10 @@ class Session:
         return self.inbound.watermark.record(self.dialect.positions)
 
     def resume(self) -> Resume | None:
-        """How the next connection asks for what was missed. Raises ConfigError for a dialect's function that cannot say it."""
+        """Return how the next connection requests what was missed.
+
+        Raises ConfigError for a function of the dialect that cannot say it.
+        """
         resume = self.dialect.resume
         try:
             asked = None if resume is None else resume(self.record())
@@ -121,7 +124,7 @@ class Session:
 
     @property
     def keepalive(self) -> Heartbeat | None:
-        """How often to ask the connection itself for a sign of life; None where the dialect has pings."""
+        """Return how often to probe the connection itself; None where the dialect has pings."""
         return None if self.dialect.ping is not None or self.dialect.pings else self._heartbeat
 
     def take_over(self, *, anew: bool = False) -> None:
@@ -187,7 +190,7 @@ class Session:
         self.link.joining.open(token, now)
 
     def connection_lost(self, failure: Failure, now: Now) -> Decision:
-        """The connection, or the attempt to make one, ended. The decision says whether and when to try again."""
+        """Handle the end of a connection; the decision says whether and when to try again."""
         self._look_at_clocks(now)
         failure, means = by_rules(failure, self.dialect.ends)
         if self.link is None:
@@ -274,7 +277,7 @@ class Session:
         return (outbound.next_entry() or outbound.outbox.to_mark()) is not None
 
     def to_mark(self) -> int | None:
-        """The number through which entries have to be marked in the store before the next can go; None: nothing has to wait."""
+        """Return the number to mark in the store before the next send; None: nothing waits."""
         if self.link is None or self.link.death is not None or self.state not in SENDING:
             return None
         return self.outbound.outbox.to_mark()
@@ -291,7 +294,7 @@ class Session:
 
     @property
     def look_every(self) -> float | None:
-        """How often `handle_timer` must be called at least, to notice a machine that slept; None when not linked."""
+        """Return the most seconds between calls of `handle_timer`; None when not linked."""
         has_heartbeat = self.link is not None and self.link.wire.heartbeat is not None
         return _LOOK if has_heartbeat and self.state in LINKED else None
 
@@ -308,11 +311,13 @@ class Session:
             self._tell_suspended(None, "grace_passed", now)
 
     def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"], now: Now) -> None:
-        """The link may be dead: send a probe, one at a time; `doubt` is the reason if it does not
-        answer.
+        """Send a probe, one at a time: the link may be dead.
 
-        Before authentication is over a ping is not legal, and the handshake has a deadline of its own; while draining or
-        closing no other link would follow. Then, and without a ping in the dialect, nothing happens.
+        `doubt` is the reason if it does not answer.
+
+        Before authentication is over a ping is not legal, and the handshake has a deadline of its
+        own; while draining or closing no other link would follow. Then, and without a ping in the
+        dialect, nothing happens.
         """
         heartbeat = self.link.wire.heartbeat if self.link is not None else None
         if self.link is None or heartbeat is None or self.state not in PROBED or heartbeat.is_probing:
@@ -333,7 +338,10 @@ class Session:
     # ---- the end ----------------------------------------------------------------------------------------------
 
     def drain(self, now: Now) -> None:
-        """No new sends; what is queued still goes, and what was handed out is asked about at once. From FLUSHING or READY."""
+        """Accept no new sends; what is queued still goes. From FLUSHING or READY.
+
+        What was handed out is asked about at once.
+        """
         self._move("drain", "user", now)
         if self.link is not None:
             self.link.wire.barrier_due = now.mono

@@ -116,8 +116,8 @@ class SessionCheckpoint:
 class SessionRecord:
     """One session: its owner, directory, state and times, and its checkpoint, if one was made.
 
-    `agent_type` and `working_directory` are None if they are not known. Times are in UTC. `error` is why it failed, without its
-    cause and history, which do not outlive a process.
+    `agent_type` and `working_directory` are None if they are not known. Times are in UTC. `error`
+    is why it failed, without its cause and history, which do not outlive a process.
     """
 
     id: str = attrs.field(validator=_text)
@@ -167,7 +167,7 @@ class SessionRecord:
         checkpoint: SessionCheckpoint | None = None,
         error: Failure | None = None,
     ) -> SessionRecord:
-        """Return the record after an operation; a checkpoint or an error takes the place of the earlier one.
+        """Return the record after an operation; a checkpoint or an error replaces the earlier one.
 
         Raises SessionError: SESS_CLOSED on a closed session, SESS_NOT_RESUMABLE for `resume` of one
         that is not both paused and resumable and for any operation that would continue one that
@@ -230,9 +230,12 @@ class SessionRecord:
 
     @classmethod
     def from_json(cls, text: str) -> SessionRecord:
-        """Return the record that `to_json` wrote, or that of a `PersistedSession` of the seed, which is paused and resumable.
+        """Return the record that `to_json` wrote.
 
-        Raises StoreError that names the field: SYS_STATE_DAMAGED for what is no record, SYS_STATE_FOREIGN for one of a later version.
+        Also that of a `PersistedSession` of the seed, which is paused and resumable.
+
+        Raises StoreError that names the field: SYS_STATE_DAMAGED for what is no record,
+        SYS_STATE_FOREIGN for one of a later version.
         """
         fields, spell = read_fields(text)
         try:

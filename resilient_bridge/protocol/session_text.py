@@ -58,7 +58,10 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, all
 
 
 def as_json(path: str, value: Any, most: int) -> Any:
-    """A copy of `value`, as JSON gives it back. Raises ConfigError for what JSON would change, or more than `most` bytes."""
+    """A copy of `value`, as JSON gives it back.
+
+    Raises ConfigError for what JSON would change, or more than `most` bytes.
+    """
     try:
         text = _encode(value)
         size = len(text.encode())
@@ -97,7 +100,10 @@ def _failure_of(fields: Mapping[str, Any]) -> Failure:
 
 
 def read_failure(fields: Any) -> Failure:
-    """The failure that `failure_fields` wrote. Raises StoreError (SYS_STATE_DAMAGED) for anything else."""
+    """The failure that `failure_fields` wrote.
+
+    Raises StoreError (SYS_STATE_DAMAGED) for anything else.
+    """
     try:
         failure = _failure_of(fields)
         if failure_fields(failure) == fields and {type(failure.retryable), type(failure.session_valid)} == {
@@ -120,7 +126,9 @@ def write(fields: Mapping[str, Any]) -> str:
 
 
 def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
-    """The fields that a text holds, by our names, and how the text spells them. Raises StoreError naming what is wrong.
+    """The fields that a text holds, by our names, and how the text spells them.
+
+    Raises StoreError naming what is wrong.
 
     SYS_STATE_FOREIGN: a later version has written it. SYS_STATE_DAMAGED: it is no record.
     """

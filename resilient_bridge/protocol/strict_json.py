@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def decoder(*, constant: str, infinite: str, twice: str) -> json.JSONDecoder:
-    """A decoder that raises ValueError with these words for NaN and its like, for 1e400, for a key that is there twice; `{}` is what was read."""
+    """Return a decoder of strict JSON.
+
+    It raises ValueError with these words for NaN and its like, for 1e400, and for a key that occurs
+    twice; `{}` is what was read.
+    """
 
     def no_constant(name: str) -> Any:
         raise ValueError(constant.format(name))
@@ -32,7 +36,10 @@ def decoder(*, constant: str, infinite: str, twice: str) -> json.JSONDecoder:
 
 
 def unique(twice: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """What makes an object of its pairs, or raises ValueError with these words for a key that is there twice."""
+    """Return a function that makes an object of its pairs.
+
+    It raises ValueError with these words for a key that occurs twice.
+    """
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
@@ -44,7 +51,10 @@ def unique(twice: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Is what was read nested deeper than that? Far below the interpreter's limit, because it is written and compared deeper in the stack."""
+    """Is what was read nested deeper than that?
+
+    Far below the interpreter's limit, because it is written and compared deeper in the stack.
+    """
     level: list[Any] = [value]
     for _ in range(levels):
         inner: list[Any] = []

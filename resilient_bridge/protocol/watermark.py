@@ -39,10 +39,10 @@ _REGRESSION_WINDOW: Final = 64
 
 
 class Mark(NamedTuple):
-    """One accepted message: its unique key if it has an id, its text for comparison, the server's timestamp.
+    """One accepted message: its unique key if it has one, its text, the server's timestamp.
 
-    `doubtful`: it had no id and may have repeated an earlier one, so the server's log may hold it once or twice.
-    `floating`: a replay brought it before the anchor, so its index in our tail is not its index in the server's log.
+    `doubtful`: it had no id and may repeat an earlier one, so the server's log may hold it once or
+    twice. `floating`: a replay brought it before the anchor, so it has another index in that log.
     """
 
     key: Key | None
@@ -56,8 +56,9 @@ class Mark(NamedTuple):
 class Memory(NamedTuple):
     """How far back a watermark can tell known from new: computed once per join.
 
-    `smallest`: the smallest timestamp in the tail. `horizon`: the largest one that was forgotten. `edge`: the keys of forgotten
-    messages whose timestamp is not below `smallest`. `has_forgotten`: was anything delivered that is not in the tail?
+    `smallest`: the smallest timestamp in the tail. `horizon`: the largest one that was forgotten.
+    `edge`: the keys of forgotten messages whose timestamp is not below `smallest`. `has_forgotten`:
+    was anything delivered that is not in the tail?
     """
 
     smallest: datetime | None
@@ -66,7 +67,7 @@ class Memory(NamedTuple):
     has_forgotten: bool
 
     def may_have_had(self, stamp: datetime | None) -> bool:
-        """Return whether a message with this timestamp may be one that was delivered and forgotten."""
+        """Return whether a message with this timestamp may be a delivered and forgotten one."""
         return self.has_forgotten and (stamp is None or self.horizon is None or stamp <= self.horizon)
 
     def is_older(self, stamp: datetime | None) -> bool:
@@ -223,7 +224,7 @@ class Watermark:
             self._in_hand.remove(found)
 
     def use_up(self, key: Key) -> None:
-        """This message was the answer to a request: it is no part of the stream, in no replay and in no later process."""
+        """Record the answer to a request: it is in no stream, no replay and no later process."""
         if key not in self._answers:
             self.answers_used += 1
         self._answers[key] = None
@@ -301,9 +302,10 @@ class Watermark:
     ) -> None:
         """Take over what a store kept of an earlier process.
 
-        It may have handed out `unsure` messages more. `horizon`: the largest timestamp of what it had forgotten, where the store
-        has kept that; release 0.1 has not, and then it is the smallest one in the tail. So it is with `seam`: then nothing of the tail
-        is known to be a run.
+        It may have handed out `unsure` messages more. `horizon`: the largest timestamp of what it
+        had forgotten, where the store has kept that; release 0.1 has not, and then it is the
+        smallest one in the tail. So it is with `seam`: then nothing of the tail is known to be a
+        run.
         """
         for mark in marks:
             self._tail.append(mark)
@@ -343,7 +345,7 @@ class Watermark:
 
     @property
     def horizon_text(self) -> str | None:
-        """The largest timestamp that was forgotten, to be kept by a store; None if nothing was. Cheap: it is asked often."""
+        """The largest timestamp forgotten, for a store; None if nothing was. Cheap to ask."""
         newest = parse_timestamp(self._forgotten[-1][1]) if self._forgotten else None
         horizon = max((moment for moment in (newest, self._horizon) if moment is not None), default=None)
         return horizon.isoformat() if horizon is not None else None
@@ -376,8 +378,8 @@ class Watermark:
     def since(self, overlap: float, server_time: datetime | None) -> str | None:
         """What to ask the server for, in its own format; None to ask for everything.
 
-        The smallest timestamp of the last 64 messages (a clock that went back lowers it) minus the overlap. A timestamp
-        beyond the server's own time plus the overlap is not believed.
+        The smallest timestamp of the last 64 messages (a clock that went back lowers it) minus the
+        overlap. A timestamp beyond the server's own time plus the overlap is not believed.
         """
         margin = timedelta(seconds=overlap)
         best: tuple[datetime, str] | None = None

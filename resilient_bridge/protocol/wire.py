@@ -29,7 +29,10 @@ _BARRIER_WITHIN: Final = 0.9  # seconds
 
 
 class Wire:
-    """The control lane of one connection. `ping_type` None: this dialect has no application ping."""
+    """The control lane of one connection.
+
+    `ping_type` None: this dialect has no application ping.
+    """
 
     def __init__(self, ids: Identifiers, policy: HeartbeatPolicy, ping_type: str | None) -> None:
         self.control: deque[str] = deque()
@@ -57,7 +60,10 @@ class Wire:
         return identity
 
     def ping(self, purpose: Purpose, now: Now, doubt: str = "") -> str | None:
-        """Queue a ping and return its id; every ping is a barrier for what was handed out before it."""
+        """Queue a ping and return its id.
+
+        Every ping is a barrier for what was handed out before it.
+        """
         if self.heartbeat is None or self._ping_type is None:
             return None
         identity = self._say_ping(self._ping_type, now)

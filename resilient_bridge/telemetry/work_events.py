@@ -140,7 +140,10 @@ class PhaseUndone(Event):
 
 
 class WorkflowHalted(Event):
-    """A required phase failed for good. The checkpoint is saved; a person resumes, skips or aborts."""
+    """A required phase failed for good.
+
+    The checkpoint is saved; a person resumes, skips or aborts.
+    """
 
     workflow: str
     phase: str

@@ -1,4 +1,7 @@
-"""Immutable values that policies are made of: schedules, rules, the vocabulary of "what". Each name loads when it is first used."""
+"""Immutable values that policies are made of: schedules, rules, the vocabulary of "what".
+
+Each name loads when it is first used.
+"""
 
 from __future__ import annotations
 

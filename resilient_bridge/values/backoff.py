@@ -113,7 +113,7 @@ class Backoff(Value):
 
     @classmethod
     def decorrelated(cls, base: Seconds, /, *, cap: Seconds = _CAP) -> Self:
-        """Return a schedule that draws each wait between `base` and three times the wait before, at most `cap`.
+        """Return a schedule of waits between `base` and three times the last one, at most `cap`.
 
         Recommended: clients that lost the same server do not come back together, the first time
         included.
@@ -131,10 +131,12 @@ class Backoff(Value):
 
     @classmethod
     def parse(cls, text: str, /) -> Backoff:
-        """Return the schedule that a text spells as in code: "exponential(1, cap=30)", "steps(500ms, 2s, then=linear(5s))".
+        """Return the schedule that a text spells as in code.
 
-        With or without `Backoff.`; a duration alone, "2s", is a constant wait. The text is read and never run. Raises ConfigError with
-        what was wanted.
+        "exponential(1, cap=30)", "steps(500ms, 2s, then=linear(5s))".
+
+        With or without `Backoff.`; a duration alone, "2s", is a constant wait. The text is read and
+        never run. Raises ConfigError with what was wanted.
         """
         try:
             return parse_schedule(text)
@@ -184,7 +186,10 @@ class Backoff(Value):
         yield from self._run(current_world().rng)
 
     def explain(self, n: int = 10, /) -> str:
-        """Return a table of the first `n` waits in seconds: shortest, mean, longest, and the sum of the longest."""
+        """Return a table of the first `n` waits in seconds.
+
+        Shortest, mean, longest, and the sum of the longest.
+        """
         total = 0.0
         lines = [repr(self), f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}"]
         for index, (shortest, mean, longest) in enumerate(spread(self, _whole("Backoff.explain.n", n)), 1):
@@ -194,7 +199,7 @@ class Backoff(Value):
         return "\n".join(lines)
 
     def __call__(self, retry_state: _RetryState) -> float:
-        """Return the wait after `retry_state.attempt_number` calls: this makes a Backoff a tenacity `wait=`."""
+        """Return the wait after `retry_state.attempt_number` calls: the `wait=` of tenacity."""
         # tenacity has the previous wait here, 0 when there was none; before 8.4 it was lost.
         before: float | None = getattr(retry_state, "upcoming_sleep", None) or None
         return self.next(retry_state.attempt_number, before, current_world().rng)
@@ -239,7 +244,10 @@ class Backoff(Value):
 
 
 def parse_schedule(text: str) -> Backoff:
-    """Return the schedule that a text spells. ValueError says what was wanted; a wrong argument is a ConfigError, which is one too."""
+    """Return the schedule that a text spells.
+
+    ValueError says what was wanted; a wrong argument is a ConfigError, which is one too.
+    """
     from ..config.quantities import read_seconds  # here: most schedules are made, not read
     from ..config.spelled_calls import read_call
 

@@ -59,7 +59,10 @@ class Value:
         return called(self)
 
     def evolve(self, **fields: Any) -> Self:
-        """Return a copy with these fields changed and every other one kept; ConfigError names an unknown field."""
+        """Return a copy with these fields changed.
+
+        Raises ConfigError that names an unknown field.
+        """
         known = [field.name for field in attrs.fields(cast("Any", type(self))) if field.init]
         for name in fields:
             if name not in known:
@@ -73,7 +76,9 @@ def _compared(value: Value) -> tuple[object, ...]:
 
 
 def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
-    """Return the call that makes `value`: the arguments in `first`, then each field that differs from its default.
+    """Return the call that makes `value`, as text.
+
+    It has the arguments in `first`, then each field that differs from its default.
 
     `by` names a constructor other than the class. A field named in `texts` is written as given
     there, or omitted if that is empty.
@@ -132,7 +137,10 @@ def as_seconds(value: Seconds) -> float:
 
 
 def read_seconds(path: str, value: object, *, zero: bool = False, most: float = LONGEST) -> float:
-    """Return a duration in seconds, above 0 (or from 0) to `most`. Raises ConfigError that names `path`."""
+    """Return a duration in seconds, above 0 (or from 0) to `most`.
+
+    Raises ConfigError that names `path`.
+    """
     duration: object = as_seconds(cast("Seconds", value))
     if not _is_span(duration, zero=zero, most=most):
         refuse(path, _span(zero=zero, most=most), value)
@@ -140,12 +148,18 @@ def read_seconds(path: str, value: object, *, zero: bool = False, most: float = 
 
 
 def optional_seconds(path: str, value: object) -> float | None:
-    """Return a duration in seconds from 0, or None for None. Raises ConfigError that names `path`."""
+    """Return a duration in seconds from 0, or None for None.
+
+    Raises ConfigError that names `path`.
+    """
     return None if value is None else read_seconds(path, value, zero=True)
 
 
 def read_name(path: str, value: object) -> str:
-    """Return a name. Raises ConfigError that names `path` for anything but text that is not blank."""
+    """Return a name.
+
+    Raises ConfigError that names `path` for anything but text that is not blank.
+    """
     if not isinstance(value, str) or not value.strip():
         refuse(path, "a name that is not empty", value)
     return value
@@ -176,7 +190,10 @@ def fits(
     words: tuple[str, ...] = (),
     refused: str = "",
 ) -> Validator:
-    """Return a validator for what `is_fit` takes; `wanted` says it in the error, unless `refused` says more."""
+    """Return a validator for what `is_fit` takes.
+
+    `wanted` says it in the error, unless `refused` says more.
+    """
 
     @takes(kind, of=of, words=words, wanted=wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -223,7 +240,7 @@ def is_count(value: object, least: int = 1) -> bool:
 
 
 def is_tenacity(value: object, base: Literal["stop_base", "wait_base", "retry_base"]) -> bool:
-    """Return whether `value` is an object of tenacity with this base class, by the names of class and package."""
+    """Return whether `value` is a tenacity object with this base class, by class and package name."""
     return any(
         kind.__name__ == base and kind.__module__.partition(".")[0] == "tenacity"
         for kind in type(value).__mro__

@@ -1,6 +1,7 @@
 """Objects of tenacity in place of ours, and schedules in general.
 
-Rule: nothing of tenacity is imported (`fields.is_tenacity`); a user who has such an object has imported it already.
+Rule: nothing of tenacity is imported (`fields.is_tenacity`); a user who has such an object has
+imported it already.
 """
 
 from __future__ import annotations

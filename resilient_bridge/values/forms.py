@@ -1,4 +1,6 @@
-"""The kind of value that a field takes, marked on its validator, for the readers of settings and their reference page.
+"""The kind of value that a field takes, marked on its validator.
+
+The readers of settings and their reference page use it.
 
 Rule: a validator is marked where it is made. A field whose validator has no mark takes plain data
 as it is.
@@ -19,7 +21,10 @@ V = TypeVar("V", bound="Callable[..., Any]")
 
 
 class Form(NamedTuple):
-    """The kind of a field; `of` is the class of a nested value, `words` are those of a Literal, `wanted` is for a person."""
+    """The kind of a field.
+
+    `of` is the class of a nested value, `words` are those of a Literal, `wanted` is for a person.
+    """
 
     kind: FormKind = "plain"
     of: type | None = None

@@ -89,7 +89,7 @@ def whats(*, of_tenacity: bool = False) -> Validator:
 
 
 def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
-    """Raise the ConfigError for a value that is no tuple of What, with the position of the wrong item."""
+    """Raise ConfigError for a value that is no tuple of What, with the position of a wrong item."""
     wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
     if not isinstance(value, tuple):
         refuse(path, f"{wanted}, or a collection of those", value)
@@ -115,7 +115,10 @@ def is_what(what: object) -> bool:
 
 
 def plain(what: Any) -> Any:
-    """Return the number behind an IntEnum: HTTPStatus.TOO_MANY_REQUESTS is 429, so the repr stays an expression."""
+    """Return the number behind an IntEnum.
+
+    HTTPStatus.TOO_MANY_REQUESTS is 429, so the repr stays an expression.
+    """
     return int(what) if isinstance(what, int) and not isinstance(what, bool) else what
 
 
@@ -171,7 +174,9 @@ def matches(these: Iterable[Any], failure: Failure) -> bool:
 
 
 def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
-    """Do the same while a caller's error is being raised: a condition that raises counts as no, and is noted on that error.
+    """Do the same while a caller's error is being raised.
+
+    A condition that raises counts as no, and is noted on that error.
 
     If a returned value stands for the failure, there is no such error; then the condition's own
     error is raised.
@@ -201,7 +206,10 @@ def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
 
 
 def take_back(error: BaseException, note: str) -> None:
-    """Remove the note of an earlier call that raised the same object: notes must not pile up on a constant."""
+    """Remove the note of an earlier call that raised the same object.
+
+    Notes must not pile up on a constant.
+    """
     try:
         notes: list[str] = error.__notes__
         if note in notes:
@@ -249,7 +257,9 @@ def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
 
 
 def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, int] | None:
-    """Look for a class, or for ("package", "Class") without importing it, among the classes of the failure.
+    """Look for a class among the classes of the failure.
+
+    It may be ("package", "Class"), which is not imported.
 
     A group has a class if it has it itself, or if all of its members have.
     """

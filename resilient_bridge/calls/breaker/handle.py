@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 class Circuit:
     """The handle of a circuit; `rb.circuit("github")` or `rb.circuit(function)` makes one.
 
-    `with circuit:` runs a block under it: CircuitOpenError if it lets nothing through, and how the block ends is counted as a
-    call's end is (a mistake of the caller, or a cancelled block, counts neither way). An exception class of your own counts, too,
-    unless it is a ValueError, a TypeError or another of Python's classes for mistakes: no Retry stands here that could name it. One handle may be entered by many tasks and
-    threads at once, and left in another task than it was entered in.
+    `with circuit:` runs a block under it: CircuitOpenError if it lets nothing through, and how the
+    block ends is counted as a call's end is (a mistake of the caller, or a cancelled block, counts
+    neither way). An exception class of your own counts, too, unless it is a ValueError, a TypeError
+    or another of Python's classes for mistakes: no Retry stands here that could name it. One handle
+    may be entered by many tasks and threads at once, and left in another task than it was entered
+    in.
     """
 
     __slots__ = ("_blocks", "_find", "_name")

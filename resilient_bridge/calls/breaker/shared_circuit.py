@@ -1,11 +1,14 @@
-"""A circuit that several processes share: this process's local circuit follows the state that the store decides.
+"""A circuit that several processes share.
+
+This process's local circuit follows the state that the store decides.
 
 Rule: while the store answers, nothing is decided locally. Calls are admitted by the last view
 received, their outcomes are reported to the store, and the local window only records them. When the
 store becomes unreachable, the local circuit therefore continues from the shared state. When the
 store is back, its state replaces what this process decided alone.
 
-Under virtual time the local circuit is used alone as well, because the store has a clock of its own.
+Under virtual time the local circuit is used alone as well, because the store has a clock of its
+own.
 """
 
 from __future__ import annotations
@@ -38,14 +41,17 @@ if TYPE_CHECKING:
 
 
 class Permit(int):
-    """The permit of the local circuit, with the era and probe number by which the store knows the call."""
+    """The permit of the local circuit.
+
+    With the era and probe number by which the store knows the call.
+    """
 
     era: int
     probe: int
 
     @classmethod
     def of(cls, local: int, era: int, probe: int = 0) -> Permit:
-        """Return the permit of a call that was admitted in this shared era, as this probe (0: not a probe)."""
+        """Return the permit of a call admitted in this shared era, as this probe (0: not a probe)."""
         permit = cls(local)
         permit.era, permit.probe = era, probe
         return permit
@@ -75,12 +81,18 @@ class SharedCircuit(CircuitState):
     # ---- a call -------------------------------------------------------------------------------------------------
 
     def admit(self, now: float) -> int:
-        """Return a permit, or raise CircuitOpenError; blocks while the store is asked, if it has to be."""
+        """Return a permit, or raise CircuitOpenError.
+
+        Blocks while the store is asked, if it has to be.
+        """
         found = self.try_admit(now)
         return found if isinstance(found, int) else self.settle(waited_for(found), now)
 
     def try_admit(self, now: float) -> int | Question[CircuitAnswer]:
-        """Decide by the last view: return a permit, raise CircuitOpenError, or return a question whose answer goes to `settle`.
+        """Decide by the last view.
+
+        Returns a permit, raises CircuitOpenError, or returns a question whose answer goes to
+        `settle`.
 
         The store is asked when no views arrive for this circuit, when this process's own failures
         may have opened it, and for the permit of a probe.
@@ -106,7 +118,10 @@ class SharedCircuit(CircuitState):
         return line.ask()
 
     def settle(self, answer: CircuitAnswer | None, now: float) -> int:
-        """Return the permit, or raise CircuitOpenError, by the store's answer; without one the local circuit decides."""
+        """Return the permit, or raise CircuitOpenError, by the store's answer.
+
+        Without an answer the local circuit decides.
+        """
         if answer is None:
             return super().admit(now)
         view, probe = answer
@@ -159,7 +174,10 @@ class SharedCircuit(CircuitState):
         self._line.configure(rules_of(settings))
 
     def _set(self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float) -> None:
-        """Set the state in the store, for all processes; this one alone goes by it where the store does not confirm it."""
+        """Set the state in the store, for all processes.
+
+        This process alone uses it if the store does not confirm it.
+        """
         if not (is_real_time() and waited_for(self._line.put(state)) is not None):
             super()._set(state, reason, now)
 
@@ -207,7 +225,10 @@ class SharedCircuit(CircuitState):
         self._refresh()
 
     def _reason(self, code: str) -> Failure | None:
-        """Return the failure with this code: the one this process saw last, or else one from the table of codes."""
+        """Return the failure with this code.
+
+        The one this process saw last, or else one from the table of codes.
+        """
         for known in (self.because, self._failure):
             if known is not None and known.code == code:
                 return known
@@ -223,13 +244,16 @@ class SharedCircuit(CircuitState):
         return self._line.is_up and is_real_time()
 
     def _local_permit(self, now: float) -> int:
-        """Return a local permit for a probe that the store admitted, in case the store becomes unreachable."""
+        """Return a local permit for a probe that the store admitted, if it becomes unreachable."""
         with self._lock:
             lease = self._lease(now) if self.state == "half_open" else None
             return self.era if lease is None else lease
 
     def _tell_of(self, permit: int, now: float, ending: Ending, code: str) -> None:
-        """Report a call's outcome to the store and record it locally. A call that was admitted locally is not reported."""
+        """Report a call's outcome to the store and record it locally.
+
+        A call that was admitted locally is not reported.
+        """
         if not isinstance(permit, Permit) or self.state == "disabled":
             return
         with self._lock:

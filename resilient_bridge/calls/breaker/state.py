@@ -1,4 +1,4 @@
-"""One circuit: closed, open, half-open, or set by hand; which calls it admits, and how their outcomes change it. Pure.
+"""One circuit: its states, which calls it admits, and how outcomes change it. Pure.
 
 A caller asks for a permit (`admit`) and returns it with the outcome of the call (`succeeded`,
 `failed`, `released`). The permit of a closed circuit is its era, a number that grows at every
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .value import Breaker
 
     class UnderWay(Protocol):
-        """A running call as a circuit tracks it: when it started (monotonic seconds), and its permit."""
+        """A running call: when it started (monotonic seconds), and its permit."""
 
         @property
         def permit(self) -> int | None: ...
@@ -49,7 +49,7 @@ _NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a
 
 
 class CircuitState:
-    """The circuit `key`, with the numbers of its `settings`, a Breaker; the caller passes times, in monotonic seconds.
+    """The circuit `key` with the numbers of its `settings`; times are monotonic seconds.
 
     `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per
     transition, in their order.
@@ -129,7 +129,7 @@ class CircuitState:
     # ---- a call -------------------------------------------------------------------------------------------------
 
     def admit(self, now: float) -> int:
-        """Return a permit, or raise CircuitOpenError with the time until trying again makes sense."""
+        """Return a permit, or raise CircuitOpenError with the seconds until the next try."""
         if self.is_closed:
             return self.era
         remaining = self._open_until - now
@@ -171,7 +171,7 @@ class CircuitState:
         self._count(permit, now, "slow_" if seconds >= self.slow_after else "", because, critical)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
-        """The call's outcome says nothing (cancelled, ignored); if the call was slow, it counts as a failure all the same."""
+        """Release a call whose outcome says nothing (cancelled, ignored); a slow one fails."""
         if seconds >= self.slow_after:
             self._count(permit, now, "slow_", None)
         elif permit < 0:
@@ -222,7 +222,7 @@ class CircuitState:
     # ---- by hand ------------------------------------------------------------------------------------------------
 
     def configure(self, settings: Breaker) -> None:
-        """Replace the settings; the state, the outcomes in the window and a running open time stay."""
+        """Replace the settings; state, outcomes in the window and running open time stay."""
         with self._lock:
             if settings == self.settings:
                 return
@@ -246,16 +246,16 @@ class CircuitState:
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:
-        """Return the seconds until a call may be admitted; None if one may now, or if that is unknown (isolated)."""
+        """Return the seconds until a call may be admitted; None if now, or if unknown."""
         with self._lock:
             return self._hint(now)
 
     def rejects(self, moment: float) -> bool:
-        """Return whether a call at that moment will surely be rejected: the circuit is open for longer, or isolated."""
+        """Return whether a call at that time is certainly rejected: open, or isolated."""
         return self.state == "isolated" or (self.state == "open" and moment < self._open_until)
 
     def counts(self, now: float) -> tuple[int, int]:
-        """Return (failed, seen) for the calls in the window; while it is not closed, for those that opened it."""
+        """Return (failed, seen) of the window; if not closed, of the calls that opened it."""
         with self._lock:
             return self._window.counts(now if self.state == "closed" else None)
 
@@ -386,7 +386,7 @@ class CircuitState:
         self._tell()
 
     def _tell(self) -> None:
-        """Report the queued transitions in order. One thread reports at a time; it also reports those that others queue."""
+        """Report the queued transitions in order, in one thread, with those that others queue."""
         while True:
             with self._lock:
                 if self._is_telling or not self._untold:

@@ -78,16 +78,20 @@ def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: in
 class Breaker(Layer):
     """A circuit breaker. Durations are seconds or timedeltas; ConfigError names a bad field.
 
-    It opens when `rate` of the last `window` calls failed, or, with a timedelta, of the calls in that time. `minimum` is the number of
-    calls that say enough; left out, 10 in a window of time, and all of a window of calls: those not made yet count as good. Open, it rejects every call with CircuitOpenError for as long as `open_for` says; that schedule
-    goes on while it opens again and again, and starts over once it has closed. Then `probes` calls may try: it closes
-    after as many successes, and opens on the first failure. A probe that has not ended after `lease` seconds has lost its place.
-    A call that takes `slow_after` seconds or more counts as failed, while it is still under way and also when it is cancelled.
+    It opens when `rate` of the last `window` calls failed, or, with a timedelta, of the calls in
+    that time. `minimum` is the number of calls that say enough; left out, 10 in a window of time,
+    and all of a window of calls: those not made yet count as good. Open, it rejects every call with
+    CircuitOpenError for as long as `open_for` says; that schedule goes on while it opens again and
+    again, and starts over once it has closed. Then `probes` calls may try: it closes after as many
+    successes, and opens on the first failure. A probe that has not ended after `lease` seconds has
+    lost its place. A call that takes `slow_after` seconds or more counts as failed, while it is
+    still under way and also when it is cancelled.
 
-    `on` says which failures count, in the words of `Retry.on` (`on=Exception`: all of them). Left out, those that point at the other
-    side (transport, timeouts, what may pass) and the exception classes that the Retry beside it names; a 4xx or a mistake of ours counts
-    neither way. What fits `ignore` never counts. `key` shares one circuit between policies; without it, it belongs to what the
-    breaker protects.
+    `on` says which failures count, in the words of `Retry.on` (`on=Exception`: all of them). Left
+    out, those that point at the other side (transport, timeouts, what may pass) and the exception
+    classes that the Retry beside it names; a 4xx or a mistake of ours counts neither way. What fits
+    `ignore` never counts. `key` shares one circuit between policies; without it, it belongs to what
+    the breaker protects.
     """
 
     usual_position: ClassVar[int | None] = 5

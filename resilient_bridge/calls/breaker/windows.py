@@ -1,4 +1,6 @@
-"""The outcomes that a circuit remembers: consecutive failures, the last N calls, or the last N seconds. Pure.
+"""The outcomes that a circuit remembers. Pure.
+
+Consecutive failures, the last N calls, or the last N seconds.
 
 Rule: constant memory, constant time. In a window of calls, calls not made yet count as successes,
 so that a success changes nothing while the window has no failure (`is_quiet`) and need not be
@@ -63,7 +65,7 @@ class Row:
 
 
 class _Rate:
-    """A window that opens by a share of failures: probes leave it as it was when the circuit opened."""
+    """A window that opens by a share of failures; probes do not change it."""
 
     __slots__ = ()
 
@@ -177,7 +179,10 @@ class Span(_Rate):
             self.failed += before._failed[old]
 
     def _bucket(self, now: float) -> int:
-        """Expire old buckets; return the index of the bucket of `now`. A `now` earlier than the last counts as the last."""
+        """Expire old buckets; return the index of the bucket of `now`.
+
+        A `now` earlier than the last counts as the last.
+        """
         if now < self._ends:
             return self._at
         number = int(now // self._width)
@@ -196,7 +201,7 @@ Window: TypeAlias = Row | Calls | Span
 
 
 def window_for(rules: Breaker, before: Window | None = None) -> Window:
-    """Return the window that the rules ask for, with the outcomes of `before` where they can be converted.
+    """Return the window that the rules need, with the convertible outcomes of `before`.
 
     A window of calls takes over the newest calls; between calls and time nothing converts, and the
     window starts empty.

@@ -44,14 +44,18 @@ def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], val
 
 @attrs.frozen(repr=False, init=False, eq=False)
 class Fallback(Layer):
-    """After a failure the rungs of `ladder` are called in order, with the arguments of the call, until one succeeds.
+    """After a failure call the rungs of `ladder` in order until one succeeds.
 
-    `on` says for which failures; empty means any. Never silently: each step is an event, and `acknowledge` is asked
-    before the first rung with the failure; False means no, and the failure stands. The last rung's error is raised. A returned failure,
-    such as a 503, is replaced like a raised one.
+    They get the arguments of the call.
 
-    After a call that may have run, a rung is called only if the call may be repeated (`idempotent=True`), or with `may_have_run`: True, or
-    those of the rungs that do no harm then, such as a cache or another model. ConfigError names a bad field.
+    `on` says for which failures; empty means any. Never silently: each step is an event, and
+    `acknowledge` is asked before the first rung with the failure; False means no, and the failure
+    stands. The last rung's error is raised. A returned failure, such as a 503, is replaced like a
+    raised one.
+
+    After a call that may have run, a rung is called only if the call may be repeated
+    (`idempotent=True`), or with `may_have_run`: True, or those of the rungs that do no harm then,
+    such as a cache or another model. ConfigError names a bad field.
     """
 
     usual_position: ClassVar[int | None] = 1

@@ -37,7 +37,8 @@ class RateState:
     def reserve(self, now: float, max_wait: float) -> float:
         """Take the next turn and return the seconds until it comes, 0 for at once.
 
-        Raises ThrottledError, and takes none, when that is more than `max_wait`. A turn that is not used is given back with `cancel`.
+        Raises ThrottledError, and takes none, when that is more than `max_wait`. A turn that is not
+        used is given back with `cancel`.
         """
         with self._lock:
             limit = self.settings

@@ -13,10 +13,13 @@ from ...values.fields import Value, number, refuse, state_key
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RetryBudget(Value):
-    """At most `ratio` repeats per call, and `floor` more in any 10 s; ConfigError names a bad field.
+    """At most `ratio` repeats per call, and `floor` more in any 10 s.
 
-    An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The `floor` is for callers with few calls.
-    `key` shares one budget between policies; without it, it belongs to what the Retry protects.
+    Raises ConfigError that names a bad field.
+
+    An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The
+    `floor` is for callers with few calls. `key` shares one budget between policies; without it, it
+    belongs to what the Retry protects.
     """
 
     ratio: float = attrs.field(default=0.2, validator=number(least=0))

@@ -1,7 +1,8 @@
 """How many repeats the calls of the last ten seconds have earned, and how many are spent. Pure.
 
-A repeat is allowed if with it no more than `ratio` of the calls of the last 10 s, plus `floor`, were repeats in the last 10 s. Time
-is counted in whole seconds, to the strict side: a call stops earning after 9 to 10 s, a repeat stops counting after 10 to 11.
+A repeat is allowed if with it no more than `ratio` of the calls of the last 10 s, plus `floor`,
+were repeats in the last 10 s. Time is counted in whole seconds, to the strict side: a call stops
+earning after 9 to 10 s, a repeat stops counting after 10 to 11.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ROUNDING: Final = 1e-9  # five calls at 0.2 are a whole repeat
 
 
 class BudgetState:
-    """The budget `key`, with the numbers of its `settings`; times are monotonic seconds, given by the caller.
+    """The budget `key`, with the numbers of its `settings`; times are monotonic seconds.
 
     `is_full` is a plain attribute: True means that `deposit` would change nothing.
     """

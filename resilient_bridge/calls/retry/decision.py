@@ -76,7 +76,9 @@ class Matcher:
             self.most = max([retry.attempts, *caps])
 
     def match(self, failure: Failure, *, is_asked_for: bool = False) -> Match:
-        """Return whether a retry of this failure is worthwhile, and by which rule; permission is `evidence.permission_for`.
+        """Return whether a retry of this failure is worthwhile, and by which rule.
+
+        The permission is `evidence.permission_for`.
 
         `is_asked_for`: a user condition on the result or on tenacity's state asked for the retry.
         """
@@ -100,7 +102,7 @@ def match(retry: Retry, failure: Failure) -> Match:
 
 
 def sits_out_circuits(retry: Retry) -> bool:
-    """Return whether the policy retries calls that an open circuit rejected, which it does only if it names them."""
+    """Return whether calls rejected by an open circuit are retried: if the policy names them."""
     return any(_names_circuit(what) for what in (*retry.on, *retry.rules))
 
 
@@ -109,7 +111,7 @@ def _names_circuit(what: object) -> bool:
 
 
 def asks_result(retry: Retry) -> bool:
-    """Return whether a returned value may cause a retry: by `on_result`, or by a tenacity condition."""
+    """Return whether a returned value may cause a retry: by `on_result`, or by tenacity."""
     return retry.on_result is not None or any(is_tenacity(what, "retry_base") for what in retry.on)
 
 
@@ -191,17 +193,26 @@ def is_used_up(
 
 
 def counter(rule: Rule | None) -> Rule | None:
-    """Return the rule that counts a failure; None if `Retry.attempts` counts it, because the rule has no number."""
+    """Return the rule that counts a failure.
+
+    None if `Retry.attempts` counts it, because the rule has no number.
+    """
     return rule if rule is not None and rule.attempts is not None else None
 
 
 def rule_key(rule: Rule | None) -> int | None:
-    """Return the key under which a rule's attempts are counted (by identity, so equal rules count separately); None for the Retry's own."""
+    """Return the key under which a rule's attempts are counted; None for the Retry's own.
+
+    It is the identity, so that equal rules count separately.
+    """
     return None if rule is None else id(rule)
 
 
 def _server_wait(retry: Retry, retry_after: float, rng: random.Random) -> float:
-    """Return the wait for a Retry-After: at least that long, at most `max_retry_after`, with jitter if the schedule has jitter."""
+    """Return the wait for a Retry-After.
+
+    At least that long, at most `max_retry_after`, with jitter if the schedule has jitter.
+    """
     is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
     if is_exact:
         return retry_after

@@ -1,4 +1,6 @@
-"""The retries of one call, from its first failure on: decides, lets tenacity carry it out, and keeps the counts.
+"""The retries of one call, from its first failure on.
+
+Decides, lets tenacity carry it out, and keeps the counts.
 
 Rule: nothing of this exists while calls succeed. The first attempt runs without it; when that
 fails, a new tenacity controller is started with that outcome and our clock, and its hooks return
@@ -77,7 +79,10 @@ class Retrying:
         first.run = self  # used when the deadline ends the call from outside
 
     def failed(self, attempt: CallFrame, error: Exception, failure: Failure) -> bool:
-        """Handle an attempt that raised `error`; return whether it is retried. If not, `ending` is to be raised."""
+        """Handle an attempt that raised `error`; return whether it is retried.
+
+        If not, `ending` is to be raised.
+        """
         self.state.set_exception((type(error), error, error.__traceback__))
         try:
             stop = self._step(attempt, failure)
@@ -103,7 +108,10 @@ class Retrying:
         return False
 
     def answered(self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool) -> bool:
-        """Handle an attempt whose result stands for a failure; return whether it is retried. If not, the result is returned unchanged."""
+        """Handle an attempt whose result stands for a failure; return whether it is retried.
+
+        If not, the result is returned unchanged.
+        """
         self.state.set_result(result)
         stop = self._step(attempt, failure, is_asked_for=is_asked_for)
         if stop is None:
@@ -141,7 +149,10 @@ class Retrying:
     def _step(  # noqa: PLR0915 -- all counts are updated here
         self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
     ) -> Stopped | None:
-        """Decide what follows the attempt that has just ended: return why the call stops, None if it is retried."""
+        """Decide what follows the attempt that has just ended.
+
+        Returns why the call stops, None if it is retried.
+        """
         world, retry = attempt.world, self.retry
         self.current = None
         if attempt.failure is not None:  # break the cycle between the attempt and its error
@@ -213,7 +224,9 @@ class Retrying:
         return decision
 
     def _drawn(self, attempt: CallFrame, failure: Failure) -> float:
-        """Draw the wait from the schedule: a Backoff, a tenacity wait, or a function of the attempt that has just failed.
+        """Draw the wait from the schedule.
+
+        A Backoff, a tenacity wait, or a function of the attempt that has just failed.
 
         Each schedule has its own count: that of a rule counts the failures of this rule alone.
         """
@@ -243,7 +256,7 @@ class Retrying:
             inside.most = max(inside.most, failed)
 
     def _recurses(self) -> bool:
-        """Return whether this call is made by the rule's own `before`: a refresh must not refresh itself."""
+        """Return whether the rule's own `before` makes this call: it must not refresh itself."""
         around: CallFrame | None = self.first.outer
         while around is not None:
             if around.before_of is not None and around.before_of is self.rule:
@@ -252,7 +265,10 @@ class Retrying:
         return False
 
     def _comes_too_late(self, attempt: CallFrame, wait: float) -> bool:
-        """Return whether the permission to retry expires before the next attempt starts, and an earlier one may have run."""
+        """Return whether the permission to retry expires before the next attempt starts.
+
+        Only if an earlier attempt may have run.
+        """
         until = attempt.may_repeat_until
         if until is None or attempt.world.monotonic() + wait <= until:
             return False
@@ -287,7 +303,10 @@ class Retrying:
     # ---- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the call; break the reference cycle of controller, state and errors so that they are freed at once."""
+        """End the call.
+
+        Breaks the reference cycle of controller, state and errors, so that they are freed at once.
+        """
         self.first.run = None
         self.state.outcome = None
         self.history = []

@@ -52,13 +52,17 @@ _check_attempts: Final = fits(
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Retry(Layer):
-    """How a failed call is repeated. Durations are seconds or timedeltas; ConfigError names a bad field.
+    """How a failed call is repeated.
 
-    `attempts` counts calls, the first one included (ccsetup's "3 retries" are 4). `on` says what is repeated at all: unknown
-    exceptions never are. It is no permission: a call that may have run is repeated only with `idempotent=True`. `rules`
-    give a sort of failure its own count and schedule, whatever `on` says. `on_result` is asked for every returned value;
-    True means: repeat. `backoff` waits before each repeat; a server's Retry-After is a lower bound of that wait, and one above
-    `max_retry_after` ends the call, with the hint. `budget` bounds the repeats of all calls together (None: no bound).
+    Durations are seconds or timedeltas; ConfigError names a bad field.
+
+    `attempts` counts calls, the first one included (ccsetup's "3 retries" are 4). `on` says what is
+    repeated at all: unknown exceptions never are. It is no permission: a call that may have run is
+    repeated only with `idempotent=True`. `rules` give a sort of failure its own count and schedule,
+    whatever `on` says. `on_result` is asked for every returned value; True means: repeat. `backoff`
+    waits before each repeat; a server's Retry-After is a lower bound of that wait, and one above
+    `max_retry_after` ends the call, with the hint. `budget` bounds the repeats of all calls
+    together (None: no bound).
     """
 
     usual_position: ClassVar[int | None] = 2

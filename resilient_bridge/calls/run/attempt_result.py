@@ -38,9 +38,10 @@ def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each gene
     result: object,
     retrying: Retrying | None,
 ) -> Generator[Step, Any, tuple[Retrying | None, BaseException | None]]:
-    """Exit the layers of an attempt that raised `error`, or returned `result`, and decide what follows.
+    """Exit the layers of an attempt with its `error` or `result`, and decide what follows.
 
-    Return the run that repeats it; or None, with the error that the call ends in (None: the result stays).
+    Return the run that repeats it; or None, with the error that the call ends in (None: the result
+    stays).
     """
     answers: dict[int, bool | Exception] | None = {} if plan.asks else None
     # If no condition waits, no other module is entered.

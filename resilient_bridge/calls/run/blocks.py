@@ -107,7 +107,10 @@ class Attempts:
         self._idempotent = idempotent
 
     def __iter__(self) -> Iterator[BlockAttempt]:
-        """Yield attempts until one succeeds; waits block this thread. ConfigError for a policy with a Timeout."""
+        """Yield attempts until one succeeds; waits block this thread.
+
+        ConfigError for a policy with a Timeout.
+        """
         loop = self._start(is_async=False)
         if CURRENT.get().world.is_disabled:
             yield BlockAttempt(_BlockFrame(None, CURRENT.get()))

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]) -> Guard:
-    """Return the guard of a layer. `named`: the exception classes that the Retry beside it names."""
+    """Return the guard of a layer.
+
+    `named`: the exception classes that the Retry beside it names.
+    """
     if isinstance(layer, Breaker):
         circuit = states.state(CIRCUITS, layer, policy.state)
         if circuit.is_shared:

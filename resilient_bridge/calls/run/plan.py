@@ -158,7 +158,10 @@ class Plan(RepeatPlan):
     def _cut(
         self, policy: HasLayers, states: States, form: Form
     ) -> tuple[list[Guard], list[Guard], list[Guard]]:
-        """Return the guards outside the Fallback, those between it and the Retry, and those inside the Retry."""
+        """Return three groups of guards.
+
+        Those outside the Fallback, those between it and the Retry, and those inside the Retry.
+        """
         inner: list[Guard] = []
         before: list[Guard] = []
         around: list[Guard] = []

@@ -31,7 +31,9 @@ def bind(
     shared_as: str | None = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Return `function` protected by `policy`. With `states` it is for one `policy.call`, without it a decoration.
+    """Return `function` protected by `policy`.
+
+    With `states` it is for one `policy.call`, without it a decoration.
 
     `shared_as` is its name for other processes; None: its qualified name. The rest: see `Options`.
     """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every call
     function: Callable[..., Awaitable[Any]], binding: Binding
 ) -> Callable[..., Any]:
-    """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
+    """Return `function` behind the layers of `binding`; set its `.policy` to replace the policy."""
     current, real, root, hub, paused, tracing = CURRENT, REAL, ROOT, HUB, PAUSED, TRACING
     monotonic = REAL.monotonic
 
@@ -125,7 +125,7 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
 def protect_sync(  # noqa: C901, PLR0915 -- one frame, because it is on every call
     function: Callable[..., Any], binding: Binding
 ) -> Callable[..., Any]:
-    """Return `function` behind the layers of `binding`; the policy is replaced by setting `.policy` on the result."""
+    """Return `function` behind the layers of `binding`; set its `.policy` to replace the policy."""
     current, real, root, hub, paused, tracing = CURRENT, REAL, ROOT, HUB, PAUSED, TRACING
     monotonic = REAL.monotonic
 

@@ -104,7 +104,10 @@ class Question(Protocol[T_co]):
 
 
 class CircuitLine(Protocol):
-    """The line to one shared circuit. Every view is passed to `learn`, in order, before a question is answered with it."""
+    """The line to one shared circuit.
+
+    Every view is passed to `learn`, in order, before a question is answered with it.
+    """
 
     @property
     def is_up(self) -> bool:
@@ -113,12 +116,18 @@ class CircuitLine(Protocol):
 
     @property
     def is_watched(self) -> bool:
-        """Whether the store pushes views, several per second: while the circuit is in use, and a little longer."""
+        """Whether the store pushes views, several per second.
+
+        It does while the circuit is in use, and a little longer.
+        """
         ...
 
     @property
     def unanswered(self) -> int:
-        """How many reported failures no view includes yet; a huge number if one of them alone can open the circuit (critical, or a probe's)."""
+        """How many reported failures no view includes yet.
+
+        A huge number if one of them alone can open the circuit (critical, or a probe's).
+        """
         ...
 
     def configure(self, rules: CircuitRules, /) -> None:
@@ -163,10 +172,13 @@ class BudgetLine(Protocol):
 
 @runtime_checkable
 class SharedState(Protocol):
-    """Where circuits and retry budgets are shared between processes: `Policy(..., state=RedisState(url))`."""
+    """Where processes share circuits and retry budgets: `Policy(..., state=RedisState(url))`."""
 
     def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> CircuitLine:
-        """Return the line to the circuit of this name. ConfigError for what the store needs and does not have."""
+        """Return the line to the circuit of this name.
+
+        ConfigError for what the store needs and does not have.
+        """
         ...
 
     def budget(self, key: str, rules: BudgetRules, /) -> BudgetLine:

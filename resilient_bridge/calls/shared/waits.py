@@ -1,7 +1,9 @@
-"""Waiting for a store's answer: a thread blocks, a task is suspended, no longer than the store's patience.
+"""Waiting for a store's answer.
 
-Rule: an answer that no call takes is given back. A call that has waited for the whole patience reports it to the
-store, so that no other call waits.
+A thread blocks, a task is suspended, no longer than the store's patience.
+
+Rule: an answer that no call takes is given back. A call that has waited for the whole patience
+reports it to the store, so that no other call waits.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ def is_real_time() -> bool:
 
 
 class AwaitedAnswer(Generic[T]):
-    """The step of a call that waits for an answer. `settle` is called with it, or with None; it may raise."""
+    """The step of a call that waits for an answer.
+
+    `settle` is called with it, or with None; it may raise.
+    """
 
     __slots__ = ("_attempt", "_question", "_settle")
 

@@ -12,10 +12,13 @@ from ..layer import Layer
 
 @attrs.frozen(repr=False, eq=False)
 class Deadline(Layer):
-    """All attempts and waits together take at most `seconds` (a timedelta will do), then DeadlineExceededError.
+    """All attempts and waits together take at most `seconds`, then DeadlineExceededError.
 
-    No wait starts that could not end before it. Policies inside inherit what is left, and the callee reads it from
-    `current_attempt().remaining`. A sync call is not interrupted: its attempts and waits are bounded. ConfigError names a bad field.
+    `seconds` may be a timedelta.
+
+    No wait starts that could not end before it. Policies inside inherit what is left, and the
+    callee reads it from `current_attempt().remaining`. A sync call is not interrupted: its attempts
+    and waits are bounded. ConfigError names a bad field.
     """
 
     usual_position: ClassVar[int | None] = 0

@@ -55,7 +55,11 @@ class StreamLimits:
             self._remaining_time -= self._world.monotonic() - started
 
     async def item(self, pull: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the next item. Raises DeadlineExceededError at the deadline, AttemptTimeoutError after `idle` seconds without one."""
+        """Return the next item.
+
+        Raises DeadlineExceededError at the deadline, AttemptTimeoutError after `idle` seconds
+        without one.
+        """
         return await self._within(pull, self._idle)
 
     async def rest(self, read: Callable[[], Awaitable[Any]]) -> Any:

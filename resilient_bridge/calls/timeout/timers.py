@@ -1,8 +1,9 @@
 """One timer for all calls of one duration: those that began first run out of time first.
 
-`asyncio.timeout` makes a timer a call and costs as much as everything else a policy does; this costs an entry in a
-dict. Rule: what asyncio.timeout promises about cancellation holds here too. An expiry is a `task.cancel()` that is taken back
-with `uncancel()`, and only a CancelledError that is nobody else's becomes a timeout.
+`asyncio.timeout` makes a timer a call and costs as much as everything else a policy does; this
+costs an entry in a dict. Rule: what asyncio.timeout promises about cancellation holds here too. An
+expiry is a `task.cancel()` that is taken back with `uncancel()`, and only a CancelledError that is
+nobody else's becomes a timeout.
 """
 
 from __future__ import annotations

@@ -43,13 +43,17 @@ def _check_steps(instance: object, attribute: attrs.Attribute[Any], value: tuple
 
 @attrs.frozen(repr=False, eq=False)
 class Timeout(Layer):
-    """Each attempt takes at most `seconds` (a timedelta will do), then fails with AttemptTimeoutError; it may have run.
+    """Each attempt takes at most `seconds`, then fails with AttemptTimeoutError; it may have run.
 
-    `Timeout.escalating(2, 5, 30)` gives the second and third attempt more; the last step is that of all later ones. A sync
-    function cannot be stopped: with `thread=True` it runs in a thread that is left behind and reported, without it a
-    Timeout on a sync function is refused. ConfigError names a bad field.
+    `seconds` may be a timedelta.
 
-    The attempt of an async stream ends with its first item; `idle` then bounds the wait for each further one.
+    `Timeout.escalating(2, 5, 30)` gives the second and third attempt more; the last step is that of
+    all later ones. A sync function cannot be stopped: with `thread=True` it runs in a thread that
+    is left behind and reported, without it a Timeout on a sync function is refused. ConfigError
+    names a bad field.
+
+    The attempt of an async stream ends with its first item; `idle` then bounds the wait for each
+    further one.
     """
 
     usual_position: ClassVar[int | None] = 6

@@ -100,11 +100,14 @@ class _Reconnect:
 
 
 def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:
-    """The dialect of this workflow. `send("start-workflow", {…})` starts a run, whose events have its `run_id` as their channel.
+    """The dialect of this workflow.
 
-    After a cut each run that has not ended is asked for, from the last event that you had: RECOVERED while the server holds it (10,000
-    events, 30 minutes after its end), a gap with its numbers where it has dropped some. A start that may have arrived is not sent
-    again, because it would be a second run; its errors name no request.
+    `send("start-workflow", {…})` starts a run, whose events have its `run_id` as their channel.
+
+    After a cut each run that has not ended is asked for, from the last event that you had:
+    RECOVERED while the server holds it (10,000 events, 30 minutes after its end), a gap with its
+    numbers where it has dropped some. A start that may have arrived is not sent again, because it
+    would be a second run; its errors name no request.
     """
 
     return framed(

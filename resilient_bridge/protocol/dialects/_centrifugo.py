@@ -40,9 +40,10 @@ _LATE: Final = 10.0  # seconds by which a server's ping may be late
 def centrifugo(*channels: str) -> Dialect:
     """The dialect of `/connection/websocket?format=json`, subscribed to these channels.
 
-    After a cut each channel has a verdict of its own, by the server's word: RECOVERED, or GAP where its history is too short or its epoch is
-    another one. `send("channel", {…})` publishes; the answer confirms it, and one that may have arrived is not published again. Proven on
-    a scripted double, not on the server.
+    After a cut each channel has a verdict of its own, by the server's word: RECOVERED, or GAP where
+    its history is too short or its epoch is another one. `send("channel", {…})` publishes; the
+    answer confirms it, and one that may have arrived is not published again. Proven on a scripted
+    double, not on the server.
     """
     if not channels or not all(name for name in channels):
         raise config_error("rb.dialects.centrifugo", "the names of channels", channels)
@@ -117,7 +118,10 @@ def _one(body: Body, channels: Sequence[str]) -> list[Fact]:
 
 
 def _subscribed(name: str, answer: Body) -> list[Fact]:
-    """What was missed rides inside the answer; the offset may stand behind the last of it, of events that are not for us."""
+    """Read the answer to a subscription, which contains what was missed.
+
+    Its offset may lie after the last of these events, because some are not for us.
+    """
     was_asked = bool(answer.get("was_recovering"))
     epoch, offset = text(answer.get("epoch")), answer.get("offset", 0)
     facts: list[Fact] = [

@@ -1,4 +1,7 @@
-"""The families of home-made bridges: events with a number, an id or a time, and a way to ask for what came after one."""
+"""The families of home-made bridges.
+
+Their events have a number, an id or a time, and there is a way to request what came after one.
+"""
 
 from __future__ import annotations
 
@@ -82,10 +85,13 @@ def last_event_id(
     ping: Mapping[str, Any] | None = None,
     pong: str | None = None,
 ) -> Dialect:
-    """A server whose events have ids in no order that we could read, and that sends again what came after one.
+    """Return the dialect of a server that sends again what came after an id.
 
-    The arguments are those of `sequence`. RECOVERED needs a proof: with both `reset` and `end`, the end of a replay without a reset; with
-    `inclusive`, the id that we had. Without either each reconnection ends UNKNOWN, and nothing comes twice.
+    Its ids have no order that a client can read.
+
+    The arguments are those of `sequence`. RECOVERED needs a proof: with both `reset` and `end`, the
+    end of a replay without a reset; with `inclusive`, the id that we had. Without either each
+    reconnection ends UNKNOWN, and nothing comes twice.
     """
     _check_paths("rb.dialects.last_event_id", field=field, type=type, payload=payload)
     policy = Positions(order="opaque", inclusive=inclusive, ends="stated" if end is not None else "quiet")
@@ -114,9 +120,10 @@ def since(
 ) -> Dialect:
     """A server whose events have a time, and that sends again what came at that time or after it.
 
-    The arguments are those of `sequence`; `id` is the dotted path by which one of several events of one time is known. RECOVERED where the
-    replay holds the last event that we had. A server that leaves out the events of the very time that was asked for loses some, and that
-    shows here as UNKNOWN.
+    The arguments are those of `sequence`; `id` is the dotted path by which one of several events of
+    one time is known. RECOVERED where the replay holds the last event that we had. A server that
+    leaves out the events of the very time that was asked for loses some, and that shows here as
+    UNKNOWN.
     """
     _check_paths("rb.dialects.since", field=field, id=id, type=type, payload=payload)
     policy = Positions(order="time", repeats=True, ends="stated" if end is not None else "anchor")

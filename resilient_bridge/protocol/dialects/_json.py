@@ -71,9 +71,12 @@ def table(
     position: str | None = None,
     others: Mapping[str, Read] | None = None,
 ) -> Table:
-    """Return a `decode` for JSON objects whose parts stand at these dotted paths; `others` reads frames of those types.
+    """Return a `decode` for JSON objects whose parts are at these dotted paths.
 
-    A frame that is no object is a message without a type. An event whose position is neither a number nor a text has none.
+    `others` reads frames of those types.
+
+    A frame that is no object is a message without a type. An event whose position is neither a
+    number nor a text has none.
     """
     paths = (type, id, timestamp, payload, channel, position)
     return Table(*paths, dict(others or {}), all(path is None or "." not in path for path in paths))

@@ -56,7 +56,9 @@ class _Encode:
 
 
 def jupyter(*, session: str, username: str = "", resend: bool = False) -> Dialect:
-    """The dialect of `/api/kernels/{id}/channels?session_id={session}`; give the token in the URL, or in a header.
+    """Return the dialect of `/api/kernels/{id}/channels?session_id={session}`.
+
+    Give the token in the URL, or in a header.
 
     `request("execute_request", {"code": …, …})` runs code and returns the reply; what it prints
     comes as messages. The server buffers a kernel's messages only while it knows that no client is

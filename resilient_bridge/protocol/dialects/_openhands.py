@@ -1,4 +1,7 @@
-"""OpenHands' agent-server: the session socket with numbered events, and the legacy socket with times."""
+"""OpenHands' agent-server.
+
+The session socket has numbered events, the legacy socket events with times.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _ENDS: Final = (
 
 
 def _words(content: Any) -> str | None:
-    """What a user's message says: the same in the frame that is sent and in the event that comes back."""
+    """Return the text of a user's message.
+
+    It is the same in the frame that is sent and in the event that is received.
+    """
     if not isinstance(content, list):
         return None
     parts = [fields(each) for each in items(content) if isinstance(each, dict)]

@@ -34,10 +34,12 @@ class _Options(NamedTuple):
 def socketio(*, namespace: str = "/", recovery: bool = True, acks: bool = False) -> Dialect:
     """The dialect of a socket.io server, at `/socket.io/?EIO=4&transport=websocket`.
 
-    `send("name", {"args": [...]})` emits an event; `request` waits for its acknowledgement. A message has the event's name as its type and
-    `payload["args"]`. `recovery`: the server has `connectionStateRecovery`, so the last argument of each event is its offset. After a cut
-    the same session means RECOVERED, another one GAP: the server forgot it, or has not noticed yet that the old connection is gone.
-    `acks`: the server acknowledges each event, so each send is confirmed. Nothing is sent twice. Binary packets are refused.
+    `send("name", {"args": [...]})` emits an event; `request` waits for its acknowledgement. A
+    message has the event's name as its type and `payload["args"]`. `recovery`: the server has
+    `connectionStateRecovery`, so the last argument of each event is its offset. After a cut the
+    same session means RECOVERED, another one GAP: the server forgot it, or has not noticed yet that
+    the old connection is gone. `acks`: the server acknowledges each event, so each send is
+    confirmed. Nothing is sent twice. Binary packets are refused.
     """
     options = _Options(namespace, recovery, acks)
     return framed(

@@ -1,6 +1,7 @@
 """What differs between bridges, as one value: the names on the wire, the codec, the limits.
 
-Rule: a server that names things otherwise, or cannot replay or acknowledge, is a configuration and never a subclass.
+Rule: a server that names things otherwise, or cannot replay or acknowledge, is a configuration and
+never a subclass.
 """
 
 from __future__ import annotations
@@ -137,35 +138,45 @@ def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
 class Dialect(Value):
     """The names a bridge speaks; None switches one off. The defaults are ReCursor's (R rows).
 
-    `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by `replay`, `ping` by `pong`; `ack`
-    confirms a message and `error` reports one. `epoch` is the field of `auth_ack` that identifies the server's life.
-    `dedupes` says whether the server runs a message once that arrives twice with one id and key: True, False, or "stated": while it
-    has stated it (`dedupes: true` in its answer to auth or join), or has answered one of ours as a duplicate. To a server that does not,
-    nothing that was handed out is sent again.
-    `session_from_join` takes the session id from the answer to the join instead of ours. A close code in `superseded` means that
-    another client took the session. Types that begin with one of `unreplayed` are never replayed. `codec` "auto" takes orjson
-    where it is installed. A frame above `max_frame_bytes` is refused. `subprotocols` are those of WebSocket that the client asks the
-    server for, the best first; over a websocket of your own they are yours to ask for. ConfigError names a bad field.
+    `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by
+    `replay`, `ping` by `pong`; `ack` confirms a message and `error` reports one. `epoch` is the
+    field of `auth_ack` that identifies the server's life. `dedupes` says whether the server runs a
+    message once that arrives twice with one id and key: True, False, or "stated": while it has
+    stated it (`dedupes: true` in its answer to auth or join), or has answered one of ours as a
+    duplicate. To a server that does not, nothing that was handed out is sent again.
+    `session_from_join` takes the session id from the answer to the join instead of ours. A close
+    code in `superseded` means that another client took the session. Types that begin with one of
+    `unreplayed` are never replayed. `codec` "auto" takes orjson where it is installed. A frame
+    above `max_frame_bytes` is refused. `subprotocols` are those of WebSocket that the client asks
+    the server for, the best first; over a websocket of your own they are yours to ask for.
+    ConfigError names a bad field.
 
-    `bearer`: without an `auth` message the token goes into the header `Authorization: Bearer`; False: this dialect says nothing of
-    tokens, and one is refused. `ends` are rules for how this server ends and refuses connections, before the general ones.
+    `bearer`: without an `auth` message the token goes into the header `Authorization: Bearer`;
+    False: this dialect says nothing of tokens, and one is refused. `ends` are rules for how this
+    server ends and refuses connections, before the general ones.
 
-    A server with frames of its own has `decode`, from a frame to the facts in it, and `encode`, from an intent to a frame (all in
-    `rb.dialects`); then `auth`, `join` and the other names are None, and these say what the server does: `positions`, its events have
-    them; `resume`, how to ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `login`, it is sent
-    an `Auth`, as the "first" frame or when it has "asked" by a `Challenge`; `pings`, it answers pings ("in_order": behind
-    what we sent before, so that a pong proves that this was read); `silence`, seconds without any frame that mean death; `answers`, it answers requests;
-    `confirms`, it answers or acknowledges sends; `echo`, a function of a frame that we wrote, returns the text by which the server
-    names it or sends it back; `acknowledges`, it waits for our acknowledgement of
-    an event, when it was "received" or "taken" by the reader, and `acknowledge_within` so many seconds. `close_code` is sent when the client is closed.
+    A server with frames of its own has `decode`, from a frame to the facts in it, and `encode`,
+    from an intent to a frame (all in `rb.dialects`); then `auth`, `join` and the other names are
+    None, and these say what the server does: `positions`, its events have them; `resume`, how to
+    ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `login`, it
+    is sent an `Auth`, as the "first" frame or when it has "asked" by a `Challenge`; `pings`, it
+    answers pings ("in_order": behind what we sent before, so that a pong proves that this was
+    read); `silence`, seconds without any frame that mean death; `answers`, it answers requests;
+    `confirms`, it answers or acknowledges sends; `echo`, a function of a frame that we wrote,
+    returns the text by which the server names it or sends it back; `acknowledges`, it waits for our
+    acknowledgement of an event, when it was "received" or "taken" by the reader, and
+    `acknowledge_within` so many seconds. `close_code` is sent when the client is closed.
     """
 
     @classmethod
     def plain(cls, **names: Any) -> Self:
-        """For a server that speaks JSON of its own and nothing of this protocol: no greeting, session, replay, ping or acknowledgement.
+        """Return the dialect of a server that speaks JSON of its own and nothing of this protocol.
 
-        A token goes into the header `Authorization: Bearer`. READY comes with the connection; each reconnection ends UNKNOWN; a send
-        ends `written` when it was written, unless the server answers with its id. `names` switch single ones on again.
+        No greeting, session, replay, ping or acknowledgement.
+
+        A token goes into the header `Authorization: Bearer`. READY comes with the connection; each
+        reconnection ends UNKNOWN; a send ends `written` when it was written, unless the server
+        answers with its id. `names` switch single ones on again.
         """
         nothing: dict[str, Any] = dict.fromkeys((*_OURS, "epoch"))
         settings: dict[str, Any] = {**nothing, "unreplayed": (), **names}

@@ -1,4 +1,6 @@
-"""How a server ends and refuses connections, as rules: what a close code, an HTTP status or an error code of its own means.
+"""How a server ends and refuses connections, as rules.
+
+They say what a close code, an HTTP status or the server's own error code means.
 
 Rule: the first rule that fits decides; without one the general table does (`losses`).
 """
@@ -73,12 +75,16 @@ def _something(end: End, attribute: attrs.Attribute[Any], value: object) -> None
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class End(Value):
-    """One rule: `close`, a close code or (first, last); `status`, an HTTP status or range; `code`, an error code of the server's.
+    """One rule: what a close code, an HTTP status or a code of the server means.
 
-    `means`: "auth", these credentials will never do; "auth_expired", ask for them once more; "session_gone", the server has forgotten the
-    session; "position_gone", it cannot replay from our positions; "superseded", another client took the session; "unsupported" and
-    "misuse", the next connection would end in the same way; "too_big"; "busy", come back later; "passing", connect again.
-    ConfigError names a bad field.
+    `close` is a close code or (first, last), `status` an HTTP status or range, `code` an error code
+    of the server.
+
+    `means`: "auth", these credentials will never do; "auth_expired", ask for them once more;
+    "session_gone", the server has forgotten the session; "position_gone", it cannot replay from our
+    positions; "superseded", another client took the session; "unsupported" and "misuse", the next
+    connection would end in the same way; "too_big"; "busy", come back later; "passing", connect
+    again. ConfigError names a bad field.
     """
 
     means: Meaning = attrs.field(validator=one_of(*get_args(Meaning)))
@@ -101,7 +107,10 @@ def _is_in(wanted: Any, got: Any) -> bool:
 
 
 def by_rules(failure: Failure, ends: Iterable[End]) -> tuple[Failure, Meaning | None]:
-    """Return the failure with the code of the first rule that fits, and what that means; as it is if none does."""
+    """Return the failure with the code and the meaning of the first rule that fits.
+
+    It is unchanged if none does.
+    """
     for end in ends:
         if end.fits(failure):
             return _meaning(failure, end.means), end.means

@@ -1,6 +1,7 @@
 """When to ask whether the peer is still there, and when to stop waiting for the answer.
 
-Rule: numbers only. What a verdict means, and when it is suspended, belongs to the one that watches the clock.
+Rule: numbers only. What a verdict means, and when it is suspended, belongs to the one that watches
+the clock.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from ...values.fields import Value, as_seconds, short_seconds
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Heartbeat(Value):
-    """A ping `every` so many seconds; a peer that has not answered within `timeout` is gone (15 and 10).
+    """A ping every `every` seconds; a peer without an answer in `timeout` is gone (15 and 10).
 
-    After a sleep or a jump of the clock, on `reconnect_now()`, and when your `health_check` does not say yes, a ping goes out
-    at once and has only `probe_timeout`. Seconds or timedeltas above 0, at most an hour; ConfigError names a bad field.
+    After a sleep or a jump of the clock, on `reconnect_now()`, and when your `health_check` does
+    not say yes, a ping goes out at once and has only `probe_timeout`. Seconds or timedeltas above
+    0, at most an hour; ConfigError names a bad field.
     """
 
     every: float = attrs.field(default=15.0, converter=as_seconds, validator=short_seconds)

@@ -16,8 +16,8 @@ from ...values.fields import Value, count, one_of
 class Inbox(Value):
     """The queue of messages waiting for the reader, bounded by `max_messages` and `max_bytes`.
 
-    `overflow` is what happens when it is full: "pause" stops reading from the link, "resync" drops the link and has the
-    messages replayed. ConfigError names a bad field.
+    `overflow` is what happens when it is full: "pause" stops reading from the link, "resync" drops
+    the link and has the messages replayed. ConfigError names a bad field.
     """
 
     max_messages: int = attrs.field(default=1000, validator=count)

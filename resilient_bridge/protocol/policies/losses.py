@@ -6,8 +6,9 @@ programming error (NameError, TypeError, ValueError …) of the code that opens 
 lasting, because the next attempt runs the same code; errors of the system and of the network,
 timeouts, and what is not known are passing.
 
-Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds disagree" 1); a decision
-that can be overridden is overridden in the policy (`Reconnect.rules`), not here.
+Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds
+disagree" 1); a decision that can be overridden is overridden in the policy (`Reconnect.rules`), not
+here.
 """
 
 from __future__ import annotations
@@ -91,9 +92,10 @@ def meaning(
 ) -> LossAction:
     """Return what to do about a link that ended with `failure`.
 
-    `poisoned`: one of our entries was found guilty of it. `was_open`: the connection had been made, so a programming error says
-    nothing about the code that makes one. `is_remade`: the next attempt makes its client afresh; where it is the same object
-    again (EventSource), whatever that object refuses permanently it will refuse again.
+    `poisoned`: one of our entries was found guilty of it. `was_open`: the connection had been made,
+    so a programming error says nothing about the code that makes one. `is_remade`: the next attempt
+    makes its client afresh; where it is the same object again (EventSource), whatever that object
+    refuses permanently it will refuse again.
     """
     close = _peer_close(failure)
     if is_superseded(failure, superseded):
@@ -122,7 +124,10 @@ def meaning(
 
 
 def is_programming_error(failure: Failure) -> bool:
-    """Is it a mistake in the code that was run? What a peer sent can be a ValueError, too: as JSON, as text, for a model of pydantic."""
+    """Is it a mistake in the code that was run?
+
+    What a peer sent can be a ValueError, too: as JSON, as text, for a model of pydantic.
+    """
     cause = failure.cause
     is_about_data = type(cause).__name__ == "ValidationError"
     return (

@@ -15,13 +15,15 @@ from ...values.fields import Value, as_seconds, count, one_of, seconds
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Outbox(Value):
-    """The queue of messages on their way out, bounded by `max_messages` and `max_bytes`, whichever is reached first.
+    """The queue of messages to send, bounded by `max_messages` and `max_bytes`.
 
-    `overflow` is what a full queue does with one more: "raise" (OutboxFullError), "block" (send waits), "drop_oldest",
-    "drop_newest", or "coalesce" (the oldest unsent one of the same type makes room); a dropped message resolves its receipt and is an event.
-    A message that may have arrived is sent again, under its own key, only within `resend_within` seconds: the peer's 5-minute
-    window less a margin. After that `on_unknown` says "report" (the outcome is unknown) or "resend". When the session is
-    gone, `on_new_session` says "keep" (what was never sent goes to the new one) or "return" (back to the caller).
+    `overflow` is what a full queue does with one more: "raise" (OutboxFullError), "block" (send
+    waits), "drop_oldest", "drop_newest", or "coalesce" (the oldest unsent one of the same type
+    makes room); a dropped message resolves its receipt and is an event. A message that may have
+    arrived is sent again, under its own key, only within `resend_within` seconds: the peer's
+    5-minute window less a margin. After that `on_unknown` says "report" (the outcome is unknown) or
+    "resend". When the session is gone, `on_new_session` says "keep" (what was never sent goes to
+    the new one) or "return" (back to the caller).
     """
 
     max_messages: int = attrs.field(default=1000, validator=count)

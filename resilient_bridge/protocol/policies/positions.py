@@ -1,4 +1,6 @@
-"""What is known of a server's positions: how they compare, how far a log reaches, and what proves that nothing was lost.
+"""What is known of a server's positions.
+
+How they compare, how far a log reaches, and what proves that nothing was lost.
 
 Rule: without a proof the verdict is UNKNOWN. Silence is no proof: it ends the wait, and shows
 nothing about what was lost.
@@ -45,19 +47,21 @@ def _fits_end(positions: Positions, attribute: attrs.Attribute[Any], value: obje
 class Positions(Value):
     """The positions of a server's events, and how a replay of them ends.
 
-    `order`: "number" grows with each event, "time" may be shared by several, "opaque" says nothing. `per_channel`: each channel has a log
-    of its own. `contiguous`: numbers without holes, so a hole is a loss; it is asked for once more, then reported as a gap with its
-    numbers. `repeats`: a replay may hold what we have; `inclusive`: it begins with
-    the event at the position that was asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. Either
+    `order`: "number" grows with each event, "time" may be shared by several, "opaque" says nothing.
+    `per_channel`: each channel has a log of its own. `contiguous`: numbers without holes, so a hole
+    is a loss; it is asked for once more, then reported as a gap with its numbers. `repeats`: a
+    replay may hold what we have; `inclusive`: it begins with the event at the position that was
+    asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. Either
     proves that the log is still the one that we know; an answer without that event proves nothing.
 
-    `interleaves`: live events may come between those of a replay. What came until the replay was over is then delivered in the order
-    of its times; numbers are put in order in any case.
+    `interleaves`: live events may come between those of a replay. What came until the replay was
+    over is then delivered in the order of its times; numbers are put in order in any case.
 
-    `ends` says when a replay is over: "stated", by a `Replayed`; "anchor", when it has brought what we know, and all behind it is in
-    order; "barrier", by the answer to a ping behind the question; "quiet", after `quiet` seconds in which nothing came. `proof`
-    besides `Replayed`, an anchor and contiguity: "session", the server names the session that we had (`Hello.session`);
-    "barrier", it would have contradicted before the answer to the ping; None. ConfigError names a bad field.
+    `ends` says when a replay is over: "stated", by a `Replayed`; "anchor", when it has brought what
+    we know, and all behind it is in order; "barrier", by the answer to a ping behind the question;
+    "quiet", after `quiet` seconds in which nothing came. `proof` besides `Replayed`, an anchor and
+    contiguity: "session", the server names the session that we had (`Hello.session`); "barrier", it
+    would have contradicted before the answer to the ping; None. ConfigError names a bad field.
     """
 
     order: Literal["number", "time", "opaque"] = attrs.field(

@@ -1,6 +1,9 @@
-"""What a bridge does about a lost connection: when it tries again, how often, and what it does when nothing helps.
+"""What a bridge does about a lost connection.
 
-Rule: numbers only. Which losses are worth another attempt is decided by the failure's classification, not here.
+When it tries again, how often, and what it does when nothing helps.
+
+Rule: numbers only. Which losses are worth another attempt is decided by the failure's
+classification, not here.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Reconnect(Value):
-    """How to come back after a loss. Durations are seconds or timedeltas; ConfigError names a bad field.
+    """How to come back after a loss.
+
+    Durations are seconds or timedeltas; ConfigError names a bad field.
 
     `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure
     its own schedule or count. After `attempts` failed attempts (None: no end), or when the outage
@@ -89,12 +94,15 @@ class Reconnect(Value):
     allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
 
     def process_exception(self, error: Exception, /) -> Exception | None:
-        """Return None for a failed connection that is worth another attempt, else `error`: what websockets asks for.
+        """Return None for a failed connection that is worth another attempt, else `error`.
 
-        For those who keep its own loop: `connect(uri, process_exception=reconnect.process_exception,
-        reconnect_delays=reconnect.backoff.waits)`. Unlike its default, a bad certificate ends the loop, and 408, 425 and 429 do not.
-        Credentials that were refused end it, too: the loop has no others to try; and so does a programming error (a ValueError,
-        a TypeError). A failure in `rules` is tried again.
+        websockets calls it.
+
+        For those who keep its own loop: `connect(uri,
+        process_exception=reconnect.process_exception, reconnect_delays=reconnect.backoff.waits)`.
+        Unlike its default, a bad certificate ends the loop, and 408, 425 and 429 do not.
+        Credentials that were refused end it, too: the loop has no others to try; and so does a
+        programming error (a ValueError, a TypeError). A failure in `rules` is tried again.
         """
         from ...classification import classify
         from .losses import LossAction, meaning

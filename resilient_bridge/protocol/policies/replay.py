@@ -1,6 +1,9 @@
-"""How a resume asks for what was missed: how far back, how long it waits, and how much it holds meanwhile.
+"""How a resume requests what was missed.
 
-Rule: the overlap decides how far the server's clock may step back without a silent loss, so it is large by default.
+How far back, how long it waits, and how much it holds meanwhile.
+
+Rule: the overlap decides how far the server's clock may step back without a silent loss, so it is
+large by default.
 """
 
 from __future__ import annotations
