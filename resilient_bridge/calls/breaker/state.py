@@ -171,7 +171,7 @@ class CircuitState:
         self._count(permit, now, "slow_" if seconds >= self.slow_after else "", because, critical)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
-        """Release a call whose outcome says nothing (cancelled, ignored); a slow one fails."""
+        """Release a call whose outcome says nothing (cancelled, ignored); slow counts as failed."""
         if seconds >= self.slow_after:
             self._count(permit, now, "slow_", None)
         elif permit < 0:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOTE: Final = "-end"
 _START: Final = 32  # bytes that identify a log
-_PIECE: Final = 8_192  # bytes; a transaction is seldom longer
+_PIECE: Final = 12_288  # bytes; a transaction is seldom longer than five pages of the log
 _FIELDS: Final = Struct("<32sQI?")  # the log's start, size, check sum, and whether it may restart
 _VOID: Final = bytes(_FIELDS.size)
 
