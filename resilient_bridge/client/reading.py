@@ -1,4 +1,4 @@
-"""`async for message in bridge`.
+"""How `async for message in bridge` reads.
 
 Gaps in position, one reader at a time, the position saved on the next request.
 """
