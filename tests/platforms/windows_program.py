@@ -214,7 +214,7 @@ async def part_a_daemon_that_fails_says_why(folder):
     for log in (None, str(folder / "daemon.log")):
         code = "import sys; sys.exit('no such database')"
         daemon = rb.agent.Daemon(
-            sys.executable, "-c", code, health=f"http://127.0.0.1:{port}/", log=log, startup_timeout=0.4
+            sys.executable, "-IS", "-c", code, health=f"http://127.0.0.1:{port}/", log=log, startup_timeout=1
         )
         try:
             await daemon.ensure()
