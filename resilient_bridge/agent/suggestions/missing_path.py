@@ -31,7 +31,7 @@ _NO_PROGRAM: Final = 127  # the exit code of a shell that did not find its comma
 _NAMES_PATH = re.compile(r"(?:.*[_-])?(?:path|file|filename|dir|directory|folder|cwd)s?", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STATED = re.compile(r"no such file or directory|\bENOENT\b", re.IGNORECASE)
-_ELSEWHERE = re.compile(  # another machine or container, or wherever a compiler looks
+_ELSEWHERE = re.compile(  # another machine or container, or where a compiler searches
     r"\b(?:scp|sftp): |\bOCI runtime\b|\bcontainer process\b|\bfatal error: "
 )
 _QUOTED: Final = r"b?(?:'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019)"

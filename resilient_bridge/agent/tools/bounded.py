@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ...world import World
 
-    # of the number of an attempt: the ends of its steps
+    # gets the number of an attempt, returns the ends of its steps
     Limit: TypeAlias = Callable[[int], tuple[float, ...]]
 
 

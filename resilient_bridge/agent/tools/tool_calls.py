@@ -103,7 +103,7 @@ def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # made in a place of its own: this frame must not hold the error that holds it
+            # made in another function: this frame must not hold the error that holds it
             raise _cut_short(error) from error
         except SystemExit as error:  # argparse raises it: it ends the tool, not the agent
             raise _exited(error) from error
