@@ -95,7 +95,7 @@ def full(function, *, attempts=3, on=Exception, limit=5, open_for=30.0, seconds=
         if is_armed:
             loop.call_at(running[0][0], expire, loop)
 
-    async def call(*args, **kwargs):  # noqa: C901, PLR0912, PLR0915 -- see above
+    async def call(*args, **kwargs):  # noqa: C901, PLR0912 -- see above
         nonlocal failures, calls, opened, total, tokens, is_armed
         loop = get_running_loop()
         task = current_task(loop)

@@ -140,7 +140,7 @@ class Storm(NamedTuple):
     gave_up: float
 
 
-def storm(schedule, outage: float, seed: int, *, says_when: bool = False) -> Storm:  # noqa: PLR0915 -- one simulation, in one piece
+def storm(schedule, outage: float, seed: int, *, says_when: bool = False) -> Storm:
     """Simulate it once."""
     rng = random.Random(seed)
     server = Server(outage, says_when=says_when)

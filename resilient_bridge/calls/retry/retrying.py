@@ -146,7 +146,7 @@ class Retrying:
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
-    def _step(  # noqa: PLR0915 -- all counts are updated here
+    def _step(
         self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
     ) -> Stopped | None:
         """Decide what follows the attempt that has just ended.

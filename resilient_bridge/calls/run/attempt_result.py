@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def decide_next(  # noqa: C901, PLR0912, PLR0915, PLR0917 -- one pass: each generator more would be entered at every failure
+def decide_next(  # noqa: C901, PLR0912, PLR0917 -- one pass: each generator more would be entered at every failure
     plan: Plan,
     first: CallFrame,
     frame: CallFrame,

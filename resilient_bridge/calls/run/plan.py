@@ -77,7 +77,7 @@ class Plan(RepeatPlan):
         "tokens",
     )
 
-    def __init__(  # noqa: PLR0915 -- one line for each thing that is decided here
+    def __init__(
         self,
         policy: HasLayers,
         states: States,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, Any, Any]
 
 
-def steps_of(  # noqa: C901, PLR0912, PLR0915 -- one generator: each further one would be entered again at every step
+def steps_of(  # noqa: C901, PLR0912 -- one generator: each further one would be entered again at every step
     plan: Plan, first: CallFrame, call: CallOnce, outcome: tuple[BaseException | None, Any] | None = None
 ) -> Steps:
     """Yield the steps of a call; return its result, or raise its final error.

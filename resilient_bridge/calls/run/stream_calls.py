@@ -115,7 +115,7 @@ def _rest(started: StartedStream) -> Generator[Any, Any, Any]:
         raise
 
 
-def protect_async_stream(  # noqa: C901, PLR0915 -- `yield from` does not exist for async generators
+def protect_async_stream(
     function: Callable[..., Any], binding: Binding
 ) -> Callable[..., Any]:
     """Return an async generator function behind the layers of `binding`."""
