@@ -18,7 +18,7 @@ from .doctor_values import Findings
 _IF: Final = {
     "stated": "the server says that its replay is complete",
     "window": "all events between the first and the last that it names come",
-    "anchor": "the last event that you had comes again with the same content",
+    "anchor": "the last event that you had comes again with the same content, and has an id or a time",
     "contiguity": "the numbers go on directly behind yours",
     "session": "the server names the session that you had",
     "barrier": "it has not said otherwise when it answers the ping behind the question",
@@ -88,6 +88,12 @@ def _about_replay(findings: Findings, dialect: Dialect) -> list[str]:
         notes.append(f"This cut ended {after.verdict}({after.reason}): {page} says what that means.")
     if policy is None or after.includes_asked is None:
         return notes
+    if after.reason == "no_anchor" and after.includes_last:
+        notes.append(
+            "The last event came again, but nothing in it shows that the log is the same, so a restart of this server "
+            "could not be noticed: name the field of an id (id=) or of a time (timestamp=) in its events, or say distinct=True if no "
+            "two logs of it hold equal events at one position."
+        )
     if after.includes_asked and policy.overlap:
         notes.append(
             "The event that is asked after comes again, so inclusive=True saves one event of each replay."

@@ -50,7 +50,8 @@ def _server(dialect: str | None, host: str, port: int, token: str | None) -> Bri
     name, arguments = ("recursor", {}) if dialect is None else read_served(dialect)
     if name == "recursor":
         return BridgeServer(host=host, port=port, token=token)
-    arguments.pop("start", None)  # the client's first position, unknown to the server
+    for of_client in ("start", "timestamp", "distinct", "volatile"):  # what only the client needs to know
+        arguments.pop(of_client, None)
     position: Any = FAMILIES.get(name)
     return LogBridge(position=position, host=host, port=port, token=token, **arguments)
 

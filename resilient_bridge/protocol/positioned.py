@@ -1,12 +1,15 @@
 """The receiving half of a session whose server gives its events positions: what is new, what we
 already have, where a hole is.
 
-Rule: an event is recognized by its position and its content. The same position with another content
-means another log, and that is reported.
+Rule: an event is recognized by its position and its content (`matching`). The same position with
+another content means another log, and that is reported. What has no name is counted, never looked
+up: a log may hold it several times.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
@@ -14,8 +17,9 @@ from ..telemetry.events import Verdict
 from .bookmark import Bookmark
 from .facts import Event
 from .frames import Body, canonical
+from .matching import SAME, Match, content_of, match
 from .messages import Gap, Message, parse_timestamp
-from .recovery import Hole, Incoming
+from .recovery import Hole
 
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _LOG: Final = "@"  # start of the first half of a key that is a position
+_COMPARED: Final = 16  # of the events before: an id that one of them has too is the name of neither
 
 
 class Positioned:
@@ -43,6 +48,8 @@ class Positioned:
         # a replay without a marked end may continue: a live event says nothing about those before
         # it
         self.is_frozen = False
+        # events without a name that the replay, which goes on behind its verdict, may still repeat
+        self.unshown: Mapping[Channel, Counter[str]] = {}
         self.policy = policy
         self._is_time, self._is_number = policy.order == "time", policy.order == "number"
         self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode
@@ -64,11 +71,7 @@ class Positioned:
             self._in.transient(event.type, Body(event), text)
             return None
         if not self._is_number:
-            key = self.key_of(event)
-            if (key is None or key in self._in.watermark) and self.is_known(Incoming(event, text)):
-                self._in.duplicates += 1
-            else:
-                self.accept(event, text, now)
+            self._named(event, text, now)
             return None
         reached = self.bookmark.positions.get(event.channel)
         if not isinstance(position, int) or not isinstance(reached, int) or reached < position:
@@ -78,6 +81,27 @@ class Positioned:
         else:
             self._old(event, text, now)
         return None
+
+    def _named(self, event: Event, text: str, now: Now) -> None:
+        """A live event known by its id, or counted if it has none: the replay may still go on."""
+        key = self.key_of(event)
+        if key is None:
+            if self.unshown and self._was_shown(event):
+                self._in.duplicates += 1
+            else:
+                self.accept(event, text, now)
+        elif key in self._in.watermark and self.match(event, text) in SAME:
+            self._in.duplicates += 1
+        else:
+            self.accept(event, text, now, may_repeat=key in self._in.watermark)
+
+    def _was_shown(self, event: Event) -> bool:
+        """Return whether the replay still owes this event, which was delivered before the cut."""
+        remaining = self.unshown.get(event.channel)
+        if remaining is None or remaining[content := self.content_of(event)] <= 0:
+            return False
+        remaining[content] -= 1
+        return True
 
     def _next(self, event: Event, text: str, reached: Position | None, now: Now) -> Failure | None:
         position, channel = event.position, event.channel
@@ -95,11 +119,12 @@ class Positioned:
         return None
 
     def _old(self, event: Event, text: str, now: Now) -> None:
-        known = self.is_known(Incoming(event, text))
-        if known:
+        found = self.match(event, text)
+        if found in SAME:
             self._in.duplicates += 1
-        elif known is None and self._may_have_had(event):
-            self.accept(event, text, now, may_repeat=True, moves=False)  # from before what we remember
+        elif found is Match.ALTERED or (found is Match.FORGOTTEN and self._may_have_had(event)):
+            # It may be a repeat, or from before what we remember.
+            self.accept(event, text, now, may_repeat=True, moves=False)
         else:
             self.report(Hole(Verdict.GAP, "restarted", event.channel))
             self.bookmark.forget_channel(event.channel)
@@ -162,6 +187,7 @@ class Positioned:
         Returns how many events it brought; `epochs` are those of the logs now.
         """
         had = dict(self.bookmark.positions)
+        self.unshown = recovery.unshown
         for channel, finding in recovery.findings.items():
             if finding.is_other or finding.reason == "position_gone":
                 self.bookmark.forget_channel(channel)
@@ -247,30 +273,56 @@ class Positioned:
             return None if event.id is None else (event.type, event.id)
         return (_LOG if event.channel is None else _LOG + event.channel, str(event.position))
 
-    def is_known(self, heard: Incoming) -> bool | None:
-        """Return whether this event was delivered.
+    def match(self, event: Event, text: str) -> Match:
+        """Compare this event with the one of its name that was delivered.
 
-        False: at its position another one was. None: no event is remembered there.
+        An event without a name is FORGOTTEN: it is counted, not looked up (`unnamed`).
         """
-        watermark, event = self._in.watermark, heard.event
         key = self.key_of(event)
-        if key is None:
-            return any(mark.key is None and mark.text == heard.text for mark in watermark.tail) or None
-        mark = watermark.by_key.get(key)
+        mark = None if key is None else self._in.watermark.by_key.get(key)
         if mark is None:
-            return None
-        return self._is_time or self._is_same(mark, heard)
+            return Match.FORGOTTEN
+        had = event if mark.text == text else self._event_of(mark, event)
+        if had is None:
+            is_same = canonical(mark.text) == canonical(text)
+            return Match.CONTENT if is_same else Match.OTHER
+        found = match(had, event, volatile=self.policy.volatile, is_opaque=self.policy.order == "opaque")
+        if found is Match.ID and self._is_number and self._is_shared(event):
+            return Match.CONTENT
+        return found
 
-    def _is_same(self, mark: Mark, heard: Incoming) -> bool:
-        if mark.text == heard.text:
-            return True
-        event = heard.event
+    def _is_shared(self, event: Event) -> bool:
+        """Return whether an event before this one has its id too: then it is no event's name."""
+        marks = islice(reversed(self._in.watermark.tail), _COMPARED)
+        others = (other for mark in marks if mark.key is not None for other in self._events_of(mark.text))
+        return any(
+            other.id == event.id and other.channel == event.channel and other.position != event.position
+            for other in others
+        )
+
+    def _event_of(self, mark: Mark, event: Event) -> Event | None:
+        """Return the event of this name in a frame that was delivered."""
         for had in self._events_of(mark.text):
-            if had.channel == event.channel and had.position == event.position:
-                if had.id is not None or event.id is not None:
-                    return had.id == event.id
-                return bool(had.payload == event.payload if event.payload else had.raw == event.raw)
-        return canonical(mark.text) == canonical(heard.text)
+            if had.channel == event.channel and self.key_of(had) == mark.key:
+                return had
+        return None
+
+    def unnamed(self) -> dict[Channel, Counter[str]]:
+        """Count the events without a name that were delivered and may come again: by their frames,
+        for each channel those at its position or later.
+        """
+        found: dict[Channel, Counter[str]] = {}
+        if not self._is_time:
+            return found
+        for mark in self._in.watermark.tail:
+            if mark.key is None:
+                for event in self._events_of(mark.text):
+                    if event.position is not None and event.id is None and not self._is_earlier(event):
+                        found.setdefault(event.channel, Counter())[self.content_of(event)] += 1
+        return found
+
+    def content_of(self, event: Event) -> str:
+        return content_of(event, self.policy.volatile)
 
     def _events_of(self, text: str) -> list[Event]:
         if self._decode is None:

@@ -3,14 +3,22 @@
 Pure functions on values. For each channel: is its log still the one we read, does what arrived
 continue where we stopped, and what proves that? Rule: an event is delivered once, in the server's
 order, and after the gap in which events may be missing.
+
+The first question comes first. What a server states about its log, a window without a hole and
+numbers that go on say nothing about which log it is: a restarted server says the same of its new
+one. Only an anchor does, an event that we have and that another log would not repeat (`matching`),
+or a name: of the session, of the log (`epoch`, `Positions.names_log`), or the user's word
+(`Positions.distinct`, a backfill).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from ..telemetry.events import Verdict
+from .matching import PROVES, SAME, Match, is_counter
 from .messages import parse_timestamp
 
 
@@ -67,18 +75,24 @@ class Finding(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """Verdicts by channel, and deliveries with holes; `repeats`: events that were known."""
+    """Verdicts by channel, and deliveries with holes; `repeats`: events that were known.
+
+    `unshown`: how often events without a name that we have may still come, where the replay goes on
+    behind the verdict: the live side counts them down, and delivers what comes more often.
+    """
 
     findings: Mapping[Channel, Finding]
     deliveries: Sequence[Delivery | Hole]
     repeats: int = 0
+    unshown: Mapping[Channel, Counter[str]] = {}
 
 
 class Evidence(NamedTuple):
     """The evidence of a join.
 
-    `is_known(heard)`: True, it was delivered at its position; False, another event was; None, we
-    remember none. `fetched`: how many of `heard`, the first ones, the user's function brought.
+    `match` compares an event, and its frame, with the one that was delivered under its name. `unnamed`: how
+    often each event without a name was, from the position on, by what `content` returns.
+    `same_logs`: channels whose log the server names as the one that we read. `fetched`: how many of `heard`, the first ones, the user's function brought.
     `has_forgotten`: more was delivered than is remembered. `has_asked`: the dialect had something
     to ask with. `moved`: channels whose position was reached without an event. `others`: channels
     whose server has named another session or epoch. `over`: how the replay ended.
@@ -87,8 +101,11 @@ class Evidence(NamedTuple):
     positions: Mapping[Channel, Position]
     heard: Sequence[Incoming]
     statements: Mapping[Channel, Replayed]
-    is_known: Callable[[Incoming], bool | None]
+    match: Callable[[Event, str], Match]
     over: Over
+    unnamed: Mapping[Channel, Counter[str]] = {}
+    content: Callable[[Event], str] = repr
+    same_logs: AbstractSet[Channel] = frozenset()
     others: Mapping[Channel, str] = {}
     same_session: bool = False
     lost_backfill: str = ""
@@ -96,6 +113,11 @@ class Evidence(NamedTuple):
     has_asked: bool = False
     fetched: int = 0
     has_forgotten: bool = False
+
+    def is_named(self, channel: Channel, policy: Positions) -> bool:
+        """Return whether something besides its events says that the log is the one that we read."""
+        names = policy.names_log and channel is not None
+        return policy.distinct or names or channel in self.same_logs or None in self.same_logs
 
 
 def judge(evidence: Evidence, policy: Positions) -> Recovery:
@@ -111,7 +133,19 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
         if channel not in plans:  # a log that was never read, so nothing of it can be missing
             plans[channel] = _all_new(of_it, policy)
     deliveries, repeats = _in_order(evidence.heard, findings, plans)
-    return Recovery(findings, deliveries, repeats)
+    unshown = _unshown(heard, evidence) if evidence.over == "anchor" else {}
+    return Recovery(findings, deliveries, repeats, unshown)
+
+
+def _unshown(heard: Mapping[Channel, Sequence[Incoming]], evidence: Evidence) -> dict[Channel, Counter[str]]:
+    remaining: dict[Channel, Counter[str]] = {}
+    for channel, delivered in evidence.unnamed.items():
+        counts = Counter(delivered)
+        counts.subtract(
+            evidence.content(each.event) for each in heard.get(channel, ()) if each.event.id is None
+        )
+        remaining[channel] = +counts
+    return remaining
 
 
 def in_order(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
@@ -191,15 +225,18 @@ def _all_new(heard: Sequence[Incoming], policy: Positions, *, may_repeat: bool =
 
 
 def _once(heard: Sequence[Incoming], policy: Positions) -> list[Incoming]:
-    """Return each event once, by position, or by id where several share a position."""
+    """Return each event once, by position, or by id where several share a position.
+
+    What has neither is kept: the log may hold it several times.
+    """
     seen: set[object] = set()
     out: list[Incoming] = []
     for each in heard:
         event = each.event
         name: object = event.position
         if policy.order == "time":
-            name = (event.type, event.id) if event.id is not None else (event.position, each.text)
-        if name not in seen:
+            name = (event.type, event.id, each.text)
+        if name not in seen or (policy.order == "time" and event.id is None):
             seen.add(name)
             out.append(each)
     return out
@@ -231,6 +268,10 @@ def _vouched(stated: Replayed | None, evidence: Evidence, policy: Positions) -> 
     return "backfill" if evidence.over == "backfill" else ""
 
 
+_IDENTIFIES: Final = frozenset({"session", "barrier", "backfill"})
+"""Proofs that say which log it is: the server names the session, or would contradict its name; the
+user's own function was asked."""
+
 _WHY: Final = {
     "timeout": "timeout", "overflow": "side_buffer_full", "quiet": "quiet", "barrier": "empty", "stated": "empty", "anchor": "no_anchor",
     "backfill": "empty", "nothing": "no_replay",
@@ -250,20 +291,25 @@ def _numbers(
         for each in numbered
         if _number(each) > above and not (each.is_marker and _number(each) <= position)
     ]
-    known = [evidence.is_known(each) for each in old]
+    matches = [evidence.match(each.event, each.text) for each in old]
+    is_known = not SAME.isdisjoint(matches)
+    is_named = evidence.is_named(channel, policy)
+    is_anchored = not PROVES.isdisjoint(matches) or (is_known and is_named)
     through = stated.through if stated is not None and isinstance(stated.through, int) else None
-    is_anchored = True in known
-    lacks_anchor = policy.shows_anchor and not is_anchored
     has_all = stated is not None and stated.complete and through is None
     if (
-        False in known  # the same number, another event
+        Match.OTHER in matches  # the same number, another event
         or (through is not None and through < position)  # the log ends before what we have read
         # It has sent all that came after the event before our last one, and that was not among it.
-        or (lacks_anchor and has_all)
-        or (old and not is_anchored and not policy.repeats and not policy.shows_anchor)
+        or (policy.shows_anchor and has_all and not is_known and Match.ALTERED not in matches)
+        or (old and not is_known and not policy.repeats and not policy.shows_anchor)
     ):
         return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(numbered, policy)
-    doubtful = [Delivery(each, may_repeat=True) for each in old] if old and not is_anchored else []
+    doubtful = [
+        Delivery(each, may_repeat=True)
+        for each, found in zip(old, matches, strict=True)
+        if not is_anchored and (found is Match.ALTERED or (found is Match.FORGOTTEN and not is_known))
+    ]
     news = [*doubtful, *(Delivery(each) for each in new)]
     holes = _holes(position, news[len(doubtful) :], len(doubtful)) if policy.contiguous else {}
     reached = max((_number(each) for each in new), default=position)
@@ -272,7 +318,11 @@ def _numbers(
         behind = next((at for at, each in enumerate(news) if id(each.heard) not in fetched), len(news))
         holes = {behind: Hole(Verdict.GAP, evidence.lost_backfill, channel)}
     plan = _Plan(news, holes, len(old) - len(doubtful))
-    return _finding(position, reached, stated, evidence, policy, is_anchored=is_anchored, plan=plan), plan
+    is_sure = is_anchored or is_named
+    finding = _finding(
+        position, reached, stated, evidence, policy, is_known=is_known, is_sure=is_sure, plan=plan
+    )
+    return finding, plan
 
 
 def _holes(position: int, news: Sequence[Delivery], offset: int) -> dict[int, Hole]:
@@ -295,9 +345,11 @@ def _finding(
     evidence: Evidence,
     policy: Positions,
     *,
-    is_anchored: bool,
+    is_known: bool,
+    is_sure: bool,
     plan: _Plan,
 ) -> Finding:
+    """Judge a log with numbers; `is_known`: an event that we have came again; `is_sure`: it is known to be the one that we read."""
     if plan.holes:
         hole = next(iter(plan.holes.values()))
         return Finding(Verdict.GAP, hole.reason, missing=hole.missing)
@@ -310,26 +362,35 @@ def _finding(
         return Finding(Verdict.GAP, evidence.lost_backfill)
     if any(delivery.may_repeat for delivery in plan.events):
         return Finding(Verdict.UNKNOWN, "unverified")
-    vouched = _vouched(stated, evidence, policy)
+    proof = _vouched(stated, evidence, policy) or _shown(
+        reached, stated, evidence, policy, is_known=is_known, goes_on=bool(plan.events)
+    )
+    if proof and (is_sure or proof in _IDENTIFIES):
+        return Finding(Verdict.RECOVERED, proof, proof)
+    lacks_anchor = bool(proof) or (policy.shows_anchor and bool(plan.events) and not is_known)
+    return Finding(Verdict.UNKNOWN, "no_anchor" if lacks_anchor else _WHY[evidence.over])
+
+
+def _shown(
+    reached: int,
+    stated: Replayed | None,
+    evidence: Evidence,
+    policy: Positions,
+    *,
+    is_known: bool,
+    goes_on: bool,
+) -> Proof:
+    """Return what the numbers show, if the log is the one that we read."""
     through = stated.through if stated is not None else None
-    if vouched:
-        return Finding(Verdict.RECOVERED, vouched, vouched)
-    if (
-        isinstance(through, int)
-        and policy.contiguous
-        and reached >= through
-        and (is_anchored or not policy.shows_anchor)
-    ):
-        return Finding(Verdict.RECOVERED, "window", "window")
-    if is_anchored and (
-        policy.contiguous or policy.ends == "anchor" or evidence.over in {"stated", "barrier"}
-    ):
-        return Finding(Verdict.RECOVERED, "anchor", "anchor")
-    goes_on = bool(plan.events) or evidence.over in {"stated", "barrier"}
-    if policy.contiguous and not policy.shows_anchor and goes_on and through is None:
-        return Finding(Verdict.RECOVERED, "contiguity", "contiguity")
-    reason = "no_anchor" if policy.shows_anchor and plan.events and not is_anchored else _WHY[evidence.over]
-    return Finding(Verdict.UNKNOWN, reason)
+    is_over = evidence.over in {"stated", "barrier"}
+    begins_with_ours = is_known or not policy.shows_anchor
+    if isinstance(through, int) and policy.contiguous and reached >= through and begins_with_ours:
+        return "window"
+    if is_known and (policy.contiguous or policy.ends == "anchor" or is_over):
+        return "anchor"
+    if policy.contiguous and not policy.shows_anchor and (goes_on or is_over) and through is None:
+        return "contiguity"
+    return ""
 
 
 def _unordered(
@@ -339,37 +400,77 @@ def _unordered(
     evidence: Evidence,
     policy: Positions,
 ) -> tuple[Finding, _Plan]:
-    """Judge unordered positions: an event is recognised by its id, or by its content."""
-    known = [None if each.is_marker else evidence.is_known(each) for each in heard]
+    """Judge unordered positions: an event is recognised by its id, and counted where it has none."""
+    channel = heard[0].event.channel if heard else None
+    matches, surplus = _compared(heard, evidence, policy)
+    known = [found in SAME for found in matches]
+    is_named = evidence.is_named(channel, policy)
     is_anchored = any(
-        is_known and each.event.position == position for is_known, each in zip(known, heard, strict=True)
+        (found in PROVES or (is_named and found in SAME)) and each.event.position == position
+        for found, each in zip(matches, heard, strict=True)
     )
+    if any(
+        found is Match.OTHER and (policy.order == "opaque" or is_counter(each.event.id))
+        for found, each in zip(matches, heard, strict=True)
+    ):
+        return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(heard, policy)
     # An event before a known one may have been delivered longer ago than we remember.
     last_known = max(
         (at for at, is_known in enumerate(known) if is_known), default=len(heard) if policy.repeats else 0
     )
-    forgotten = {
+    doubtful = {
         id(each)
         for at, each in enumerate(heard)
-        if evidence.has_forgotten and policy.repeats and at < last_known and not known[at]
-    }
+        if matches[at] in {Match.ALTERED, Match.OTHER}
+        or (evidence.has_forgotten and policy.repeats and at < last_known and not known[at])
+    } | surplus
     new = _sorted([each for is_known, each in zip(known, heard, strict=True) if not is_known], policy)
-    is_sure = is_anchored or not policy.repeats
     vouched = _vouched(stated, evidence, policy)
-    news = [Delivery(each, id(each) in forgotten or not (is_sure or bool(vouched))) for each in new]
+    # That the server knows a name which it made itself says which log it has; a number says nothing.
+    is_own_name = policy.order == "opaque" and not is_counter(str(position))
+    is_sure = is_anchored or is_named or is_own_name or vouched in _IDENTIFIES
+    is_certain = is_anchored or not policy.repeats or (bool(vouched) and is_sure)
+    news = [Delivery(each, id(each) in doubtful or not is_certain) for each in new]
     plan = _Plan(news, {}, len(heard) - len(new))
     if stated is not None and stated.complete is False:
         return Finding(Verdict.GAP, "position_gone"), plan
     if evidence.lost_backfill:
         return Finding(Verdict.GAP, evidence.lost_backfill), plan
-    if vouched:
+    if vouched and is_sure:
         return Finding(Verdict.RECOVERED, vouched, vouched), plan
     # A replay that was to be ended by the server, and was ended by us, may have left out what was older than what came.
     is_cut_short = policy.ends in {"stated", "barrier"} and evidence.over in {"timeout", "overflow"}
     if is_anchored and not is_cut_short:
         return Finding(Verdict.RECOVERED, "anchor", "anchor"), plan
-    reason = "no_anchor" if heard and not is_anchored else _WHY[evidence.over]
+    reason = "no_anchor" if (heard or vouched) and not is_anchored else _WHY[evidence.over]
     return Finding(Verdict.UNKNOWN, reason), plan
+
+
+def _compared(
+    heard: Sequence[Incoming], evidence: Evidence, policy: Positions
+) -> tuple[list[Match], set[int]]:
+    """Compare each event with what was delivered; also return those without a name that came more
+    often than they were delivered: they are new, or have come twice.
+    """
+    remaining = {channel: Counter(counts) for channel, counts in evidence.unnamed.items()}
+    matches: list[Match] = []
+    surplus: set[int] = set()
+    for each in heard:
+        event = each.event
+        if each.is_marker:
+            matches.append(Match.FORGOTTEN)
+        elif policy.order != "time" or event.id is not None:
+            matches.append(evidence.match(each.event, each.text))
+        else:
+            counts, content = remaining.get(event.channel, Counter[str]()), evidence.content(each.event)
+            is_had = counts[content] > 0
+            if is_had:
+                counts[content] -= 1
+            elif content in counts:
+                surplus.add(id(each))
+            # Its position is a time that the server gave it, and part of its content.
+            matches.append(Match.TIME if is_had else Match.FORGOTTEN)
+    return matches, surplus
 
 
 def _number(heard: Incoming) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .matching import PROVES
 from .recovery import Evidence, Incoming
 
 
@@ -43,9 +44,12 @@ class Replaying:
         self._runs: dict[Channel, tuple[int, int]] = {}
         self._statements: dict[Channel, Replayed] = {}
         self._same_session = False
+        self._same_logs: set[Channel] = set()
 
     def greet(self, hello: Hello, number: int) -> None:
         bookmark = self.positioned.bookmark
+        if hello.epoch is not None and hello.epoch == bookmark.life.epoch:
+            self._same_logs.add(None)
         self._same_session = hello.session is not None and hello.session == bookmark.life.session
         why = bookmark.contradicted(hello)
         if why:
@@ -97,8 +101,11 @@ class Replaying:
         if earlier is None or fact.complete is not None or earlier.complete is None:
             self._statements[fact.channel] = fact
         known = self.positioned.bookmark.epochs.get(fact.channel)
-        if None not in {known, fact.epoch} and known != fact.epoch:
-            self.others[fact.channel] = "new_epoch"
+        if None not in {known, fact.epoch}:
+            if known == fact.epoch:
+                self._same_logs.add(fact.channel)
+            else:
+                self.others[fact.channel] = "new_epoch"
 
     @property
     def has_lost_start(self) -> bool:
@@ -111,8 +118,11 @@ class Replaying:
             dict(bookmark.positions),
             [*self.backfilled, *self._heard],
             self._statements,
-            self.positioned.is_known,
+            self.positioned.match,
             over,
+            unnamed=self.positioned.unnamed(),
+            content=self.positioned.content_of,
+            same_logs=self._same_logs,
             others=self.others,
             same_session=self._same_session,
             lost_backfill=self.lost_backfill,
@@ -221,9 +231,11 @@ class Replaying:
         return is_less
 
     def _is_same_log(self, channel: Channel) -> bool:
-        """Return whether the log is the one that we know, as far as the dialect requires proof of
-        that.
-        """
-        if not self.policy.shows_anchor or channel in self.positioned.bookmark.moved:
-            return True
-        return any(each.event.channel == channel and self.positioned.is_known(each) for each in self._heard)
+        """Return whether the log is known to be the one that we read."""
+        evidence = self.evidence("overflow")
+        return evidence.is_named(channel, self.policy) or any(
+            each.event.channel == channel
+            and not each.is_marker
+            and evidence.match(each.event, each.text) in PROVES
+            for each in self._heard
+        )

@@ -37,10 +37,10 @@ class LogBridge(EmbeddedBridge):
     server: ... server.url ...`.
 
     It speaks what `rb.dialects.sequence` ("number"), `last_event_id` ("id", a fresh UUID for each
-    event) and `since` ("time", ISO in milliseconds, which several events may share; then `id` is
-    where each has an id) are for; arguments have the names of theirs. An event is `{"type": …,
-    field: position, **payload}`, with `payload` the payload as an object at that path. Paths are
-    dotted.
+    event) and `since` ("time", ISO in milliseconds, which several events may share) are for;
+    arguments have the names of theirs. An event is `{"type": …, field: position, id: a fresh UUID,
+    **payload}`, with `payload` the payload as an object at that path; `id=None`: events have none,
+    so a client cannot tell a log that began again. Paths are dotted.
 
     `ask` is a field of the URL's query, or a frame in which the text "{position}" stands for the
     position: each frame with these fields is a question. The answer is the held events after the
@@ -99,7 +99,7 @@ class LogBridge(EmbeddedBridge):
             ask=ask_ if ask is None else ask,
             type=type,
             payload=payload,
-            id=id if position == "time" else None,
+            id=id if position in {"number", "time"} else None,
             reset=reset,
             end=end,
             hello=hello,

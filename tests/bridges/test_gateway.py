@@ -56,7 +56,8 @@ GATEWAY = rb.Dialect.plain(
     login="asked",
     waits_for_hello=True,
     pings=True,
-    positions=say.Positions(contiguous=True, ends="stated"),
+    # It knows our numbers in the session that they belong to, or refuses to resume: so they are those of one log.
+    positions=say.Positions(contiguous=True, ends="stated", distinct=True),
 )
 
 

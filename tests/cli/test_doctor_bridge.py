@@ -34,7 +34,7 @@ IN_FRAMES = (
 
 async def test_a_table_says_what_was_seen_and_a_sentence_what_follows():
     """Rows of 80 columns at most, the verdict with its proof, the promise in words, and the dialect as code; the server was told nothing."""
-    double = Homemade(random.Random(1))
+    double = Homemade(random.Random(1), names="id")
     async with publishing(double) as url:
         done = await doctor(url, "--dialect", SEQUENCE)
     assert (done.code, done.err) == (0, "")
@@ -55,11 +55,21 @@ async def test_a_table_says_what_was_seen_and_a_sentence_what_follows():
 
 async def test_an_inclusive_replay_is_distinguished():
     """The event that is asked after comes again: that is a row, and a note says how to use it."""
-    async with publishing(Homemade(random.Random(1), inclusive=True)) as url:
+    async with publishing(Homemade(random.Random(1), inclusive=True, names="timestamp")) as url:
         done = await doctor(url, "--dialect", SEQUENCE, "--json")
     assert (done.after["includes_asked"], done.after["includes_last"]) == (True, True)
     assert done.after["verdict"] == "RECOVERED"
     assert "inclusive=True" in done.data["notes"][0]
+
+
+async def test_l14_events_without_id_and_time_are_reported():
+    """The last event comes again, and proves nothing: a note says what to name."""
+    async with publishing(Homemade(random.Random(1))) as url:
+        done = await doctor(url, "--dialect", SEQUENCE, "--json")
+    assert (done.after["verdict"], done.after["reason"]) == ("UNKNOWN", "no_anchor")
+    assert any(
+        "id=" in note and "timestamp=" in note and "distinct=True" in note for note in done.data["notes"]
+    )
 
 
 async def test_a_server_that_says_more_is_seen_to_say_it():

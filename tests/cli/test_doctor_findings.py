@@ -159,7 +159,7 @@ def replayed(*frames):
         (
             FROM_START,
             [{"type": "event", "seq": 7, "timestamp": "2026-03-20T11:58:00.300Z"}, *events(8)],
-            "2 events; by its timestamp the oldest is 2.0 minutes old",
+            "2 events; by its stamp the oldest is 2.0 minutes old",
         ),
         (
             FROM_START,
@@ -279,10 +279,13 @@ def test_the_answers_to_a_probe(frames, repetition):
     [
         (d.plain, "UNKNOWN, always"),
         (d.slack_socket_mode, "what was not acknowledged is sent again"),
-        (SEQUENCE, "the last event that you had comes again with the same content; GAP, with the numbers"),
+        (
+            SEQUENCE,
+            "the last event that you had comes again with the same content, and has an id or a time; GAP, with the numbers",
+        ),
         (
             d.sequence(field="seq", ask="s", contiguous=False),
-            "comes again with the same content; else UNKNOWN",
+            "comes again with the same content, and has an id or a time; else UNKNOWN",
         ),
         (d.last_event_id(), "UNKNOWN: nothing that this server sends proves a replay"),
         (

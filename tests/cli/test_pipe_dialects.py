@@ -68,7 +68,7 @@ async def test_a_frame_goes_out_as_it_is_and_any_frame_comes_in():
 
 async def test_a_type_and_a_payload_are_a_message_where_the_dialect_has_types():
     """Exactly these two fields; anything else is the user's own frame. A cut is told with its verdict, and each event comes once."""
-    double = Homemade(random.Random(1))
+    double = Homemade(random.Random(1), names="id")
     async with serving_aiohttp(double) as url, running(url, "--dialect", SEQUENCE, "--keep-open") as child:
         child.say(
             {"type": "message", "payload": {"n": 1}},
@@ -83,7 +83,7 @@ async def test_a_type_and_a_payload_are_a_message_where_the_dialect_has_types():
         ]
         await double.publish(1)
         first = await child.hear()
-        assert first["raw"] == {"type": "event", "seq": 1, "payload": {"number": 1}}
+        assert first["raw"] == {"type": "event", "seq": 1, "payload": {"number": 1}, "id": first["id"]}
         url.drop()
         await double.publish(2)
         second = await child.hear()

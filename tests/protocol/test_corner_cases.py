@@ -11,7 +11,7 @@ from tests.protocol.driving import closed
 from tests.protocol.frames_rig import FramesRig, ask, d, dialect, event, events, gap, unknown
 
 
-NUMBERED = {"contiguous": True, "ends": "stated"}
+NUMBERED = {"contiguous": True, "ends": "stated", "distinct": True}
 ONE_EARLY = {**NUMBERED, "overlap": 1}
 CHANNELS = {**NUMBERED, "per_channel": True}
 DONE = d.Replayed(complete=True)
@@ -139,7 +139,7 @@ def after_an_overlap(positions, count):
     """What the reader gets when a server repeats so many events, and says one more."""
     rig = FramesRig(dialect(positions), **LARGE).up()
     is_number = positions.get("order") is None
-    log = [event(n if is_number else f"p{n}", f"e{n}") for n in range(1, count + 1)]
+    log = [event(n if is_number else f"p{n}-of-log", f"e{n}") for n in range(1, count + 1)]
     rig.hear_each(log)
     assert len(rig.read()) == count
     rig.again()

@@ -9,7 +9,7 @@ from tests.protocol.frames_rig import dialect, event, events, gap, spoken
 from tests.protocol.frames_server import served
 
 
-NUMBERED = {"contiguous": True, "ends": "stated"}
+NUMBERED = {"contiguous": True, "ends": "stated", "distinct": True}
 UNORDERED = {"order": "opaque", "ends": "stated"}
 
 

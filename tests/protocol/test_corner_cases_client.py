@@ -11,7 +11,7 @@ from tests.protocol.frames_rig import d, dialect, event, events, gap, spoken
 from tests.protocol.frames_server import served
 
 
-NUMBERED = {"contiguous": True, "ends": "stated"}
+NUMBERED = {"contiguous": True, "ends": "stated", "distinct": True}
 DONE = d.Replayed(complete=True)
 
 

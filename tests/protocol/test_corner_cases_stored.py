@@ -16,7 +16,7 @@ from tests.protocol.frames_rig import FramesRig, d, dialect, event, events, gap,
 from tests.protocol.frames_server import Reader, Server
 
 
-NUMBERED = {"contiguous": True, "ends": "stated"}
+NUMBERED = {"contiguous": True, "ends": "stated", "distinct": True}
 DONE = d.Replayed(complete=True)
 
 
@@ -212,7 +212,9 @@ def test_a_position_without_an_event_waits_for_what_is_unread_before_it(tmp_path
         return asked, rig.read(), rig.session.inbound.take()
 
     path = tmp_path / "store"
-    _, (asked, came, _), third = processes(path, dialect({"ends": "stated"}), first, second, asks)
+    _, (asked, came, _), third = processes(
+        path, dialect({"ends": "stated", "distinct": True}), first, second, asks
+    )
     assert asked == (None, None, {None: 1})
     assert came == ["e2", "e3"]
     assert third == (None, None, {None: 9})

@@ -65,22 +65,24 @@ async def test_an_event_has_its_payload_its_type_and_its_position():
     async with LogBridge() as server, peer(server) as client:
         assert await server.push({"text": "a", "seq": 77}) == 1
         assert await server.push({"text": "b"}, type="note") == 2
-        frames = [
+        heard = await client.heard(2)
+        assert heard == server.pushed
+        assert len({frame.pop("id") for frame in heard}) == 2
+        assert heard == [
             {"text": "a", "seq": 1, "type": "event"},
             {"text": "b", "seq": 2, "type": "note"},
         ]
-        assert await client.heard(2) == frames == server.pushed
         assert server.connections == 1
 
 
 async def test_the_parts_of_an_event_stand_where_the_paths_say():
     """Dotted paths for type, payload and position; what a payload has beside them stays, and is not changed."""
     payload = {"meta": {"by": "me"}}
-    async with LogBridge(field="meta.seq", type="head.kind") as server, peer(server) as client:
+    async with LogBridge(field="meta.seq", type="head.kind", id=None) as server, peer(server) as client:
         await server.push(payload)
         assert await client.heard(1) == [{"meta": {"by": "me", "seq": 1}, "head": {"kind": "event"}}]
         assert payload == {"meta": {"by": "me"}}
-    async with LogBridge(payload="data.body") as server, peer(server) as client:
+    async with LogBridge(payload="data.body", id=None) as server, peer(server) as client:
         await server.push(payload)
         assert await client.heard(1) == [{"data": {"body": payload}, "type": "event", "seq": 1}]
 

@@ -116,7 +116,9 @@ def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:
         login="asked",
         waits_for_hello=True,
         pings=True,
-        positions=Positions(per_channel=True, contiguous=True, repeats=True, overlap=1, ends="stated"),
+        positions=Positions(
+            per_channel=True, contiguous=True, repeats=True, overlap=1, ends="stated", names_log=True
+        ),
         resume=_Reconnect(workflow_id, session_id),
         dedupes=False,
     )

@@ -12,12 +12,12 @@ import attrs
 from ...errors import config_error
 from ..facts import Hello, Ping, Pong, Replayed, Resume, Send
 from ..policies.dialect import Dialect
-from ..policies.positions import Positions
+from ..policies.positions import VOLATILE, Positions
 from ._json import filled, own, part, table, text, write
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..facts import Fact, Intent, Record
     from ._json import Body
@@ -36,6 +36,10 @@ def sequence(
     end: str | None = None,
     hello: str | None = None,
     epoch: str | None = None,
+    id: str | None = "id",
+    timestamp: str | None = "timestamp",
+    distinct: bool = False,
+    volatile: Sequence[str] = VOLATILE,
     type: str | None = "type",
     payload: str | None = None,
     ping: Mapping[str, Any] | None = None,
@@ -50,11 +54,30 @@ def sequence(
     `inclusive`: the server does that itself. `contiguous=False`: other clients' events lie between,
     so a hole is no loss.
 
+    A server that restarts may begin a new log at the same numbers, and its first events may look
+    like the old ones. So RECOVERED needs something that says which log it is: an `id` in the
+    events that is no counter, or the time of the event at `timestamp` (dotted paths; None: they
+    have none), or an `epoch`. `distinct=True` is your own word for it: no two logs of this server
+    hold equal events at one number. Without any of these each reconnection ends UNKNOWN, and
+    nothing is repeated. `volatile` are fields that a replay adds or changes, such as a flag
+    `replayed`; they are left out when events are compared. The field of `timestamp` may be among
+    them only where there is an `id`.
+
     `reset` is the type of the frame that says "not held any more", `end` that of the frame after a
     replay, `hello` that of the first frame, with the name of the server's log at `epoch`. `ping` is
     a frame that a frame of the type `pong` answers.
     """
-    _check_paths("rb.dialects.sequence", field=field, type=type, payload=payload, epoch=epoch)
+    _check_paths(
+        "rb.dialects.sequence",
+        field=field,
+        type=type,
+        payload=payload,
+        epoch=epoch,
+        id=id,
+        timestamp=timestamp,
+    )
+    if id is None and timestamp is not None and timestamp in volatile:
+        raise config_error("rb.dialects.sequence.volatile", "no timestamp where events have no id", timestamp)
     if epoch is not None and hello is None:
         raise config_error("rb.dialects.sequence.epoch", "hello, the type of the frame that has it", epoch)
     if start is not None and (not isinstance(cast("Any", start), int) or isinstance(start, bool)):
@@ -66,8 +89,17 @@ def sequence(
         inclusive=inclusive,
         overlap=0 if inclusive else 1,
         ends="stated" if end is not None else "anchor",
+        distinct=distinct,
+        volatile=_names("rb.dialects.sequence", volatile),
     )
-    decode = table(type=type, payload=payload, position=field, others=_others(reset, end, hello, epoch, pong))
+    decode = table(
+        type=type,
+        payload=payload,
+        id=id,
+        timestamp=timestamp,
+        position=field,
+        others=_others(reset, end, hello, epoch, pong),
+    )
     return _family(
         "sequence", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong, start=start, hello=hello
     )
@@ -80,6 +112,8 @@ def last_event_id(
     reset: str | None = None,
     end: str | None = None,
     inclusive: bool = False,
+    distinct: bool = False,
+    volatile: Sequence[str] = VOLATILE,
     type: str | None = "type",
     payload: str | None = None,
     ping: Mapping[str, Any] | None = None,
@@ -91,10 +125,17 @@ def last_event_id(
 
     The arguments are those of `sequence`. RECOVERED needs a proof: with both `reset` and `end`, the
     end of a replay without a reset; with `inclusive`, the id that we had. Without either each
-    reconnection ends UNKNOWN, and nothing comes twice.
+    reconnection ends UNKNOWN, and nothing comes twice. Ids that count, such as "7" or "ev-7", are
+    those of a restarted server too, and prove nothing without `distinct=True`.
     """
     _check_paths("rb.dialects.last_event_id", field=field, type=type, payload=payload)
-    policy = Positions(order="opaque", inclusive=inclusive, ends="stated" if end is not None else "quiet")
+    policy = Positions(
+        order="opaque",
+        inclusive=inclusive,
+        ends="stated" if end is not None else "quiet",
+        distinct=distinct,
+        volatile=_names("rb.dialects.last_event_id", volatile),
+    )
     if end is None and inclusive:
         policy = policy.evolve(ends="anchor")
     decode = table(
@@ -113,6 +154,7 @@ def since(
     ask: Ask = "since",
     id: str | None = "id",
     end: str | None = None,
+    volatile: Sequence[str] = VOLATILE,
     type: str | None = "type",
     payload: str | None = None,
     ping: Mapping[str, Any] | None = None,
@@ -121,12 +163,20 @@ def since(
     """A server whose events have a time, and that sends again what came at that time or after it.
 
     The arguments are those of `sequence`; `id` is the dotted path by which one of several events of
-    one time is known. RECOVERED where the replay holds the last event that we had. A server that
+    one time is known. Events of one time without an id are counted: each is delivered as often as
+    the server's log holds it. RECOVERED where the replay holds the last event that we had. A server that
     leaves out the events of the very time that was asked for loses some, and that shows here as
     UNKNOWN.
     """
     _check_paths("rb.dialects.since", field=field, id=id, type=type, payload=payload)
-    policy = Positions(order="time", repeats=True, ends="stated" if end is not None else "anchor")
+    if field in volatile:
+        raise config_error("rb.dialects.since.volatile", "fields that are not the time of an event", field)
+    policy = Positions(
+        order="time",
+        repeats=True,
+        ends="stated" if end is not None else "anchor",
+        volatile=_names("rb.dialects.since", volatile),
+    )
     decode = table(
         type=type,
         payload=payload,
@@ -136,6 +186,12 @@ def since(
         others=_others(None, end, None, None, pong),
     )
     return _family("since", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong)
+
+
+def _names(path: str, volatile: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(volatile, str):
+        raise config_error(f"{path}.volatile", "a list of the names of fields", volatile)
+    return tuple(volatile)
 
 
 def _others(

@@ -8,11 +8,26 @@ nothing about what was lost.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
-from ...values.fields import Value, as_seconds, flag, one_of, path_of, refuse, short_seconds, whole
+from ...values.fields import (
+    Value,
+    as_seconds,
+    as_tuple,
+    flag,
+    one_of,
+    path_of,
+    refuse,
+    short_seconds,
+    tuple_of,
+    whole,
+)
+
+
+VOLATILE: Final = ("replayed", "replay", "is_replay", "redelivered")
+"""Fields with which servers mark what they send again."""
 
 
 def _numbers_only(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -28,6 +43,11 @@ def _knows_anchors(positions: Positions, attribute: attrs.Attribute[Any], value:
         refuse(
             path_of(positions, attribute), "repeats=True, inclusive=True or an overlap beside it", "anchor"
         )
+
+
+def _per_channel(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value and not positions.per_channel:
+        refuse(path_of(positions, attribute), "per_channel=True beside it", value)
 
 
 def _is_sortable(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -51,11 +71,20 @@ class Positions(Value):
     `per_channel`: each channel has a log of its own. `contiguous`: numbers without holes, so a hole
     is a loss; it is asked for once more, then reported as a gap with its numbers. `repeats`: a
     replay may hold what we have; `inclusive`: it begins with the event at the position that was
-    asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. Either
-    proves that the log is still the one that we know; an answer without that event proves nothing.
+    asked for. `overlap`: ask so many positions early (`Record.after`), with the same effect. An
+    answer without that event proves nothing.
 
     `interleaves`: live events may come between those of a replay. What came until the replay was
     over is then delivered in the order of its times; numbers are put in order in any case.
+
+    What proves that the log is still the one we read? An event that we have and that comes again,
+    with an id that is no counter, or with the time that the server gave it. What else is equal a
+    restarted server's new log may repeat, so it proves nothing: the verdict is then at most UNKNOWN,
+    whatever the server says about completeness. Three things identify the log without such an
+    event: the `epoch` of `Hello` or `Replayed`; `names_log`: the name of a channel is that of its
+    log, so a new log has a new channel; and `distinct`: you state that no two logs of this server
+    hold equal events at one position. `volatile` are the fields of an event that a replay adds or
+    changes; they are left out of every comparison.
 
     `ends` says when a replay is over: "stated", by a `Replayed`; "anchor", when it has brought what
     we know, and all behind it is in order; "barrier", by the answer to a ping behind the question;
@@ -78,6 +107,13 @@ class Positions(Value):
     interleaves: bool = attrs.field(default=False, validator=[flag, _is_sortable])
     proof: Literal["session", "barrier"] | None = attrs.field(default=None, validator=_fits_end)
     quiet: float = attrs.field(default=2.0, converter=as_seconds, validator=short_seconds)
+    names_log: bool = attrs.field(default=False, validator=[flag, _per_channel])
+    distinct: bool = attrs.field(default=False, validator=flag)
+    volatile: tuple[str, ...] = attrs.field(
+        default=VOLATILE,
+        converter=as_tuple,
+        validator=tuple_of("the name of a field", lambda value: isinstance(value, str) and value != ""),
+    )
 
     @property
     def shows_anchor(self) -> bool:

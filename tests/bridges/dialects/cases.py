@@ -63,8 +63,12 @@ CASES = [
         unordered_after_timeout=True,
     ),
     Case(
-        "sequence", lambda rng: Homemade(rng, contiguous=True), lambda _: d.sequence(field="seq", ask="last_seq"),
-        exact=True,
+        "sequence", lambda rng: Homemade(rng, contiguous=True, names="timestamp"),
+        lambda _: d.sequence(field="seq", ask="last_seq"), exact=True,
+    ),
+    Case(
+        "sequence without ids and times", lambda rng: Homemade(rng, contiguous=True),
+        lambda _: d.sequence(field="seq", ask="last_seq"), exact=True,
     ),
     Case(
         "sequence in a frame, with an end, a reset and an epoch",
@@ -78,7 +82,7 @@ CASES = [
         exact=True,
     ),
     Case(
-        "sequence with holes", lambda rng: Homemade(rng, contiguous=False, on_disk=True),
+        "sequence with holes", lambda rng: Homemade(rng, contiguous=False, on_disk=True, names="id"),
         lambda _: d.sequence(field="seq", ask="last_seq", contiguous=False),
     ),
     Case(

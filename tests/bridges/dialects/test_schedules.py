@@ -44,7 +44,8 @@ def test_a_sample_of_schedules(case):
     if case.name in PROVES:
         assert seen.verdicts[rb.Verdict.RECOVERED] > seen.verdicts[rb.Verdict.UNKNOWN]
     else:
-        assert set(seen.verdicts) == {rb.Verdict.UNKNOWN}
+        assert not seen.verdicts[rb.Verdict.RECOVERED]
+        assert seen.verdicts[rb.Verdict.UNKNOWN]
 
 
 @pytest.mark.campaign

@@ -34,6 +34,7 @@ class Homemade(Double):
                       live events follow that frame, too
     inclusive         the event at the position is said again
     contiguous        integers without holes; otherwise some are used for what this client may not see
+    names             what an event has beside its position: "" nothing, "id" an id that no other log repeats, "timestamp" its time
     resolution        seconds between two times that differ: a coarse clock gives several events one time
     epoch, hello      the field of the hello frame that names the process, None for none; a hello at all
     end_marker        the type of the frame behind the replay, with `through`: the head; None: nothing marks it
@@ -59,6 +60,7 @@ class Homemade(Double):
         resume: str = "resume",
         inclusive: bool = False,
         contiguous: bool = True,
+        names: Literal["", "id", "timestamp"] = "",
         resolution: float = 1e-6,
         epoch: str | None = None,
         hello: bool = False,
@@ -76,7 +78,12 @@ class Homemade(Double):
     ) -> None:
         super().__init__(rng, notices_after=notices_after)
         self.field, self.kind, self.ask, self.since, self.resume = field, kind, ask, since, resume
-        self.inclusive, self.contiguous, self.resolution = inclusive, contiguous, resolution
+        self.inclusive, self.contiguous, self.resolution, self.names = (
+            inclusive,
+            contiguous,
+            resolution,
+            names,
+        )
         self.epoch, self.hello = epoch, hello or epoch is not None
         self.end_marker, self.gap_frame = end_marker, gap_frame
         self.unknown, self.absent, self.on_disk = unknown, absent, on_disk
@@ -108,6 +115,8 @@ class Homemade(Double):
         self.record(number, channel)
         event = {"type": "event", self.field: self._next_position(), "payload": {"number": number}}
         event |= {"channel": channel} if channel is not None else {}
+        if self.names:
+            event[self.names] = self.uuid() if self.names == "id" else self._stamp()
         if self.ring and len(self.ring) == self.ring.maxlen:
             self.dropped = self.ring[0][self.field]
         self.ring.append(event)
@@ -142,6 +151,9 @@ class Homemade(Double):
         if self.kind == "integer":
             self._integer += 1 if self.contiguous else self.rng.randint(1, 3)
             return self._integer
+        return self._stamp()
+
+    def _stamp(self) -> str:
         steps = int((self.moment() - START).total_seconds() / self.resolution)
         time = START + timedelta(seconds=steps * self.resolution)
         return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
