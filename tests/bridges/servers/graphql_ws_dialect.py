@@ -1,7 +1,8 @@
 """A dialect for a graphql-ws server (`graphql-transport-ws`), as a user would write one over the public names of `rb.dialects`.
 
 Each subscription is a log of its own: it is subscribed again on each connection, with a cursor in its query that lets the server begin with
-the event that we had. The protocol marks no end of a replay and names no log, so that event is the only proof that nothing was lost.
+the event that we had. The protocol marks no end of a replay and names no log, so that event is the only proof that nothing was lost. Its
+number is given by whoever publishes it, and never twice (`distinct`).
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def graphql_ws(subscriptions: Sequence[str], *, start: int) -> rb.Dialect:
         login="first",
         waits_for_hello=True,
         pings=True,
-        positions=d.Positions(per_channel=True, overlap=1, ends="anchor"),
+        positions=d.Positions(per_channel=True, overlap=1, ends="anchor", distinct=True),
         answers=True,
         confirms=True,
         dedupes=False,
