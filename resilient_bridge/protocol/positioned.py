@@ -50,6 +50,7 @@ class Positioned:
         self.is_frozen = False
         # events without a name that the replay, which goes on behind its verdict, may still repeat
         self.unshown: Mapping[Channel, Counter[str]] = {}
+        self._replay_goes_on = False
         self.policy = policy
         self._is_time, self._is_number = policy.order == "time", policy.order == "number"
         self._decode: Callable[[str | bytes], Iterable[Fact]] | None = dialect.decode
@@ -83,13 +84,18 @@ class Positioned:
         return None
 
     def _named(self, event: Event, text: str, now: Now) -> None:
-        """A live event known by its id, or counted if it has none: the replay may still go on."""
+        """A live event known by its id, or counted if it has none.
+
+        It may belong to a replay that goes on behind its verdict. Whether one does that came too
+        late for its verdict is unknown, so what it may repeat is flagged.
+        """
         key = self.key_of(event)
         if key is None:
-            if self.unshown and self._was_shown(event):
+            is_owed = bool(self.unshown) and self._was_shown(event)
+            if is_owed and self._replay_goes_on:
                 self._in.duplicates += 1
             else:
-                self.accept(event, text, now)
+                self.accept(event, text, now, may_repeat=is_owed)
         elif key in self._in.watermark and self.match(event, text) in SAME:
             self._in.duplicates += 1
         else:
@@ -187,7 +193,7 @@ class Positioned:
         Returns how many events it brought; `epochs` are those of the logs now.
         """
         had = dict(self.bookmark.positions)
-        self.unshown = recovery.unshown
+        self.unshown, self._replay_goes_on = recovery.unshown, recovery.goes_on
         for channel, finding in recovery.findings.items():
             if finding.is_other or finding.reason == "position_gone":
                 self.bookmark.forget_channel(channel)

@@ -77,14 +77,16 @@ class Finding(NamedTuple):
 class Recovery(NamedTuple):
     """Verdicts by channel, and deliveries with holes; `repeats`: events that were known.
 
-    `unshown`: how often events without a name that we have may still come, where the replay goes on
-    behind the verdict: the live side counts them down, and delivers what comes more often.
+    `unshown`: how often events without a name that we have may still come, where the replay may go
+    on behind the verdict: the live side counts them down, and delivers what comes more often.
+    `goes_on`: it does go on, because the verdict came with the first event that we had.
     """
 
     findings: Mapping[Channel, Finding]
     deliveries: Sequence[Delivery | Hole]
     repeats: int = 0
     unshown: Mapping[Channel, Counter[str]] = {}
+    goes_on: bool = False
 
 
 class Evidence(NamedTuple):
@@ -133,8 +135,9 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
         if channel not in plans:  # a log that was never read, so nothing of it can be missing
             plans[channel] = _all_new(of_it, policy)
     deliveries, repeats = _in_order(evidence.heard, findings, plans)
-    unshown = _unshown(heard, evidence) if evidence.over == "anchor" else {}
-    return Recovery(findings, deliveries, repeats, unshown)
+    is_over = evidence.over in {"stated", "barrier", "backfill"}
+    unshown = {} if is_over else _unshown(heard, evidence)
+    return Recovery(findings, deliveries, repeats, unshown, evidence.over == "anchor")
 
 
 def _unshown(heard: Mapping[Channel, Sequence[Incoming]], evidence: Evidence) -> dict[Channel, Counter[str]]:
