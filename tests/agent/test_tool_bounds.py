@@ -423,7 +423,7 @@ async def test_a05_an_answer_in_time_is_the_answer():
 
 
 @pytest.mark.real
-async def test_a05_a_sync_tool_is_left_in_its_thread():
+async def test_a05_a_sync_tool_is_abandoned_in_its_thread():
     """The caller returns in time, and an event reports the thread."""
     toolbox, released = once(), threading.Event()
     toolbox.tool(lambda: released.wait(20), name="block", timeout=60)
