@@ -163,6 +163,7 @@ def test_one_failure_is_not_enough():
     assert asked == []
 
 
+@pytest.mark.requirement("V5")
 @pytest.mark.parametrize(("tool", "milliseconds"), TOOL_TIMEOUTS)
 def test_a_tool_ends_at_its_timeout(tool, milliseconds):
     """default_timeout_ms and per_tool: a call that hangs fails exactly then."""
