@@ -244,7 +244,8 @@ def test_without_providers_there_is_nothing_to_ask(load):
 @pytest.mark.requirement("G10")
 def test_settings_of_the_daemon_come_from_its_own_variables():
     """`GASOLINE_PORT=7891` and `DEBUG=gasoline:*`, where its preset is asked for and nowhere else."""
-    variables = {"GASOLINE_PORT": "7891", "DEBUG": "other:*,gasoline:*"}
+    variables = dict(word.split("=") for word in "GASOLINE_PORT=7891 DEBUG=gasoline:*".split())
+    variables["DEBUG"] = f"other:*,{variables['DEBUG']}"
     daemon = rb.load({"preset": "gasoline"}, env=variables).tables["gasoline"]
     assert (daemon.port, daemon.debug, daemon.persist) == (7891, True, False)
     assert rb.load({"gasoline": {}}).tables["gasoline"].port == 7890

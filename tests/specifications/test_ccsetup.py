@@ -155,20 +155,20 @@ async def test_the_original_changes_only_after_the_backup(tmp_path):
 
 # "Tool Call Wrapper Pattern": the lines of "Execute tool call", with a text of that type and the criticality
 WRAPPER = [
-    ("If transient → retry with backoff", "Network timeout", True, "completed", 2),
-    ("If permanent + optional → skip with warning", "permission denied", False, "completed", 1),
-    ("If permanent + required → save state, report to user", "permission denied", True, "halted", 1),
-    ("If corruption → attempt restore from backup", "Invalid JSON", True, "completed", 2),
+    ("If transient → retry with backoff", "Network timeout", True, ("completed", 2)),
+    ("If permanent + optional → skip with warning", "permission denied", False, ("completed", 1)),
+    ("If permanent + required → save state, report to user", "permission denied", True, ("halted", 1)),
+    ("If corruption → attempt restore from backup", "Invalid JSON", True, ("completed", 2)),
 ]
 
 
 @pytest.mark.requirement("C9")
-@each_row(("line", "text", "required", "status", "times"), WRAPPER)
-async def test_each_line_of_the_wrapper(line, text, required, status, times, tmp_path_factory):
+@each_row(("line", "text", "required", "result"), WRAPPER)
+async def test_each_line_of_the_wrapper(line, text, required, result, tmp_path_factory):
     """Before: a checkpoint; then what the line says; after: checkpoint and backup."""
     flow = Flow(tmp_path_factory.mktemp("flow"), text, required=required)
     report, _ = await flow.run()
-    assert (report.status, flow.ran.count("implement")) == (status, times)
+    assert (report.status, flow.ran.count("implement")) == result
     assert ("skip" in line) == bool(report.skipped)
     assert ("report" in line) == (report.failure is not None)
     for file in (flow.path, flow.backup):
