@@ -133,7 +133,8 @@ def test_each_type_of_a_tools_failure_is_read_and_written(line):
 def test_session_logs_are_where_it_says_and_only_ever_appended_to(tmp_path, monkeypatch):
     """`~/.openviber/vibers/{id}/sessions/*.jsonl`: what an earlier session wrote stays as it is."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    path = SESSIONS.replace("~", str(tmp_path)).replace("{id}", "viber-1").replace("*", "s1")
+    monkeypatch.chdir(tmp_path)
+    path = SESSIONS.replace("{id}", "viber-1").replace("*", "s1")
     emitted = [rb.events.Closed(reason=one) for one in ("one", "two")]
     before = b""
     for event in emitted:
@@ -144,3 +145,26 @@ def test_session_logs_are_where_it_says_and_only_ever_appended_to(tmp_path, monk
         assert len(after) > len(before)
         before = after
     assert all(json.loads(line) for line in before.splitlines())
+    assert not (tmp_path / "~").exists()
+
+
+OVERFLOW = {"type": "context_overflow", "current_tokens": 131_072, "max_tokens": 128_000}
+
+
+@pytest.mark.requirement("V12")
+@each_row("suggestion", ["compact_history", "reduce_tools", "start_new_session"])
+def test_its_context_overflow_error_is_read(suggestion):
+    """The object that a board gets, alone or as a tool's error: the numbers and the suggestion; a repeat cannot help."""
+    printed = {**OVERFLOW, "suggestion": suggestion}
+    for answer in (printed, {"success": False, "error": printed}):
+        failure = classify(answer)
+        assert (failure.code, failure.retryable) == ("SYS_CONTEXT_OVERFLOW", False)
+        assert {name: failure.details[name] for name in ("current_tokens", "max_tokens")} == {
+            "current_tokens": 131_072,
+            "max_tokens": 128_000,
+        }
+        assert failure.suggestions[0] == suggestion
+        report = json.loads(failure.to_llm())
+        assert (report["type"], report["recoverable"]) == ("context_overflow", False)
+    assert classify({**OVERFLOW, "current_tokens": "many"}) is None
+    assert classify({"type": "context_overflow"}) is None

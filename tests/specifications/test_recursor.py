@@ -8,7 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.classification import classify
-from resilient_bridge.testing import Behaviour
+from resilient_bridge.testing import Behaviour, virtual_time
 from tests.rows import each_row
 
 
@@ -67,6 +67,33 @@ async def test_what_is_sent_for_a_failed_command_is_that_tool_error():
     details = {**sent["payload"]["details"], "stderr": sent["payload"]["details"]["stderr"].strip()}
     assert details == {**printed["payload"]["details"], "execution_time_ms": details["execution_time_ms"]}
     assert (sent["payload"]["retryable"], sent["payload"]["max_retries"]) == (False, 0)
+
+
+RETRYABLE = """\
+| Network timeout | Yes | Exponential backoff |
+| File not found | No | Fail immediately |
+| Permission denied | No | Fail immediately |
+| Rate limited | Yes | Backoff with jitter |
+| Out of memory | Maybe | Retry once, then fail |
+"""
+CALLS = {"Yes": 4, "No": 1, "Maybe": 2}
+
+
+@pytest.mark.requirement("R11")
+@each_row("line", RETRYABLE.splitlines())
+def test_each_line_of_the_table_of_causes(line):
+    """The first cell as the text of an error: so many calls, and waits of 1, 2, 4 s at most, spread where it says jitter."""
+    text, again, strategy = (cell.strip() for cell in line.strip("|").split("|"))
+
+    @rb.presets.recursor.calls(idempotent=True)
+    def ask() -> None:
+        raise RuntimeError(text)
+
+    with virtual_time() as time:
+        outcome = rb.capture(ask)
+    assert outcome.attempts == CALLS[again] == len(time.slept) + 1
+    assert all(wait <= most for wait, most in zip(time.slept, (1, 2, 4), strict=False))
+    assert (time.slept == [1, 2, 4][: len(time.slept)]) == ("jitter" not in strategy)
 
 
 @pytest.mark.requirement("R14")
