@@ -124,6 +124,12 @@ ABOUT = {
                 "Exponential Backoff Schedule",
                 "G2",
             ),
+            Value(
+                "the same after a timeout",
+                lambda p: p.reconnect.rules["CONN_TIMEOUT"].backoff,
+                "Network Errors",
+                "G8",
+            ),
             Value("calls", lambda p: p.calls.layers[0], "Exponential Backoff Schedule", "G2"),
             Value("the circuit", lambda p: p.calls.layers[1], "Circuit Breaker Defaults", "G2"),
             Value("tool `execute_js`", _tool("execute_js"), "Execute JS Timeout Example", "G4"),

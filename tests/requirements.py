@@ -1,7 +1,8 @@
 """Every promise of the five specifications and beyond them, as data: what is proven, and what is not there yet.
 
 Rule: a promise keeps its id for ever. `python -m tests.requirements` prints docs/reference/promises.md from these rows;
-tests/test_requirements.py holds the rows against the tests that carry `@pytest.mark.requirement(id)`.
+tests/test_requirements.py holds the rows against the tests that carry `@pytest.mark.requirement(id)`. A promise of a
+specification names one of its sentences, and the test that has the words of that sentence as its input.
 """
 
 from __future__ import annotations
@@ -21,6 +22,19 @@ class Requirement(NamedTuple):
     def source(self) -> str:
         """The specification that the promise comes from."""
         return SOURCES[self.id[0]]
+
+
+class Quotation(NamedTuple):
+    """Words of a specification, the test that has them as its input, and the parts of them that stand there."""
+
+    words: str
+    test: str
+    inputs: tuple[str, ...]
+
+
+def quoted(words: str, test: str, *inputs: str) -> Quotation:
+    """Return the quotation; without `inputs` all of the words stand in the test."""
+    return Quotation(words, test, inputs or (words,))
 
 
 SOURCES = {
@@ -116,7 +130,366 @@ _PROMISES = {
     "X11": "documentation as a site: search, pages by task, an API reference, migration from other libraries",
     "X12": "Linux, macOS and Windows; CPython 3.11 to 3.14; the lowest declared version of each dependency (Linux on 3.11 to 3.13 and the floors are tested, 3.14 by imports and calls, CPython for Windows by a sample under Wine; on Windows itself and on macOS nothing was run)",
     "X13": "a seed repeats everything: times, waits, ids, order, in every kind of virtual world",
+    "X14": "a refusal costs time and never a call: calls that share a quota all succeed at the rate that the server allows, by default, and between processes",
+    "X15": "an effect in doubt does not happen again by itself: an identical call is held until its outcome is known, across kills, in tools, policies, phases and the sidecar",
+    "X16": "a second call is raced against the first only with permission and within a budget, and its outcome is honest",
+    "X17": "identical calls share one that outlives its leader; an old answer in an outage is marked as old",
+    "X18": "one state per host, tenant or model, by a key and bounded; a circuit that only watches; a deadline as a block",
+    "X19": "a simulation tries many orders of ready tasks, repeats each from its seed, and shortens what fails",
+    "X20": "a binary protocol can be spoken; what was sent to a server without acknowledgements just before a loss is reported as in doubt, with its number",
 }
+
+QUOTATIONS = {
+    "R1": quoted(
+        "| Session | SESS_ | Session lifecycle errors | SESS_NOT_FOUND |",
+        "tests/specifications/test_recursor.py::test_each_example_of_a_category_is_one_typed_record",
+    ),
+    "R2": quoted(
+        "critical | Log + alert + circuit break | High (service unavailable)",
+        "tests/test_severity.py::test_each_level_does_what_its_row_says",
+    ),
+    "R3": quoted(
+        "RECONNECT_DELAYS = [1000, 2000, 5000, 10000, 30000]",
+        "tests/journeys/test_schedules.py::test_recursor_waits_1_2_5_10_30_and_gives_up",
+    ),
+    "R4": quoted(
+        "const SESSION_GRACE_MS = 5 * 60 * 1000; // 5 minutes",
+        "tests/journeys/test_sessions.py::test_a_session_lives_for_five_minutes",
+        "SESSION_GRACE_MS = 5 * 60 * 1000",
+    ),
+    "R5": quoted(
+        '"details": { "reason": "CERTIFICATE_EXPIRED", "expiry": "2026-03-01T00:00:00Z", "suggested_action": "regenerate_certificates" }, "recoverable": false',
+        "tests/classification/test_payloads.py::test_the_certificate_error_of_the_seed",
+        "CERTIFICATE_EXPIRED",
+        "2026-03-01T00:00:00Z",
+        "regenerate_certificates",
+    ),
+    "R6": quoted(
+        "| 2 | 2s | Retry with cached IP |",
+        "tests/journeys/test_schedules.py::test_timeouts_follow_a_schedule_of_their_own",
+    ),
+    "R7": quoted(
+        '{ "field": "timestamp", "constraint": "iso8601", "received": "2026-03-20 14:32:00" }',
+        "tests/testing/test_server_wire.py::test_every_violation_is_reported_at_once",
+        '"field": "timestamp", "constraint": "iso8601", "received": "2026-03-20 14:32:00"',
+    ),
+    "R8": quoted(
+        "`session_message` before `session_join`",
+        "tests/testing/test_server_dialogue.py::test_the_scenarios_of_the_specification",
+        "session_message",
+        "session_join",
+    ),
+    "R9": quoted(
+        '"message": "Session \'sess-abc123\' not found", "suggestions": [ "Check session ID spelling", "Session may have expired", "Use GET /sessions to list active sessions" ]',
+        "tests/classification/test_statuses.py::test_a_lost_session_in_the_body",
+        "Session 'sess-abc123' not found",
+        "Check session ID spelling",
+        "Use GET /sessions to list active sessions",
+    ),
+    "R10": quoted(
+        "interface Session { id: string; state: 'created' | 'active' | 'paused' | 'closed'; resumable: boolean; checkpoint: SessionCheckpoint | null;}",
+        "tests/protocol/test_session_records.py::test_a08_a_session_has_a_state_and_no_times",
+        "state",
+        "paused",
+        "resumable",
+        "checkpoint",
+    ),
+    "R11": quoted(
+        '"tool_call_id": "tool-abc123", "tool": "bash", "code": "TOOL_EXECUTION_FAILED", "message": "Command exited with code 1"',
+        "tests/specifications/test_recursor.py::test_the_tool_error_of_the_specification_is_read",
+    ),
+    "R12": quoted(
+        "bash: 300000, // 5 minutes read_file: 10000, // 10 seconds edit_file: 30000, // 30 seconds search: 60000 // 1 minute",
+        "tests/presets/test_recursor.py::test_a_tool_ends_at_its_timeout",
+        "300000",
+        "10000",
+        "30000",
+        "60000",
+        "bash",
+        "read_file",
+        "edit_file",
+        "search",
+    ),
+    "R13": quoted(
+        "Invalid enum value. Expected one of: SessionStart, SessionEnd",
+        "tests/agent/test_hooks.py::test_the_answer_of_the_seed",
+        "Invalid enum value",
+        "SessionStart",
+        "SessionEnd",
+    ),
+    "R14": quoted(
+        "maxSize: number; // 100KB default maxAge: number; // 30 minutes",
+        "tests/specifications/test_recursor.py::test_the_bounds_of_the_buffer_are_the_printed_ones",
+        "100KB default",
+        "30 minutes",
+    ),
+    "R15": quoted(
+        "private threshold = 5, private timeoutMs = 60000",
+        "tests/presets/test_recursor.py::test_the_circuit_opens_after_five_failures_for_sixty_seconds",
+        "threshold",
+        "timeoutMs",
+        "60000",
+    ),
+    "R16": quoted(
+        "id: string; agentType: string; workingDirectory: string; createdAt: string; lastActivityAt: string; checkpoint: { messageCount: number; lastMessageId: string; contextSnapshot: unknown; };",
+        "tests/protocol/test_session_records.py::test_a08_a_file_of_sessions_is_an_array",
+        "agentType",
+        "workingDirectory",
+        "createdAt",
+        "lastActivityAt",
+        "messageCount",
+        "lastMessageId",
+        "contextSnapshot",
+    ),
+    "R17": quoted(
+        "final delay = BASE_DELAY * (attempt + 1);",
+        "tests/journeys/test_schedules.py::test_five_tries_then_synchronise_then_flush",
+        "BASE_DELAY * (attempt + 1)",
+    ),
+    "R18": quoted(
+        "category: string; // Error category prefix code: string; // Full error code severity: string; // info/warning/error/critical/fatal source: string; // client/server/hook session_id?: string; // Associated session user_agent?: string; // Client version",
+        "tests/exporters/test_prometheus.py::test_they_are_labels_if_somebody_asks",
+        "category",
+        "code",
+        "severity",
+        "source",
+        "session_id",
+        "user_agent",
+    ),
+    "R19": quoted(
+        "| Reconnection failures | > 10/min | > 50/min |",
+        "tests/telemetry/test_alerts.py::test_more_a_minute_than_the_threshold_is_an_alert",
+    ),
+    "C1": quoted(
+        "| **Partial** | Some files written, commit incomplete | Resume from checkpoint | 1 |",
+        "tests/specifications/test_ccsetup.py::test_each_example_has_its_strategy_and_its_number_of_retries",
+    ),
+    "C2": quoted(
+        "Attempt 2: Network timeout → Wait 4s → Retry",
+        "tests/presets/test_ccsetup.py::test_the_example_of_the_specification",
+    ),
+    "C3": quoted(
+        "| **Permanent** | File not found, permission denied, invalid argument | Report with context, suggest fix | 0 |",
+        "tests/specifications/test_ccsetup.py::test_a_permanent_failure_is_reported_or_skipped",
+    ),
+    "C4": quoted(
+        "Error: \"ENOENT: no such file or directory, open 'config.json'\"",
+        "tests/agent/test_suggestions_files.py::test_the_example_of_the_specification",
+        "ENOENT: no such file or directory, open 'config.json'",
+    ),
+    "C5": quoted(
+        "Look for .claude/workflow-state.json.bak",
+        "tests/specifications/test_ccsetup.py::test_its_backup_is_looked_for_and_restored",
+        "workflow-state.json.bak",
+    ),
+    "C6": quoted(
+        'files: ["src/feature.ts", "tests/feature.test.ts"]',
+        "tests/agent/workflow/test_file_form.py::test_a08_the_example_of_the_partial_recovery_runs_the_tests_only",
+        '["src/feature.ts", "tests/feature.test.ts"]',
+    ),
+    "C7": quoted(
+        "Copy current state to .claude/workflow-state.json.bak",
+        "tests/specifications/test_ccsetup.py::test_the_original_changes_only_after_the_backup",
+        "workflow-state.json.bak",
+    ),
+    "C8": quoted(
+        '"workflow": "x-implement", "started_at": "2026-02-16T10:30:00Z", "phases_completed": ["analyze", "plan"], "current_phase": "implement"',
+        "tests/agent/workflow/test_file_form.py::test_h01_the_specifications_own_file_is_read_and_finished_phases_do_not_run_again",
+        '"workflow": "x-implement"',
+        '"started_at": "2026-02-16T10:30:00Z"',
+        '"phases_completed": ["analyze", "plan"]',
+        '"current_phase": "implement"',
+    ),
+    "C9": quoted(
+        "If permanent + optional → skip with warning",
+        "tests/specifications/test_ccsetup.py::test_each_line_of_the_wrapper",
+    ),
+    "C10": quoted(
+        "| State corruption | workflow-state.json invalid or inconsistent |",
+        "tests/specifications/test_ccsetup.py::test_each_condition_makes_it_act_by_itself",
+    ),
+    "S1": quoted(
+        "`TIMEOUT` | Provider SDK request timeouts | Yes | -32001",
+        "tests/errors/test_codes.py::test_categories_have_their_default_retryability",
+        "TIMEOUT",
+    ),
+    "S2": quoted(
+        "UPSTREAM → -32002 (Upstream Error)", "tests/classification/test_rpc.py::test_every_number", "-32002"
+    ),
+    "S3": quoted(
+        "BridgeError.upstream('Session capacity reached')",
+        "tests/adapters/test_scenarios.py::test_the_in_process_scenarios",
+        "Session capacity reached",
+    ),
+    "S4": quoted(
+        "BridgeError.upstream('Invalid worker response: malformed prompt result')",
+        "tests/adapters/test_scenarios.py::test_the_worker_scenarios",
+        "Invalid worker response: malformed prompt result",
+    ),
+    "S5": quoted(
+        "BridgeError.transport('Server overloaded', { retryable: true })",
+        "tests/adapters/test_scenarios.py::test_the_worker_scenarios",
+        "Server overloaded",
+    ),
+    "S6": quoted(
+        "Error with status `RESOURCE_EXHAUSTED` | UPSTREAM | Yes |",
+        "tests/specifications/test_stdiobus.py::test_each_line_of_each_table",
+    ),
+    "S7": quoted(
+        "Session not found: abc-123 (UPSTREAM, not retryable)",
+        "tests/classification/test_bridge_errors.py::test_k12_its_report_for_a_person_is_read",
+    ),
+    "S8": quoted(
+        "sessions_close (returns silently if session already closed or doesn't exist)",
+        "tests/presets/test_stdiobus.py::test_these_may_be_repeated_without_asking",
+        "sessions_close",
+    ),
+    "S9": quoted(
+        "Session not found: abc-123 (UPSTREAM, not retryable)",
+        "tests/presets/test_stdiobus.py::test_the_session_stays_with_the_failure",
+        "Session not found: abc-123",
+    ),
+    "S10": quoted(
+        "Zod validation errors for malformed input",
+        "tests/specifications/test_stdiobus.py::test_an_exception_that_is_no_bridge_error_is_internal",
+    ),
+    "S11": quoted(
+        "Use `bridge_health` — check readiness after failures",
+        "tests/specifications/test_stdiobus.py::test_bridge_health_checks_readiness_after_a_failure",
+        "bridge_health",
+    ),
+    "G1": quoted(
+        "| `DefaultQueryTimeout` | 2s | Extension query timeout (fast fail for synchronous operations) |",
+        "tests/presets/test_gasoline.py::test_a_timing_constant_bounds_its_operation",
+        "DefaultQueryTimeout",
+        "2s",
+    ),
+    "G2": quoted(
+        "`half_open` → `open`: `consecutive_failures_6` (probe fails)",
+        "tests/presets/test_gasoline.py::test_the_circuit_goes_round_and_states_its_reasons",
+        "consecutive_failures_6",
+    ),
+    "G3": quoted(
+        '`net.Listen()` fails with "address already in use"',
+        "tests/agent/test_daemon.py::test_a_port_that_is_bound_is_waited_for",
+        "address already in use",
+    ),
+    "G4": quoted(
+        "Extension picks up (DefaultQueryTimeout: 2s)",
+        "tests/presets/test_gasoline.py::test_timeouts_escalate",
+    ),
+    "G5": quoted(
+        'Log "MCP disconnected, shutting down in 100ms"',
+        "tests/specifications/test_gasoline.py::test_a_disconnect_is_noticed_and_the_process_reaped",
+        "MCP disconnected, shutting down in 100ms",
+    ),
+    "G6": quoted(
+        '| Command expired | `status: "expired"` after 30s | Result was lost; rerun command |',
+        "tests/specifications/test_gasoline.py::test_each_status_has_its_hint",
+    ),
+    "G7": quoted(
+        "Polling must be `running` if extension is `connected`",
+        "tests/agent/test_connection_states.py::test_the_three_invariants",
+        "running",
+        "connected",
+    ),
+    "G8": quoted(
+        "Error: `Daemon started but not responding after 4s`",
+        "tests/classification/test_texts.py::test_what_to_do",
+        "Daemon started but not responding after 4s",
+    ),
+    "G9": quoted(
+        "# Returns: 503 if starting or shutting down",
+        "tests/agent/test_health_probe.py::test_what_the_endpoint_says",
+        "503",
+    ),
+    "G10": quoted(
+        "GASOLINE_PORT=7891 npx gasoline-mcp",
+        "tests/settings/test_specifications.py::test_settings_of_the_daemon_come_from_its_own_variables",
+        "GASOLINE_PORT=7891",
+    ),
+    "V1": quoted(
+        "max_attempts: 3 base_delay_ms: 1000 max_delay_ms: 30000 backoff: exponential # linear | exponential | jittered",
+        "tests/settings/test_specifications.py::test_the_printed_block_makes_three_calls_after_one_and_two_seconds",
+    ),
+    "V2": quoted(
+        "| OpenAI | 429 | Header or 60s | Wait, then retry |",
+        "tests/presets/test_openviber.py::test_a_rate_limit_waits_for_its_header_or_sixty_seconds",
+        "Header or 60s",
+        "429",
+    ),
+    "V3": quoted(
+        "`content_policy_violation` — Requires human review",
+        "tests/presets/test_openviber.py::test_what_a_repeat_cannot_help_fails_at_once",
+        "content_policy_violation",
+    ),
+    "V4": quoted(
+        "fallback_model: openai/gpt-4o-mini # Used on repeated failures",
+        "tests/settings/test_specifications.py::test_a03_a_fallback_model_that_no_policy_uses_is_a_warning",
+    ),
+    "V5": quoted(
+        "shell_command: 120000 # 2 minutes for shell",
+        "tests/presets/test_openviber.py::test_a_tool_ends_at_its_timeout",
+        "shell_command",
+        "120000",
+    ),
+    "V6": quoted(
+        "| `not_found` | Resource missing | Verify path/URL and retry |",
+        "tests/specifications/test_openviber.py::test_each_type_of_a_tools_failure_is_read_and_written",
+    ),
+    "V7": quoted(
+        "Wait 4s → Retry", "tests/journeys/test_schedules.py::test_openviber_suspends_tells_and_goes_on"
+    ),
+    "V8": quoted(
+        "**Pending tool results**: Queue locally, deliver on reconnect",
+        "tests/journeys/test_outage.py::test_results_queue_and_the_heartbeat_resumes_in_the_first_burst",
+        "tool result",
+    ),
+    "V9": quoted(
+        "idempotency_key: string; // UUID, generated by Viber Board",
+        "tests/journeys/test_outage.py::test_every_resend_carries_the_same_id_and_key",
+        "idempotency_key",
+    ),
+    "V10": quoted(
+        "| `temperature` | No | `0.7` | 0.0 - 2.0 |",
+        "tests/settings/test_specifications.py::test_everything_that_is_printed_is_one_file",
+        "temperature",
+        "0.7",
+    ),
+    "V11": quoted(
+        "warning_threshold: 0.8 # Warn at 80%",
+        "tests/specifications/test_openviber.py::test_the_printed_budget_warns_at_80_percent_and_pauses_at_100",
+    ),
+    "V12": quoted(
+        "type: 'context_overflow'; current_tokens: number; max_tokens: number; suggestion: 'compact_history' | 'reduce_tools' | 'start_new_session';",
+        "tests/agent/test_context_guard.py::test_without_a_hook_it_is_an_error_that_says_compact",
+        "context_overflow",
+        "current_tokens",
+        "max_tokens",
+        "compact_history",
+    ),
+    "V13": quoted(
+        "Heartbeat timeout (default: 30s)",
+        "tests/journeys/test_half_open.py::test_the_seed_of_30_seconds_holds",
+    ),
+    "V14": quoted(
+        "Optional session logs (`~/.openviber/vibers/{id}/sessions/*.jsonl`) provide forensic data but are **not used for recovery** — they're write-only audit trails.",
+        "tests/specifications/test_openviber.py::test_session_logs_are_where_it_says_and_only_ever_appended_to",
+        "~/.openviber/vibers/{id}/sessions/*.jsonl",
+    ),
+    "V15": quoted(
+        "disable_browser_on_error: true # Fall back to web_scrape",
+        "tests/specifications/test_openviber.py::test_the_printed_hierarchy_is_gone_down_step_by_step",
+    ),
+    "V16": quoted(
+        '{"level":"error","ts":"2024-01-15T10:30:00Z","msg":"Tool execution failed","tool":"shell_command","error":"timeout","duration_ms":30000}',
+        "tests/stores/test_session_log_openviber.py::test_the_sample_lines_byte_for_byte",
+        "2024-01-15T10:30:00Z",
+        "Tool execution failed",
+        "shell_command",
+    ),
+}
+"""One sentence of each promise of the five specifications, as printed there; table cells without their columns."""
 
 REQUIREMENTS = tuple(
     Requirement(row, promise, "proven" if row in _PROVEN else "later") for row, promise in _PROMISES.items()
@@ -141,7 +514,24 @@ def page() -> str:
             for row in REQUIREMENTS
             if row.source == source
         ]
+    lines += [
+        "",
+        "## In the specifications' own words",
+        "",
+        "A promise holds with the words of its specification as input: an error text, a file, a setting, a line of a table. Each has at least the test that is named here.",
+        "",
+        "| id | words of the specification | test that has them as input |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {row} | {_code(one.words)} | {_code(one.test)} |" for row, one in QUOTATIONS.items()]
     return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    """Return a text as code in a cell of a table."""
+    ticks = "``" if "`" in text else "`"
+    space = " " if "`" in text else ""
+    return ticks + space + text.replace("|", "\\|") + space + ticks
 
 
 if __name__ == "__main__":

@@ -19,6 +19,15 @@ ALARMING = (rb.Severity.CRITICAL, rb.Severity.FATAL)
 pytestmark = pytest.mark.requirement("R2")
 
 
+LEVELS = """\
+info | Log only | None
+warning | Log + metrics | Minimal (degraded performance)
+error | Log + notify + retry | Moderate (temporary disruption)
+critical | Log + alert + circuit break | High (service unavailable)
+fatal | Log + terminate | Complete session loss
+"""  # of the specification
+
+
 def _row(severity: rb.Severity) -> list[str]:
     """The cells of the page's row about a severity."""
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{severity}` |")]
@@ -93,6 +102,35 @@ def test_a_fatal_failure_ends_the_session():
     assert fatal
     assert {meaning(rb.Failure.of(code), ()) for code in fatal} == {LossAction.FAIL}
     assert [severity for severity in rb.Severity if _row(severity)[6] == "ends"] == [rb.Severity.FATAL]
+
+
+@pytest.mark.parametrize("line", LEVELS.splitlines())
+def test_each_level_does_what_its_row_says(line, caplog):
+    """Every word of "Behavior": a line, a metric, a notice, an alert, an open circuit, a link that ends. Each level also does what the ones above it do."""
+    level, behaviour, _ = line.split(" | ")
+    severity = rb.Severity(level)
+    noticed, registry = [], CollectorRegistry()
+    caplog.set_level(logging.DEBUG, "resilient_bridge")
+
+    @rb.Policy(rb.Retry(attempts=1), rb.Breaker())(idempotent=True)
+    def ask() -> None:
+        raise _error(severity)
+
+    with rb.exporters.prometheus.install(registry=registry), rb.Alerts(notify=noticed.append) as alerts:
+        rb.capture(ask)
+        shown = {
+            "Log": bool(caplog.records),
+            "metrics": f'severity="{severity}"' in generate_latest(registry).decode(),
+            "notify": bool(noticed),
+            "alert": bool(alerts.active()),
+            "circuit break": rb.circuit(ask).state == "open",
+        }
+    fatal = [code for code, row in errors.CODES.items() if row.severity is severity]
+    shown["terminate"] = level == "fatal" and meaning(rb.Failure.of(fatal[0]), ()) is LossAction.FAIL
+    done = [word for word in behaviour.removesuffix(" only").split(" + ") if word != "retry"]
+    assert all(shown[word] for word in done)
+    if behaviour.endswith(" only"):
+        assert [word for word, is_so in shown.items() if is_so] == ["Log"]
 
 
 @pytest.mark.parametrize(

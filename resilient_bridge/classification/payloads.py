@@ -100,6 +100,7 @@ _TYPES: Final[Mapping[str, str]] = {  # a tool's failure, by the types shown to 
     "not_found": "TOOL_EXECUTION_FAILED",
     "rate_limit": "SYS_RATE_LIMITED",
     "validation": "TOOL_ARGUMENTS_INVALID",
+    "context_overflow": "SYS_CONTEXT_OVERFLOW",
     "unknown": "TOOL_EXECUTION_FAILED",
 }
 
@@ -110,6 +111,8 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
     None for anything else.
     """
     kind, message, recoverable = report.get("type"), report.get("message"), report.get("recoverable")
+    if kind == "context_overflow" and (sizes := _sizes(report)):
+        message, recoverable = message or f"context of {sizes[0]} tokens, wanted at most {sizes[1]}", False
     if not isinstance(kind, str) or not isinstance(message, str) or not isinstance(recoverable, bool):
         return None
     category = kind.upper() if kind.upper() in Category.__members__ and kind != "timeout" else None
@@ -122,8 +125,17 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
         executed=Executed.MAYBE,
         suggestions=(suggestion,) if isinstance(suggestion, str) and suggestion.strip() else (),
         retry_after=_wait(report.get("retry_after")),
-        details={"reason": kind} if kind in _TYPES else {},
+        details={
+            **({"reason": kind} if kind in _TYPES else {}),
+            **dict(zip(("current_tokens", "max_tokens"), _sizes(report), strict=False)),
+        },
     )
+
+
+def _sizes(report: Mapping[Any, Any]) -> tuple[int, ...]:
+    """Return the size of a context and its limit in tokens, if a report has both (V12)."""
+    sizes = report.get("current_tokens"), report.get("max_tokens")
+    return cast("tuple[int, ...]", sizes) if all(map(is_count, sizes)) else ()
 
 
 def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOWN) -> Failure:

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Category, mapping_of, read_rpc_error
+from ..errors import Category, mapping_of
+from .bridge_errors import error_object_finding
 from .finding import Finding, Rules, short_of
 from .hints import EXECUTIONS
 from .payloads import payload_finding, report_finding
@@ -29,27 +30,15 @@ _RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for err
 
 def rpc_finding(error: object) -> Finding:
     """Return the verdict on a JSON-RPC error object, or on the answer around it."""
-    code, message, fields = read_rpc_error(error)
+    reported = error_object_finding(error)
     named = mapping_of((mapping_of(mapping_of(error).get("error")) or mapping_of(error)).get("data")).get(
         "code"
     )
     if isinstance(named, str) and named.upper() in EXECUTIONS:  # of a peer that runs scripts
-        found = payload_finding({"code": named, "message": message}, unknown=None)
+        found = payload_finding({"code": named, "message": reported.message}, unknown=None)
         if found is not None:
-            return attrs.evolve(found, details={**fields.get("details", {}), **found.details})
-    return Finding(
-        code=code,
-        message=message,
-        category=fields.get("category"),
-        kind=fields.get("kind"),
-        retryable=fields.get("retryable"),
-        executed=fields.get("executed"),
-        proof=fields.get("proof", ""),
-        session_valid=fields.get("session_valid"),
-        retry_after=fields.get("retry_after"),
-        suggestions=tuple(fields.get("suggestions", ())),
-        details=fields.get("details", {}),
-    )
+            return attrs.evolve(found, details={**reported.details, **found.details})
+    return reported
 
 
 def answer_finding(answer: Mapping[object, Any]) -> Finding | None:

@@ -15,7 +15,9 @@ from typing import Final
 import attrs
 
 from ..errors import Category, Executed, Kind
+from .bridge_errors import printed_finding
 from .finding import Finding, short_of
+from .hints import EXECUTIONS
 from .programs import curl_finding, reported
 from .statuses import status_finding
 
@@ -59,6 +61,16 @@ _FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTR
 _CORRUPT = reported("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
 _PARTIAL = reported("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
 _QUOTA = attrs.evolve(_FINAL, suggestions=("raise the limit or add credit",))
+# of a peer that runs scripts: what its codes say, in words
+_CSP, _SCRIPT_TIMEOUT, _SCRIPT_ERROR = (
+    Finding(
+        code=EXECUTIONS[name].code,
+        executed=Executed.MAYBE,
+        suggestions=EXECUTIONS[name].suggestions,
+        details=EXECUTIONS[name].details,
+    )
+    for name in ("CSP_BLOCKED", "EXECUTION_TIMEOUT", "EXECUTION_ERROR")
+)
 _MEMORY = attrs.evolve(reported("SYS_UNAVAILABLE", "", "ask for less at once"), details={"max_retries": 1})
 
 _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
@@ -126,13 +138,19 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     "404 not found": _FINAL,
     **dict.fromkeys(("invalid argument", "syntax error"), _INVALID),
     "command not found": _NO_COMMAND,
-    "no such file or directory": _NOT_THERE,
+    **dict.fromkeys(("no such file or directory", "file not found"), _NOT_THERE),
     **dict.fromkeys(("permission denied", "operation not permitted"), _NOT_ALLOWED),
     "403 forbidden": _FORBIDDEN,
     **dict.fromkeys(
         ("unexpected token", "invalid json", "schema validation failed", "state mismatch"), _CORRUPT
     ),
-    "operation incomplete": _PARTIAL,
+    **dict.fromkeys(("orphan workflow state", "invalid or inconsistent"), _CORRUPT),
+    **dict.fromkeys(("operation incomplete", "commit incomplete", "some files written"), _PARTIAL),
+    "checkpoint exists but final state missing": _PARTIAL,
+    "expected artifacts present, others missing": _PARTIAL,
+    **dict.fromkeys(("content security policy", "rejected by page csp", "csp_blocked"), _CSP),
+    "execution_timeout": _SCRIPT_TIMEOUT,
+    "execution_error": _SCRIPT_ERROR,
     **dict.fromkeys(("out of memory", "cannot allocate memory"), _MEMORY),
     **dict.fromkeys(
         ("insufficient_quota", "billing_hard_limit_reached", "credit balance is too low"), _QUOTA
@@ -149,8 +167,10 @@ _NUMBERED = (  # where a text says that a number is a status
     r"500 internal server error",
     r"408 request timeout",
     r"401 unauthorized",
+    r"400 bad request",
     r"curl: \(\d{1,2}\)",
     r"timeout of \d{1,9} ?ms exceeded",
+    r"script exceeded \d{1,9} ?ms timeout",
     r"error [45]\d\d:",  # wget
     r"tunnel connection failed: [45]\d\d",  # http.client, of a proxy
 )
@@ -177,6 +197,8 @@ def text_finding(text: str) -> Finding | None:
     """
     if len(text) > _LONGEST:
         text = text[:_LONGEST]
+    if (printed := printed_finding(text)) is not None:
+        return printed
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter whose lower case is longer: match the text as written
         lowered = text
@@ -206,8 +228,8 @@ def _meant(text: str, match: re.Match[str]) -> Finding | None:
 
 
 def _status(words: str) -> Finding | None:
-    if words.startswith("timeout of"):
-        return _TIMEOUT
+    if words.startswith(("timeout of", "script exceeded")):
+        return _TIMEOUT if words.startswith("timeout of") else _SCRIPT_TIMEOUT
     if (curl := _CURL.match(words)) is not None:
         return curl_finding(int(curl[1]))
     number = _STATUS.search(words)

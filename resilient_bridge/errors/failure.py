@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, Unpack
@@ -208,7 +209,7 @@ class Failure(Unread):
             "context": {
                 name: _jsonable(redact_value(value)) for name, value in known.items() if value is not None
             },
-            "suggestion": "; ".join(self.suggestions),
+            "suggestion": "; ".join(_advice(self)),
             "timestamp": at.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z",
         }
 
@@ -259,6 +260,7 @@ class Failure(Unread):
 
 
 _REFUSED_REPEAT: Final = "not_idempotent"
+_REPEAT: Final = re.compile(r"\b(?:repeat|retry|try (?:it )?again)", re.IGNORECASE)
 _LOOK_FIRST: Final = "it may have run: find out whether it did before doing it again"
 OWN_LAYER: Final = "own_layer"
 """The proof of what this package refused before anything was sent."""
@@ -296,9 +298,11 @@ def _reported_kind(failure: Failure) -> Kind:
 
 
 def _advice(failure: Failure) -> tuple[str, ...]:
-    if failure.stopped == _REFUSED_REPEAT and failure.executed is not Executed.NO:
-        return (_LOOK_FIRST, *failure.suggestions)
-    return failure.suggestions
+    """Return the suggestions; where a repeat was refused, those that advise one with a condition."""
+    if failure.stopped != _REFUSED_REPEAT or failure.executed is Executed.NO:
+        return failure.suggestions
+    lines = (f"if it did not run: {one}" if _REPEAT.search(one) else one for one in failure.suggestions)
+    return (_LOOK_FIRST, *lines)
 
 
 def is_timeout(failure: Failure) -> bool:

@@ -48,7 +48,7 @@ _FILE: Final = "a regular file of ours that has one name"
 def path_of(path: str | os.PathLike[str], field: str) -> Path:
     """Return the absolute path, so that a later change of the working directory does not matter.
 
-    The path need not exist.
+    A path that begins with `~/` is below the home directory. The path need not exist.
 
     Raises ConfigError for a path without a file name, or with one too long for the names made from
     it.
@@ -56,8 +56,10 @@ def path_of(path: str | os.PathLike[str], field: str) -> Path:
     wanted = f"a path to a file, with a name of 1 to {_LONGEST_NAME} bytes"
     try:
         found = Path(path)
+        if os.fspath(path)[:2] in ("~/", f"~{os.sep}"):
+            found = found.expanduser()
         fits = found.name not in {"", ".."} and len(os.fsencode(found.name)) <= _LONGEST_NAME
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: no home directory is known
         raise config_error(field, wanted, path) from None
     if not fits or "\0" in str(found):
         raise config_error(field, wanted, path)

@@ -15,13 +15,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from ..errors import ConfigError, Failure, SessionError
+from ..errors import ConfigError, Failure, SessionError, StoreError
 from ..values.fields import flag, instance_of, one_of, optional, path_of, refuse, whole
-from .session_text import as_damage, as_json, failure_fields, read_fields, restored_failure, stamp, write
+from .session_text import (
+    as_damage,
+    as_json,
+    failure_fields,
+    in_array,
+    read_fields,
+    read_text,
+    restored_failure,
+    stamp,
+    write,
+)
 
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_BYTES: Final = 1_048_576
 """A context snapshot is at most so many bytes of JSON."""
+_UNSAID: Final = datetime.fromtimestamp(0, UTC)  # the times of a session whose text has none
 
 
 class SessionState(StrEnum):
@@ -229,15 +240,39 @@ class SessionRecord:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> SessionRecord:
+    def from_json(cls, text: str, *, at: datetime = _UNSAID) -> SessionRecord:
         """Return the record that `to_json` wrote.
 
-        Also that of a `PersistedSession` of the seed, which is paused and resumable.
+        Also that of a `PersistedSession` of the seed, which is paused and resumable, and that of
+        its `Session`, which has a state and no times: these are `at` then (an aware datetime; 1970
+        if it is not given).
 
         Raises StoreError that names the field: SYS_STATE_DAMAGED for what is no record,
         SYS_STATE_FOREIGN for one of a later version.
         """
-        fields, spell = read_fields(text)
+        return cls._read(read_text(text), at)
+
+    @classmethod
+    def all_from_json(cls, text: str, *, at: datetime = _UNSAID) -> tuple[SessionRecord, ...]:
+        """Return the records of a file of sessions: an array, as the seed stores them, or one.
+
+        Each is read as by `from_json`; the StoreError of a damaged one names its number, and no
+        other is returned.
+        """
+        parsed = read_text(text)
+        if not isinstance(parsed, list):
+            return (cls._read(parsed, at),)
+        records: list[SessionRecord] = []
+        for index, one in enumerate(cast("list[object]", parsed)):
+            try:
+                records.append(cls._read(one, at))
+            except StoreError as error:
+                raise in_array(error, index) from error
+        return tuple(records)
+
+    @classmethod
+    def _read(cls, parsed: object, at: datetime) -> SessionRecord:
+        fields, spell = read_fields(parsed, at)
         try:
             checkpoint = fields.pop("checkpoint")
             if checkpoint is not None:

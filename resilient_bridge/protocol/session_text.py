@@ -1,8 +1,9 @@
 """The parts of a session record as JSON, ours and the seed's own, to and from plain fields.
 
 Ours has a `format` and lower_case names; the seed's `PersistedSession` has `agentType` and its
-like, and no state: it stored sessions to be resumed. Rule: a text is read with its exact meaning,
-or a StoreError names the field; nothing is guessed. Does no I/O.
+like, and no state: it stored sessions to be resumed. The seed's `Session` has a state and no times.
+Rule: a text is read with its exact meaning, or a StoreError names the field; nothing is guessed.
+Does no I/O.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _RECORD: Final = (
     "checkpoint",
     "error",
 )
+_SESSION: Final = frozenset({"id", "state", "resumable", "checkpoint"})  # the seed's, without times
 _CHECKPOINT: Final = ("message_count", "last_message_id", "context_snapshot")
 _FAILURE: Final = (
     "code",
@@ -125,20 +127,34 @@ def write(fields: Mapping[str, Any]) -> str:
     return _encode({"format": _FORMAT, **fields})
 
 
-def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
-    """The fields that a text holds, by our names, and how the text spells them.
+def read_text(text: str) -> Any:
+    """The JSON value of a text. Raises StoreError for what is no JSON."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise damaged("$", "a JSON object", str(error).split(":")[0][:_SHOWN]) from None
 
-    Raises StoreError naming what is wrong.
+
+def read_fields(parsed: Any, at: datetime) -> tuple[dict[str, Any], Spelling]:
+    """The fields that a JSON value holds, by our names, and how the text spells them.
+
+    `at` is the times of a session whose text has none. Raises StoreError naming what is wrong.
 
     SYS_STATE_FOREIGN: a later version has written it. SYS_STATE_DAMAGED: it is no record.
     """
-    fields = _object(text)
+    if not isinstance(parsed, dict):
+        raise damaged("$", "a JSON object", type(parsed).__name__)
+    fields = dict(cast("dict[str, Any]", parsed))
     if "format" in fields:
         _check_format(fields.pop("format"))
         spell: Spelling = str
     elif "agentType" in fields:
         spell = _camel
         fields = {"state": "paused", "resumable": True, "error": None, **fields}
+    elif fields.keys() >= _SESSION and "agent_type" not in fields:  # that one is ours, without its format
+        spell = _camel
+        times = dict.fromkeys(("createdAt", "lastActivityAt"), stamp(at))
+        fields = {"agentType": None, "workingDirectory": None, "error": None, **times, **fields}
     else:
         raise damaged("format", str(_FORMAT), "none")
     found = _fields(fields, _RECORD, spell, "")
@@ -152,16 +168,6 @@ def read_fields(text: str) -> tuple[dict[str, Any], Spelling]:
     if found["error"] is not None:
         found["error"] = read_failure(found["error"])
     return found, spell
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        parsed: Any = json.loads(text, object_pairs_hook=_unique)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise damaged("$", "a JSON object", str(error).split(":")[0][:_SHOWN]) from None
-    if not isinstance(parsed, dict):
-        raise damaged("$", "a JSON object", type(parsed).__name__)
-    return cast("dict[str, Any]", parsed)
 
 
 def _check_format(version: object) -> None:
@@ -187,6 +193,14 @@ def _fields(parsed: Any, names: tuple[str, ...], spell: Spelling, path: str) -> 
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(part.title() for part in rest)
+
+
+def in_array(error: StoreError, index: int) -> StoreError:
+    """Return the error of one record of an array; it names the record's number."""
+    failure = error.failure
+    (violation,) = failure.details["violations"]
+    field = f"[{index}].{violation['field']}"
+    return _store_error(failure.code, field, violation["constraint"], violation["received"])
 
 
 def damaged(field: str, wanted: str, got: object) -> StoreError:

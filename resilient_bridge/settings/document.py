@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import attrs
 
+from ..calls.fallback.value import Fallback
 from ..calls.policy import Policy
 from ..config.paths import joined
 from ..errors import ConfigError
@@ -83,6 +84,7 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
     providers = _providers(data.get("providers"), reading)
     debug = _debug(data.get("debug"), reading)
     _check_toolbox(tables, policies, reading)
+    _check_fallback_model(tables, [calls, *policies.values()], reading)
     if reading.problems or not isinstance(bridge, BridgePolicy):
         return None
     return Settings(
@@ -241,6 +243,17 @@ def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], re
     if name is not None and name not in policies:
         wanted = f"one of {', '.join(policies) or 'policies'}"
         reading.fail("toolbox.policy", wanted, name, hint=reading.near(name, policies))
+
+
+def _check_fallback_model(tables: Mapping[str, Any], policies: Iterable[Any], reading: Reading) -> None:
+    """Warn of a fallback model that no policy calls: only a function of the program's can."""
+    model = getattr(tables.get("agent"), "fallback_model", None)
+    layers = (layer for policy in policies if isinstance(policy, Policy) for layer in policy.layers)
+    if model is not None and not any(isinstance(layer, Fallback) for layer in layers):
+        reading.warnings.append(
+            f"fallback_model: no policy calls {model}: add the table `fallback` with the function that does, "
+            "as in fallback: {ladder: [ask_other_model], acknowledge: ask_the_board}"
+        )
 
 
 def _gasoline(data: Mapping[str, Any], reading: Reading) -> Mapping[str, Any]:

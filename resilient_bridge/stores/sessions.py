@@ -10,7 +10,7 @@ import asyncio
 import os
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, overload
 
 import attrs
 
@@ -19,6 +19,7 @@ from ..protocol import Now
 from ..protocol.clock import Identifiers
 from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState
 from ..transports.loop_guard import LoopGuard
+from ..values.fields import check_flag
 from ..world import current_world
 from .arguments import store_of
 from .session_record import change, record_of, turn
@@ -120,7 +121,7 @@ class Sessions:
     async def adopt(self, record: SessionRecord, /) -> SessionRecord:
         """Store a record from elsewhere unchanged. Raises as `create` does.
 
-        For example `SessionRecord.from_json(text)`, of another program's file.
+        For example those of `SessionRecord.all_from_json(text)`, another program's file.
         """
         if not isinstance(record, SessionRecord):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise config_error("Sessions.adopt.record", "a SessionRecord", type(record).__name__)
@@ -188,12 +189,27 @@ class Sessions:
             raise config_error("Sessions.fail.failure", "a Failure", type(failure).__name__)
         return await self._move(session_id, "fail", error=failure)
 
-    async def close(self, session_id: str, /) -> SessionRecord:
+    @overload
+    async def close(self, session_id: str, /, *, missing_ok: Literal[False] = ...) -> SessionRecord: ...
+    @overload
+    async def close(self, session_id: str, /, *, missing_ok: bool) -> SessionRecord | None: ...
+    async def close(self, session_id: str, /, *, missing_ok: bool = False) -> SessionRecord | None:
         """Close the session: every later operation on it is SESS_CLOSED.
 
         The record stays until it is forgotten.
+
+        `missing_ok`: return silently if there is nothing to close: the record of a session that is
+        closed already, None for an unknown id. Without it both are a SessionError.
         """
-        return await self._move(session_id, "close")
+        check_flag("Sessions.close.missing_ok", missing_ok)
+        self._check(session_id)
+
+        def decide(before: SessionRecord | None) -> SessionRecord | None:
+            if missing_ok and (before is None or before.state is SessionState.CLOSED):
+                return before
+            return (before or self._unknown(session_id)).after("close", self._now())
+
+        return await change(self._store, session_id, decide)
 
     async def _move(
         self,

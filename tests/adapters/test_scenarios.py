@@ -39,7 +39,7 @@ WORKERS = [
     ("TRANSPORT", "Worker w1 timed out", True, True),
     ("INTERNAL", "Executor not started", False, True),
     ("UPSTREAM", "Invalid worker response: missing sessionId", False, True),
-    ("UPSTREAM", "Malformed prompt result", False, True),
+    ("UPSTREAM", "Invalid worker response: malformed prompt result", False, True),
     ("TRANSPORT", "Server overloaded", True, True),
     ("UPSTREAM", "Prompt exceeds maximum size", False, True),
     ("UPSTREAM", "Metadata exceeds maximum size", False, True),

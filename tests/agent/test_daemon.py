@@ -102,6 +102,18 @@ async def test_two_that_start_it_at_once_end_with_one(bed):
 
 
 @pytest.mark.requirement("G3")
+async def test_a_port_that_is_bound_is_waited_for(bed):
+    """`net.Listen()` fails with "address already in use" for the second: it ends, and the first is waited for until it answers."""
+    first = subprocess.Popen(bed.command("deaf=0.5"))
+    await until(lambda: bed.pids)
+    second = bed.shell("echo 'listen tcp: bind: address already in use' >&2; exit 1", startup_timeout=30)
+    assert await second.ensure() is READY
+    assert (second.pid, bed.alive) == (None, [first.pid])
+    first.kill()
+    first.wait()
+
+
+@pytest.mark.requirement("G3")
 def test_processes_that_start_it_at_once_end_with_one(bed):
     """The race between programs: all of them are served, by the same daemon, which outlives them."""
     ask = f"""

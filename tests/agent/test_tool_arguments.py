@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
@@ -233,3 +236,33 @@ async def test_a_choice_is_not_taken_for_a_misspelt_name():
     assert "did you mean" not in outcome.suggestion
     outcome = await toolbox.call("look", {"pth": "p", "mode": "files"})
     assert "pth: no such argument; did you mean path?" in outcome.suggestion
+
+
+# ---- what a provider's client can send ------------------------------------------------------------------------------
+
+
+def test_a01_a_schema_is_json_whatever_the_defaults_are():
+    """A default that JSON has no number for is left out; the parameter stays optional. It is one for strict JSON, nested too."""
+
+    @dataclasses.dataclass
+    class Area:
+        width: float = math.inf
+        height: float = 1.0
+
+    toolbox = rb.Toolbox()
+
+    @toolbox.tool
+    def paint(
+        most: float = math.inf,
+        least: float = -math.inf,
+        odd: float = math.nan,
+        near: float = 0.5,
+        area: Area | None = None,
+    ) -> None:
+        """Paint."""
+
+    (entry,) = toolbox.schema()
+    parameters = json.loads(json.dumps(entry, allow_nan=False))["parameters"]
+    assert parameters["required"] == []
+    assert [name for name, each in parameters["properties"].items() if "default" in each] == ["near", "area"]
+    assert asyncio.run(toolbox.call("paint", {})).ok

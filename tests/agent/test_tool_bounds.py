@@ -350,3 +350,94 @@ async def test_context_variables_are_those_of_the_caller():
     for tool in (rest, closed_async):
         toolbox.tool(tool)
         assert (await toolbox.call(tool.__name__, {})).value is True
+
+
+# ---- the time that a caller gives ------------------------------------------------------------------------------------
+
+
+async def _called(toolbox: Toolbox, name: str, **options: object) -> rb.Outcome[object]:
+    """Call a tool in virtual time until its call ends."""
+    with rb.testing.virtual_time() as clock:
+        call = asyncio.create_task(toolbox.call(name, {}, **options))
+        for _ in range(200):
+            await settle()
+            if call.done():
+                break
+            clock.advance(0.25)
+        return await call
+
+
+@pytest.mark.requirement("R12")
+@pytest.mark.parametrize(("timeout_ms", "seconds"), [(5000, 5), (500, 0.5), (30000, 10), (None, 10)])
+async def test_a05_a_caller_may_set_a_timeout_for_one_call(timeout_ms, seconds):
+    """`timeout_ms` of a user (5000 by default in the browser) ends the call; it never lengthens the tool's own 10 s."""
+    toolbox = once()
+
+    @toolbox.tool(timeout=10)
+    async def execute_js() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    outcome = await _called(toolbox, "execute_js", timeout=None if timeout_ms is None else timeout_ms / 1000)
+    failure = outcome.failure
+    assert (failure.code, failure.executed, outcome.type) == ("TOOL_TIMEOUT", rb.Executed.MAYBE, "timeout")
+    assert (failure.message, outcome.seconds, outcome.attempts) == (
+        f"timed out after {seconds:g} s",
+        seconds,
+        1,
+    )
+
+
+async def test_a05_it_bounds_all_attempts_together():
+    """The tool's limit is of one attempt; the caller's is of the call: repeats and waits end with it."""
+    toolbox = Toolbox(rb.Policy(rb.Retry(attempts=9, backoff=rb.Backoff.constant(1), budget=None)))
+    began = []
+
+    @toolbox.tool(timeout=10, idempotent=True)
+    async def fetch() -> None:
+        began.append(1)
+        raise TimeoutError("slow")
+
+    outcome = await _called(toolbox, "fetch", timeout=3.5)
+    assert (len(began), outcome.type) == (4, "timeout")
+    assert outcome.seconds <= 3.5
+
+
+async def test_a05_an_answer_in_time_is_the_answer():
+    """Nothing else changes, in a thread neither; the next call has its own time."""
+    toolbox = once()
+
+    @toolbox.tool(timeout=10)
+    async def now() -> int:
+        return 1
+
+    @toolbox.tool(timeout=10)
+    def sync() -> int:
+        return 2
+
+    for timeout in (5, None):
+        first, second = (
+            await toolbox.call("now", {}, timeout=timeout),
+            await toolbox.call("sync", {}, timeout=timeout),
+        )
+        assert (first.value, first.attempts, second.value, second.attempts) == (1, 1, 2, 1)
+
+
+@pytest.mark.real
+async def test_a05_a_sync_tool_is_abandoned_in_its_thread():
+    """The caller returns in time, and an event reports the thread."""
+    toolbox, released = once(), threading.Event()
+    toolbox.tool(lambda: released.wait(20), name="block", timeout=60)
+    with rb.testing.record() as seen:
+        outcome = await toolbox.call("block", {}, timeout=0.05)
+    released.set()
+    assert outcome.failure.code == "TOOL_TIMEOUT"
+    assert "ThreadLeftBehind" in [type(event).__name__ for event in seen]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5s", True])
+async def test_a05_what_is_no_time_is_a_mistake_in_the_program(timeout):
+    """ConfigError names the argument; the tool does not run."""
+    toolbox = once()
+    toolbox.tool(lambda: None, name="block")
+    with pytest.raises(rb.ConfigError, match=r"Toolbox\.call\(timeout\)"):
+        await toolbox.call("block", {}, timeout=timeout)

@@ -93,6 +93,25 @@ async def test_a_session_survives_a_restart(store):
             assert code_of(caught) == "SESS_CLOSED"
 
 
+@pytest.mark.requirement("S8")
+async def test_a06_a_caller_may_close_what_is_closed_or_unknown(store):
+    """sessions_close: "returns silently if session already closed or doesn't exist", where the caller says so; else it raises."""
+    Clock()
+    async with Sessions(store) as sessions:
+        await sessions.create("claude", "/work", session_id="s1")
+        closed = await sessions.close("s1", missing_ok=True)
+        assert closed.state == "closed"
+        assert await sessions.close("s1", missing_ok=True) == closed == await sessions.get("s1")
+        assert await sessions.close("s2", missing_ok=True) is None
+        assert [record.id for record in await sessions.list()] == ["s1"]
+        for name, code in (("s1", "SESS_CLOSED"), ("s2", "SESS_NOT_FOUND")):
+            with pytest.raises(rb.errors.SessionError) as caught:
+                await sessions.close(name)
+            assert code_of(caught) == code
+        with pytest.raises(rb.ConfigError, match="missing_ok"):
+            await sessions.close("s1", missing_ok="yes")
+
+
 @pytest.mark.requirement("R10")
 @pytest.mark.parametrize("state", ["created", "active", "asleep", "error"])
 async def test_only_a_paused_resumable_session_is_resumed(store, state):

@@ -54,7 +54,7 @@ def test_a_process_that_really_failed():
     assert (failure.code, failure.category, failure.retryable) == ("TOOL_EXECUTION_FAILED", "UPSTREAM", False)
     assert failure.details["stderr"] == "error: file not found"
     assert failure.details["stdout"] == "half"
-    assert str(failure) == "command failed with exit code 3 (UPSTREAM, exit code 3, not retryable)"
+    assert str(failure) == "command failed with exit code 3 (UPSTREAM, not_found, not retryable)"
     killed = classify(_exit(-9))
     assert (killed.kind, killed.retryable, killed.details["max_retries"]) == ("transient", True, 1)
 

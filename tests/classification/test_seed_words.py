@@ -92,3 +92,64 @@ def test_f09_h08_an_object_that_says_failure(text):
 def test_what_says_no_failure_is_none(value):
     """An object that is not marked as a failure is a success."""
     assert classify(value) is None
+
+
+EXECUTIONS = {  # Gasoline's texts and spellings: the code, and a word of the advice
+    "Script exceeded 5000ms timeout": ("TOOL_TIMEOUT", "timeout_ms"),
+    "Error: Script exceeded 30000 ms timeout": ("TOOL_TIMEOUT", "timeout_ms"),
+    "execution_timeout": ("TOOL_TIMEOUT", "timeout_ms"),
+    "Refused to evaluate a string as JavaScript: it violates the following Content Security Policy directive": (
+        "TOOL_EXECUTION_FAILED",
+        'world: "isolated"',
+    ),
+    "Script execution rejected by page CSP": ("TOOL_EXECUTION_FAILED", 'world: "isolated"'),
+    "csp_blocked": ("TOOL_EXECUTION_FAILED", 'world: "isolated"'),
+    "execution_error": ("TOOL_EXECUTION_FAILED", "browser's console"),
+}
+
+
+@pytest.mark.requirement("G8")
+@each_row("text", EXECUTIONS)
+def test_k12_the_texts_of_an_execution_error_have_its_hint(text):
+    """`Script exceeded Nms timeout` and "Content Security Policy" get what the codes get; so does an object with that text."""
+    code, word = EXECUTIONS[text]
+    typed = _typed(text)
+    assert typed is not None
+    for failure in (classify(RuntimeError(text)), typed, classify({"success": False, "error": text})):
+        assert failure.code == code
+        assert word in failure.suggestions[0]
+        assert failure.details.get("fallback") == ({"world": "isolated"} if "isolated" in word else None)
+    assert classify(RuntimeError(text)).executed is not rb.Executed.NO
+
+
+KINDS = {  # the column "Examples" of ccsetup's table, and its patterns that are sentences
+    "Network timeout": "transient",
+    "rate limit": "transient",
+    "temporary file lock": "transient",
+    "File not found": "permanent",
+    "permission denied": "permanent",
+    "invalid argument": "permanent",
+    "Invalid JSON in state file": "corruption",
+    "orphan workflow state": "corruption",
+    "workflow-state.json invalid or inconsistent": "corruption",
+    "Some files written, commit incomplete": "partial",
+    "Some files written": "partial",
+    "commit incomplete": "partial",
+    "Checkpoint exists but final state missing": "partial",
+    "Some expected artifacts present, others missing": "partial",
+}
+
+
+@pytest.mark.requirement("C1")
+@each_row("text", KINDS)
+def test_k12_each_example_is_of_its_type(text):
+    """Transient, permanent, corruption or partial, as its row says; only what is transient is repeated."""
+    typed = _typed(text)
+    assert typed is not None
+    for failure in (classify(RuntimeError(text)), classify(RuntimeError(f"step 2: {text}")), typed):
+        assert (failure.kind, failure.retryable) == (KINDS[text], KINDS[text] == "transient")
+
+
+def test_k12_a_missing_file_has_the_advice_of_enoent():
+    """ "File not found" alone has the advice of ENOENT."""
+    assert "spelling" in classify(RuntimeError("error: file not found")).suggestions[0]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta, timezone
 
+import attrs
 import pytest
 
-from resilient_bridge.errors import Category, Failure
+from resilient_bridge.errors import Category, Executed, Failure
+from tests.rows import each_row
 
 
 NOON = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
@@ -79,3 +81,21 @@ def test_a_report_is_json_without_secrets():
     report = json.dumps(failure.to_report(NOON, tool="fetch?token=s3cret\n"), allow_nan=False)
     assert "s3cret" not in report
     assert json.loads(report)["context"] == {"tool": "fetch?token=[redacted]\\n", "provider": ["a", ["b"]]}
+
+
+@each_row("code", ["SYS_RATE_LIMITED", "SYS_UNAVAILABLE", "CONN_TIMEOUT", "CONN_REFUSED"])
+def test_a02_a_refused_repeat_is_not_advised(code):
+    """`recoverable` is false beside no "wait, then repeat": advice of a repeat has a condition, for a model and a board."""
+    made = Failure.of(
+        code, "x", executed=Executed.MAYBE, suggestions=("look at its log", "wait, then repeat")
+    )
+    refused, over = attrs.evolve(made, stopped="not_idempotent"), attrs.evolve(made, stopped="attempts")
+    for report in (json.loads(refused.to_llm()), refused.to_report()):
+        assert report["recoverable"] is False
+        assert report["suggestion"].split("; ") == [
+            "it may have run: find out whether it did before doing it again",
+            "look at its log",
+            "if it did not run: wait, then repeat",
+        ]
+    for report in (json.loads(over.to_llm()), over.to_report()):
+        assert report["suggestion"] == "look at its log; wait, then repeat"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import attrs
@@ -11,6 +12,23 @@ import pytest
 import resilient_bridge as rb
 
 from .journey import Journey, simulated
+
+
+RECONNECT_DELAYS = [1000, 2000, 5000, 10000, 30000]
+MAX_RETRIES, BASE_DELAY = 5, 1
+# ReCursor's CONN_TIMEOUT: attempt, delay, action
+CONN_TIMEOUT = """\
+| 1 | 1s | Immediate retry |
+| 2 | 2s | Retry with cached IP |
+| 3 | 5s | Retry with DNS refresh |
+| 4+ | 10s | Retry with exponential backoff |
+"""
+# OpenViber's diagram of a reconnection
+RECONNECTION = """\
+Wait 1s → Retry
+Wait 2s → Retry
+Wait 4s → Retry
+"""
 
 
 def gaps_waited(journey: Journey, since: float) -> list[float]:
@@ -49,7 +67,7 @@ async def test_recursor_waits_1_2_5_10_30_and_gives_up(server):
         asked = asyncio.create_task(client.request("git_status_request", {}, timeout=1000, idempotent=True))
         waiting = asyncio.create_task(client.wait_ready())
         await asyncio.sleep(100)
-        assert gaps_waited(journey, start) == [1, 2, 5, 10, 30] == journey.waits()
+        assert gaps_waited(journey, start) == [ms / 1000 for ms in RECONNECT_DELAYS] == journey.waits()
         assert client.state == "FAILED"
         assert client.health().reason == "exhausted"
         failure = client.health().failure
@@ -128,18 +146,16 @@ async def test_timeouts_follow_a_schedule_of_their_own(server):
         network.links[0].abort()
         await asyncio.sleep(400)
         assert journey.waits()[:9] == [1, 2, 5, 10, 20, 40, 60, 60, 60] == gaps_waited(journey, start)[:9]
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in CONN_TIMEOUT.splitlines()]
+        assert [float(delay.removesuffix("s")) for _, delay, _ in rows] == journey.waits()[:4]
         scheduled = journey.of(rb.events.ReconnectScheduled)[1:]  # the first one answers the reset
         assert {(event.reason, event.failure.code) for event in scheduled} == {("timeout", "CONN_TIMEOUT")}
         asked = [at for at, _ in network.lookups[first:]]
         began = [
             at for at, event in journey.log if at > start and getattr(event, "state", None) == "CONNECTING"
         ]
-        assert [any(0 <= at - moment < 0.1 for at in asked) for moment in began[:4]] == [
-            True,
-            False,
-            True,
-            True,
-        ]
+        looked_up = [any(0 <= at - moment < 0.1 for at in asked) for moment in began[:4]]
+        assert looked_up == ["cached IP" not in action for _, _, action in rows]
         tried = [
             at for at, event in journey.log if at > began[0] and getattr(event, "state", None) == "BACKOFF"
         ]
@@ -172,7 +188,9 @@ async def test_a_first_connect_that_times_out_follows_the_same_schedule(server):
 async def test_five_tries_then_synchronise_then_flush(server):
     """1 s times the attempt's number, five times; on the way back the replay is asked for before anything queued is sent."""
     policy = rb.BridgePolicy(
-        reconnect=rb.Reconnect(backoff=rb.Backoff.linear(1, jitter="none"), attempts=5, on_exhausted="raise")
+        reconnect=rb.Reconnect(
+            backoff=rb.Backoff.linear(BASE_DELAY, jitter="none"), attempts=MAX_RETRIES, on_exhausted="raise"
+        )
     )
     server.behave(push_buffer=False)
     async with Journey(server, policy=policy) as journey:
@@ -187,7 +205,7 @@ async def test_five_tries_then_synchronise_then_flush(server):
         await journey.send(1, 2, 3)
         await journey.push(2, 3)
         await journey.rest()
-        assert gaps_waited(journey, start) == [1, 2, 3, 4, 5]
+        assert gaps_waited(journey, start) == [BASE_DELAY * (attempt + 1) for attempt in range(MAX_RETRIES)]
         kinds = [frame["type"] for frame in server.frames[before:]]
         assert kinds.index("session_join") < kinds.index("request_replay") < kinds.index("tool_result")
         (asked,) = [frame for frame in server.frames[before:] if frame["type"] == "request_replay"]
@@ -211,6 +229,9 @@ async def test_openviber_suspends_tells_and_goes_on(server):
         start = await cut_for_good(journey)
         await asyncio.sleep(60)
         assert gaps_waited(journey, start)[:5] == [1, 2, 4, 8, 16]
+        assert gaps_waited(journey, start)[:3] == [
+            int(one) for one in re.findall(r"Wait (\d+)s", RECONNECTION)
+        ]
         assert client.state == "SUSPENDED"
         (suspended,) = journey.of(rb.events.Suspended)
         assert (suspended.attempts, suspended.reason) == (5, "connect_refused")

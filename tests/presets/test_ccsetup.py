@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 
@@ -13,6 +14,11 @@ from resilient_bridge.testing import inject, virtual_time
 from .driving import drive
 
 
+EXAMPLE = """\
+Attempt 1: Network timeout → Wait 2s → Retry
+Attempt 2: Network timeout → Wait 4s → Retry
+Attempt 3: Success → Log "Recovered after 2 retries" → Continue
+"""
 TRANSIENT = [TimeoutError, ConnectionRefusedError, BlockingIOError, 429]
 PERMANENT = [FileNotFoundError, PermissionError, 404, 403, ValueError]
 
@@ -36,13 +42,16 @@ def test_the_example_of_the_specification(caplog):
     def ask() -> str:
         return "answer"
 
-    with virtual_time() as time, inject(ask, TimeoutError, TimeoutError):
+    waits = [int(seconds) for seconds in re.findall(r"Wait (\d+)s", EXAMPLE)]
+    failures = [RuntimeError(text) for text in re.findall(r"\d: (.*) → Wait", EXAMPLE)]
+    with virtual_time() as time, inject(ask, *failures):
         assert ask() == "answer"
-    assert time.slept == [2, 4]
+    assert time.slept == waits == [2, 4]
     first, second, last = (record.getMessage() for record in caplog.records)
     assert first.startswith("fetch: attempt 2 in 2 s after a transient failure: ")
     assert second.startswith("fetch: attempt 3 in 4 s after a transient failure: ")
-    assert last == "fetch recovered after 2 retries"
+    (logged,) = re.findall(r'Log "(.*)"', EXAMPLE)
+    assert last == f"fetch {logged.lower()}"
 
 
 @pytest.mark.requirement("C2")

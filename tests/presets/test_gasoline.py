@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
+import re
 import threading
 from collections.abc import Callable
 
@@ -11,6 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.presets import gasoline
 from resilient_bridge.testing import inject, record, virtual_time
+from resilient_bridge.values import most_specific
 from tests.rows import each_row
 
 from .driving import drive, limits
@@ -28,6 +32,11 @@ CONSTANTS = [
 # "Failure n: wait"; 6+ is 30 s
 FAILURES = [(1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (6, 30), (7, 30), (20, 30)]
 
+PROGRESSION = """\
+Extension picks up (DefaultQueryTimeout: 2s)
+MCP Client retries (escalate to 5s)
+Escalate to 30s (AsyncCommandTimeout)
+"""
 RESET = ConnectionResetError
 
 
@@ -167,10 +176,61 @@ def test_a_refused_connection_is_not_repeated():
     assert drive(rb.resilient, ConnectionRefusedError).calls == 2
 
 
+ETIMEDOUT = [
+    TimeoutError,
+    RuntimeError("ETIMEDOUT"),
+    RuntimeError("Request timeout"),
+    OSError(errno.ETIMEDOUT, "x"),
+]
+
+
+@pytest.mark.requirement("G8")
+@each_row("error", ETIMEDOUT)
+def test_a09_a_timeout_is_not_repeated_immediately(error):
+    """ETIMEDOUT: "Don't retry immediately (use circuit breaker)": 1, 2, 4, 8 s, for a call of its own and after other failures."""
+    assert drive(rb.Policy(gasoline.calls.layers[0]), *[error] * 9).slept == [1, 2, 4, 8, 30]
+    driven = drive(rb.Policy(gasoline.calls.layers[0]), RESET, error)
+    assert (driven.slept[-1], driven.outcome.value) == (1, "answer")
+    assert [event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)] == [0, 1]
+
+
+@pytest.mark.requirement("G8")
+async def test_a09_nor_is_a_tool_that_timed_out():
+    """In a Toolbox an idempotent `query` of 2 s is tried again after 1, 2, 4, 8 and 30 s."""
+    toolbox, began = rb.Toolbox(gasoline), []
+    with virtual_time() as time:
+
+        @toolbox.tool(idempotent=True)
+        async def query() -> None:
+            began.append(sum(time.slept))
+            await asyncio.get_running_loop().create_future()
+
+        call = asyncio.create_task(toolbox.call("query", {}))
+        for _ in range(200):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if call.done():
+                break
+            time.advance(0.5)
+        outcome = await call
+    assert outcome.failure.code == "TOOL_TIMEOUT"
+    assert [later - earlier for earlier, later in itertools.pairwise(began)] == [1, 2, 4, 8, 30]
+
+
+@pytest.mark.requirement("G8")
+@each_row("code", ["CONN_TIMEOUT", "CONN_HEARTBEAT_TIMEOUT"])
+def test_a09_nor_does_the_link_dial_at_once(code):
+    """After a timeout the first wait of a reconnect is a second, too."""
+    rule = most_specific(gasoline.reconnect.rules, rb.Failure.of(code))
+    assert rule.backoff.delays(6) == [1, 2, 4, 8, 30, 30]
+    assert most_specific(gasoline.reconnect.rules, rb.Failure.of("CONN_RESET")) is None
+
+
 @pytest.mark.requirement("G4")
 def test_timeouts_escalate():
     """2 s, then 5 s, then 30 s; after the last one a timeout error."""
-    assert limits(gasoline.tools["execute_js"], [2, 5, 30])
+    assert [int(seconds) for seconds in re.findall(r"(\d+)s\b", PROGRESSION)] == [2, 5, 30]
+    assert limits(gasoline.tools["execute_js"], [int(one) for one in re.findall(r"(\d+)s\b", PROGRESSION)])
 
 
 @pytest.mark.requirement("G4")

@@ -328,6 +328,62 @@ def test_a_session_of_the_seed_may_say_more():
     assert (read.state, read.resumable, read.checkpoint) == ("closed", False, None)
 
 
+@pytest.mark.requirement("R16")
+def test_a08_a_file_of_sessions_is_an_array():
+    """`JSON.stringify(sessions, null, 2)`: each session of the array; one alone is an array of one; nothing is nothing."""
+    second = {**SEEDS, "id": "sess-def456"}
+    records = SessionRecord.all_from_json(json.dumps([SEEDS, second, OURS], indent=2))
+    assert [record.id for record in records] == ["sess-abc123", "sess-def456", OURS["id"]]
+    assert records[0] == SessionRecord.from_json(json.dumps(SEEDS))
+    assert SessionRecord.all_from_json(json.dumps(SEEDS)) == records[:1]
+    assert SessionRecord.all_from_json("[]") == ()
+
+
+@each_row(
+    ("text", "field"),
+    [
+        ("null", "$"),
+        ("[", "$"),
+        ("[[]]", "[0].$"),
+        (json.dumps([SEEDS, {**SEEDS, "createdAt": "soon"}]), "[1].createdAt"),
+        (json.dumps([{**SEEDS, "id": ""}]), "[0].id"),
+    ],
+)
+def test_a08_a_damaged_one_is_named(text, field):
+    """The number of the session and its field; the others are not returned as if they were all."""
+    with pytest.raises(StoreError) as caught:
+        SessionRecord.all_from_json(text)
+    assert caught.value.failure.code == "SYS_STATE_DAMAGED"
+    assert caught.value.failure.message.startswith(f"session record: {field}: wanted ")
+
+
+SESSION = """{
+  "id": "sess-abc123",
+  "state": "paused",
+  "resumable": true,
+  "checkpoint": {"messageCount": 12, "lastMessageId": "m12", "contextSnapshot": null}
+}"""
+
+
+@pytest.mark.requirement("R10")
+def test_a08_a_session_has_a_state_and_no_times():
+    """The seed's `Session` (id, state, resumable, checkpoint) is read; it can be resumed, and its times are the caller's."""
+    read = SessionRecord.from_json(SESSION, at=LATER.at)
+    assert (read.state, read.resumable, read.agent_type) == ("paused", True, None)
+    assert (read.created_at, read.last_activity_at) == (LATER.at, LATER.at)
+    assert read.after("resume", LATER).checkpoint == SessionCheckpoint(
+        message_count=12, last_message_id="m12"
+    )
+    assert SessionRecord.from_json(SESSION).created_at == datetime(1970, 1, 1, tzinfo=UTC)
+    for state in ("created", "active", "closed"):
+        fresh = SessionRecord.from_json(changed(json.loads(SESSION), "state", state))
+        assert fresh.state == state
+    asleep = SessionRecord.from_json(changed(json.loads(SESSION), "resumable", False))
+    with pytest.raises(SessionError, match="not resumable"):
+        asleep.after("resume", LATER)
+    assert SessionRecord.from_json(changed(json.loads(SESSION), "checkpoint", None)).checkpoint is None
+
+
 def changed(base, path, value=...):
     """The text of `base` with one field changed, or removed."""
     document = json.loads(json.dumps(base))

@@ -126,6 +126,41 @@ def test_mistakes_in_the_printed_keys_name_these_keys(load):
     ]
 
 
+@pytest.mark.requirement("V4")
+def test_a03_a_fallback_model_that_no_policy_uses_is_a_warning(load):
+    """`fallback_model: openai/gpt-4o-mini` names a model and calls none: a warning says what is missing, until a policy has it."""
+    config = load(AGENT)
+    (warning,) = config.warnings
+    assert warning.startswith("fallback_model: no policy calls openai/gpt-4o-mini")
+    assert "fallback" in warning.partition(":")[2]
+    assert config.tables["agent"].fallback_model == "openai/gpt-4o-mini"
+    assert load(AGENT.replace("fallback_model", "# fallback_model")).warnings == ()
+
+    asked: list[str] = []
+
+    def ask_mini(prompt: str) -> str:
+        return f"mini: {prompt}"
+
+    def agree(failure: rb.Failure) -> bool:
+        asked.append(failure.code)
+        return True
+
+    names = {"ask_mini": ask_mini, "agree": agree}
+    rung = "fallback: {ladder: [ask_mini], acknowledge: agree}\n"
+    for text in (rung, "policies:\n  model:\n    " + rung):
+        config = load(AGENT + RETRY + text, names=names)
+        assert config.warnings == ()
+        policy = config.policies.get("model", config.bridge.calls)
+
+        @policy(idempotent=True)
+        def ask(prompt: str) -> str:
+            raise TimeoutError
+
+        with virtual_time():
+            assert ask("x") == "mini: x"
+    assert asked == ["CONN_TIMEOUT"] * 2
+
+
 @pytest.mark.requirement("V10")
 def test_everything_that_is_printed_is_one_file(load):
     """Model, tools, budget and flags, beside the retries."""
@@ -209,7 +244,8 @@ def test_without_providers_there_is_nothing_to_ask(load):
 @pytest.mark.requirement("G10")
 def test_settings_of_the_daemon_come_from_its_own_variables():
     """`GASOLINE_PORT=7891` and `DEBUG=gasoline:*`, where its preset is asked for and nowhere else."""
-    variables = {"GASOLINE_PORT": "7891", "DEBUG": "other:*,gasoline:*"}
+    variables = dict(word.split("=") for word in "GASOLINE_PORT=7891 DEBUG=gasoline:*".split())
+    variables["DEBUG"] = f"other:*,{variables['DEBUG']}"
     daemon = rb.load({"preset": "gasoline"}, env=variables).tables["gasoline"]
     assert (daemon.port, daemon.debug, daemon.persist) == (7891, True, False)
     assert rb.load({"gasoline": {}}).tables["gasoline"].port == 7890

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import stat
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -43,6 +44,17 @@ def test_a_path_stays_where_it_was_when_the_directory_changes(tmp_path, monkeypa
     """A relative path is made absolute at once, and may be text or a Path."""
     monkeypatch.chdir(tmp_path)
     assert path_of("state.json", "f") == path_of(tmp_path / "state.json", "f") == tmp_path / "state.json"
+
+
+@pytest.mark.requirement("V14")
+def test_a_path_below_the_home_directory(tmp_path, monkeypatch):
+    """`~/x` is there, as a text and as a path; another name with that letter stays where it is."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for path in ("~/.openviber/s1.jsonl", Path("~/.openviber/s1.jsonl")):
+        assert path_of(path, "path") == tmp_path / "home/.openviber/s1.jsonl"
+    for name in ("~backup", "a/~/b"):
+        assert path_of(name, "path") == tmp_path / name
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "a\0b", "x" * 201, 5, None, b"x", "\ud800"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
@@ -12,8 +12,9 @@ from resilient_bridge.errors import ConfigError
 from resilient_bridge.stores import StateFile
 from resilient_bridge.telemetry import events
 from tests.internals.stores import InvalidDocumentError, read_document
+from tests.rows import each_row
 from tests.stores.faulty_disk import files_in
-from tests.stores.states import ONE, THREE, TWO, backup_of, damage, is_state, value_in, write
+from tests.stores.states import EPOCH, ONE, THREE, TWO, backup_of, damage, is_state, value_in, write
 
 
 @pytest.fixture
@@ -197,6 +198,69 @@ def test_a_missing_file_with_a_backup_is_no_new_state(file, path, heard):
     assert (event.set_aside, event.lost) == ("", loaded.lost)
     assert "wanted a file, got none" in event.failure.message
     assert files_in(path.parent) == ["state.json", "state.json.backup"]
+
+
+# ---- a backup that is newer than the file ----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("C5")
+def test_a07_a_file_older_than_its_backup_is_not_used_silently(path, heard):
+    """ "Compare backup timestamp to current state": the newer one is used, the older one is kept, and one event says so."""
+    file = StateFile(path, version=1, check=is_state)
+    write(path, value=ONE)
+    write(backup_of(path), value=TWO, saved_at=EPOCH + timedelta(minutes=5))
+    older = path.read_bytes()
+    loaded = file.load()
+    assert (loaded.value, loaded.source, loaded.lost) == (TWO, "backup", "")
+    assert loaded.set_aside.name.startswith("state.json.outdated-")
+    assert loaded.set_aside.read_bytes() == older
+    (event,) = heard
+    assert (event.source, event.failure.code) == (
+        "the backup of 2026-03-20T14:37:00.000Z",
+        "SYS_STATE_DAMAGED",
+    )
+    assert "older than its backup" in event.failure.message
+    assert (file.load().value, file.load().source, len(heard)) == (TWO, "file", 1)
+    file.save(THREE)
+    assert (value_in(path), value_in(backup_of(path))) == (THREE, TWO)
+
+
+@each_row("minutes", [0, -5])
+def test_a07_a_backup_that_is_no_newer_changes_nothing(tmp_path, minutes):
+    """The normal case, and two saves in one millisecond."""
+    path = tmp_path / f"flow{minutes}" / "state.json"
+    file = StateFile(path, version=1, check=is_state)
+    write(path, value=ONE)
+    write(backup_of(path), value=TWO, saved_at=EPOCH + timedelta(minutes=minutes))
+    assert (file.load().value, file.load().source) == (ONE, "file")
+
+
+@each_row("harm", ["damaged", "foreign", "refused", "later version"])
+def test_a07_a_newer_backup_that_cannot_be_used_changes_nothing(tmp_path, harm):
+    """A sound file is better than a backup that is not; it is not touched either."""
+    path = tmp_path / harm / "state.json"
+    file = StateFile(path, version=1, check=is_state)
+    write(path, value=ONE)
+    newer = {"value": {"phase": 5} if harm == "refused" else TWO, "saved_at": EPOCH + timedelta(minutes=5)}
+    write(backup_of(path), **newer, version=2 if harm == "later version" else 1)
+    if harm == "damaged":
+        damage(backup_of(path))
+    if harm == "foreign":
+        backup_of(path).write_text('{"saved_at": "2030-01-01T00:00:00Z"}')
+    before = backup_of(path).read_bytes()
+    assert (file.load().value, file.load().source) == (ONE, "file")
+    assert backup_of(path).read_bytes() == before
+
+
+def test_a07_a_clock_that_steps_back_makes_no_file_older_than_its_backup(path, heard):
+    """What is saved after a step back of the clock has the time of what it replaces, so that it is found again."""
+    file = StateFile(path, version=1, check=is_state)
+    write(path, value=ONE, saved_at=datetime(2999, 1, 1, tzinfo=UTC))
+    file.save(TWO)
+    assert (file.load().value, file.load().source) == (TWO, "file")
+    damage(path)
+    assert file.load().value == ONE
+    assert (file.load().value, file.load().source, len(heard)) == (ONE, "file", 1)
 
 
 def test_saving_over_something_damaged_keeps_it_and_the_backup(file, path, heard):

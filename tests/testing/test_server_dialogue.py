@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from resilient_bridge.classification import classify
 from resilient_bridge.testing import Behaviour
 from tests.internals.testing import BridgeMemory
 from tests.testing.server_peer import Voice, change, codes
@@ -37,6 +38,40 @@ async def test_nothing_goes_before_auth(memory):
         "current_phase": "connected",
     }
     assert codes(client.say("heartbeat_ping")) == ["PROTO_SEQUENCE_ERROR"]
+
+
+SCENARIOS = {  # as printed: what the client sends before, and then; what was expected; the phase
+    "`auth` message not first": ((), "session_join", "auth", "connected"),
+    "`health_check` before `connection_ack`": ((), "health_check", "auth", "connected"),
+    "`session_message` before `session_join`": (
+        ("auth",),
+        "session_message",
+        "session_join",
+        "authenticated",
+    ),
+}
+
+
+@pytest.mark.requirement("R8")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_the_scenarios_of_the_specification(memory, scenario):
+    """Each is PROTO_SEQUENCE_ERROR with what was expected, what was received, and the phase; a client reads all three."""
+    before, sent, expected, phase = SCENARIOS[scenario]
+    client = Voice(memory)
+    for kind in before:
+        client.say(kind)
+    (answer,) = client.say(sent)
+    payload = answer["payload"]
+    assert (payload["code"], payload["received"], payload["current_phase"]) == (
+        "PROTO_SEQUENCE_ERROR",
+        sent,
+        phase,
+    )
+    assert expected in payload["expected"]
+    failure = classify(answer)
+    assert (failure.code, failure.retryable) == ("PROTO_SEQUENCE_ERROR", False)
+    assert list(failure.details["expected"]) == payload["expected"]
+    assert (failure.details["received"], failure.details["phase"]) == (sent, phase)
 
 
 @pytest.mark.requirement("R8")

@@ -164,8 +164,8 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
 def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptTimeoutError:
     """Return the error for a tool that took too long, with the output that its last error has.
 
-    After an escalating limit the work may continue at the peer: the error is permanent, so that no
-    policy starts it again.
+    After an escalating limit the work may continue at the peer: the error is permanent and allows
+    no repeat, so that no policy starts it again, not even one that names it.
     """
     fields: Mapping[str, Any] = (
         classify(cause).details if cause is not None and issubclass(type(cause), Exception) else {}
@@ -178,7 +178,10 @@ def timed_out(steps: tuple[float, ...], cause: BaseException | None) -> AttemptT
             kind=Kind.PERMANENT if goes_on else None,
             retryable=False if goes_on else None,
             executed=Executed.MAYBE,
-            details={key: fields[key] for key in ("stdout", "stderr") if key in fields},
+            details={
+                **{key: fields[key] for key in ("stdout", "stderr") if key in fields},
+                **({"max_retries": 0} if goes_on else {}),
+            },
             cause=cause,
         )
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -99,7 +100,8 @@ class Parameters:
                 properties[name] = {**properties[name], "default": default}
         found: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
         found["additionalProperties"] = self._rest() is not None
-        return {**found, "$defs": shared} if shared else found
+        described: dict[str, Any] = _of_json({**found, "$defs": shared} if shared else found)
+        return described
 
     def _judged(self, arguments: Mapping[str, Any], values: Mapping[str, Any]) -> Read:
         values, wrong = self._checked(values)
@@ -222,6 +224,16 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in cast("Mapping[object, object]", value).items()}
     return [_copied(item) for item in cast("list[object]", value)] if type(value) is list else value
+
+
+def _of_json(value: Any) -> Any:
+    """Return a schema without the fields whose number JSON cannot hold, such as a default of inf."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value).items()
+        return {
+            key: _of_json(item) for key, item in fields if not isinstance(item, float) or math.isfinite(item)
+        }
+    return [_of_json(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _names_around(function: Any, signature: inspect.Signature) -> dict[str, Any]:

@@ -12,16 +12,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 from ...calls.frame import CURRENT
 from ...calls.outcome import Outcome, captured
-from ...errors import BridgeError, Executed, Failure, config_error, error_for, redact
+from ...calls.timeout.guard import DeadlineGuard
+from ...errors import BridgeError, DeadlineExceededError, Executed, Failure, config_error, error_for, redact
 from ...telemetry import emit, events
+from ...values.fields import read_seconds
 from ...world.threads import TOOL_THREADS
 from ..suggestions.near_misses import close_names
+from .bounded import timed_out
 from .shell_commands import MistakeError
 from .tool_arguments import ANEW, Parameters, invalid
 from .tool_policy import most_repeats
@@ -65,8 +68,11 @@ class ToolEntry:
         return self.in_thread
 
 
-def check_call(name: object, arguments: object, key: object) -> None:
-    """Raise ConfigError for arguments of a wrong type, a mistake in the program."""
+def check_call(name: object, arguments: object, key: object, timeout: object) -> float | None:
+    """Return the timeout in seconds.
+
+    Raises ConfigError for arguments of a wrong type, a mistake in the program.
+    """
     if not isinstance(name, str):
         raise config_error("Toolbox.call(name)", "a text", type(name).__name__)
     if not isinstance(arguments, str | Mapping):
@@ -74,16 +80,25 @@ def check_call(name: object, arguments: object, key: object) -> None:
     if key is not None and (not isinstance(key, str) or not key):
         wanted = "a text that is not empty, or None"
         raise config_error("Toolbox.call(idempotency_key)", wanted, type(key).__name__)
+    return None if timeout is None else read_seconds("Toolbox.call(timeout)", timeout)
 
 
-async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: str | None) -> Outcome[Any]:
-    """Call a tool and return its outcome. Raises MistakeError for a mistake in its definition."""
+async def call_tool(
+    entry: ToolEntry, arguments: Mapping[str, Any] | str, key: str | None, seconds: float | None
+) -> Outcome[Any]:
+    """Call a tool and return its outcome, after `seconds` at the latest.
+
+    Raises MistakeError for a mistake in its definition.
+    """
     read = entry.parameters.read(arguments)
     if read.wrong:
         failure = invalid(entry.tool.name, read.wrong)
         return _refused(failure, entry.tool)
     anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
-    outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
+    function = _uncancelled(entry.runner(), anew)
+    if seconds is not None:
+        function = _bounded(function, seconds)
+    outcome = await captured(function, read.args, dict(read.kwargs), key)
     if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
         raise outcome.error
     return await _tool_outcome(entry, read, outcome)
@@ -111,6 +126,28 @@ def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
             # an abandoned coroutine, closed by the garbage collector: its context is gone
             with suppress(ValueError):
                 ANEW.reset(token)
+
+    return call
+
+
+def _bounded(function: Any, timeout: float) -> Any:
+    """Return `function` with a deadline of its own, which is reported as a timeout of the tool."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        frame, deadline = CURRENT.get(), DeadlineGuard(timeout)
+        inherited = frame.deadline_at
+        deadline.enter(frame)
+        try:
+            result = await function(*args, **kwargs)
+        except BaseException as error:
+            is_ours = deadline.leave(frame, error) is not error
+            if issubclass(type(error), DeadlineExceededError):  # no attempt or wait fits into the rest
+                is_ours = inherited is None or cast("float", frame.deadline_at) < inherited
+            if is_ours:
+                raise timed_out((timeout,), error) from error
+            raise
+        deadline.leave(frame, None)
+        return result
 
     return call
 

@@ -274,6 +274,7 @@ class Toolbox:
         /,
         *,
         idempotency_key: str | None = None,
+        timeout: Seconds | None = None,  # noqa: ASYNC109 -- it ends the call with an outcome
     ) -> Outcome[Any]:
         """Call a tool by name, with a mapping or with JSON text from a model; return its Outcome.
 
@@ -281,15 +282,19 @@ class Toolbox:
         (TOOL_ARGUMENTS_INVALID) are failures without a call. `idempotency_key` is that of all
         attempts. A failure is emitted as ToolFailed and has suggestions.
 
+        `timeout` (seconds) ends this call with TOOL_TIMEOUT, all attempts and waits together: a
+        time that the caller has, such as `timeout_ms` of a request. It never lengthens the tool's
+        own limit, which is of each attempt.
+
         Raises ConfigError for arguments that are neither a mapping nor text, and CancelledError if
         the caller is cancelled; a cancellation inside the tool is a failure
         (TOOL_EXECUTION_FAILED).
         """
-        check_call(name, arguments, idempotency_key)
+        seconds = check_call(name, arguments, idempotency_key, timeout)
         entry = self._entries.get(name)
         if entry is None:
             return refuse_name(name, self._entries)
-        return await call_tool(entry, arguments, idempotency_key)
+        return await call_tool(entry, arguments, idempotency_key, seconds)
 
 
 def _name_of(function: Any, name: object) -> str:

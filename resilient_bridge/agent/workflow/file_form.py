@@ -27,6 +27,10 @@ from .workflow_fields import each, items, mapping, moment, optional, text, texts
 
 VERSION: Final = 2
 """The version of the fields: 2 has the journal of tool calls (`calls`)."""
+UNNAMED: Final = "unnamed"
+"""The name of an adopted workflow whose file has none."""
+UNSAID: Final = "1970-01-01T00:00:00Z"
+"""The start of an adopted workflow whose file has none."""
 
 
 def from_version_1(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,13 +46,13 @@ def read(data: bytes) -> Document:
         if not error.is_foreign:
             raise
         body = read_json(data)
-        if not body.keys() >= {"workflow", "started_at", "phases_completed"}:
+        if "phases_completed" not in body or not ({"current_phase", "workflow"} & body.keys()):
             raise
         try:
             value, saved_at = _adopted(body)
         except ValueError as reason:
             raise InvalidDocumentError(f"wanted ccsetup's checkpoint format: {reason}") from None
-        return Document(version=VERSION, saved_at=saved_at, value=value)
+        return Document(version=VERSION, saved_at=saved_at, value=value, is_adopted=True)
 
 
 FORM: Final = Form(write=write_flat, read=read, backups=(".bak", ".backup"))
@@ -66,9 +70,10 @@ class WorkflowFile(StateFile):
 def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
     """Return the fields of a state from another program's file, and when it was saved.
 
-    Its current phase is in doubt.
+    Its current phase is in doubt. Its excerpt for partial recovery has neither name nor start.
     """
-    workflow, started = text(body["workflow"], "workflow"), text(body["started_at"], "started_at")
+    workflow = text(body.get("workflow", UNNAMED), "workflow")
+    started = text(body.get("started_at", UNSAID), "started_at")
     moment(started, "started_at")
     saved_at = optional(body.get("last_backup"), moment, "last_backup")
     current = optional(body.get("current_phase"), text, "current_phase")

@@ -73,8 +73,9 @@ class WorkflowReport:
         if self.remaining:
             lines.append(f"left: {', '.join(self.remaining)}")
         lines += [f"skipped: {one.phase}: {one.reason}" for one in self.skipped]
-        halts_for = None if self.failure is None else self.failure.message
-        lines += [f"warning: {text}" for text in self.warnings if text != halts_for]
+        shown = {f"skipped optional phase {one.phase}: {one.reason}" for one in self.skipped}
+        shown |= {self.failure.message} if self.failure is not None else set()
+        lines += [f"warning: {text}" for text in self.warnings if text not in shown]
         lines.append(f"state: {self.state_file}")
         return "\n".join(lines)
 

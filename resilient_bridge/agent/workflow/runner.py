@@ -387,7 +387,8 @@ class Run:
             emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
             return
         marked_skipped = state.marked_skipped(spec.name, current_world().now(), str(failure))
-        await self.keep(marked_skipped, twice=True)
+        warning = f"skipped optional phase {spec.name}: {failure}"
+        await self.keep(marked_skipped.warned(warning), twice=True)
         emit(
             events.PhaseSkipped(
                 workflow=state.workflow,

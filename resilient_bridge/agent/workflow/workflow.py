@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -23,6 +24,7 @@ from ...values.fields import check_flag, read_name
 from ...world import current_world
 from .artifacts import name_of
 from .checkpoint import WorkflowState, WorkflowStatus
+from .file_form import UNNAMED, UNSAID
 from .phase import PhaseSpec, runnable
 from .report import WorkflowReport, report_of
 from .runner import Run
@@ -301,8 +303,7 @@ class Workflow:
         if state is None:
             return None, loaded
         if state.is_adopted:  # it has no root, and its name counts unless this program gives one
-            state = attrs.evolve(state, root=self._relative_root(), is_adopted=False)
-            self._name = self._name if self._has_name else state.workflow
+            state = self._adopted(state)
         if state.workflow != self._name:
             raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
         if state.root != (root := self._relative_root()):
@@ -320,6 +321,15 @@ class Workflow:
             remaining = [name for name in self.phases if not state.is_done(name)]
             state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1]))))
         return state, loaded
+
+    def _adopted(self, state: WorkflowState) -> WorkflowState:
+        """Return the state of another program's file with what the file does not say."""
+        if state.workflow == UNNAMED:  # nor an id: that would be the same in every project
+            state = attrs.evolve(state, workflow=self._name, id=current_world().new_id())
+        if state.started_at == datetime.fromisoformat(UNSAID):
+            state = attrs.evolve(state, started_at=current_world().now())
+        self._name = self._name if self._has_name else state.workflow
+        return attrs.evolve(state, root=self._relative_root(), is_adopted=False)
 
     def _relative_root(self) -> str:
         """Return the root relative to the directory of the file: both can be moved together."""

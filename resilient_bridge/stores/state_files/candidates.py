@@ -31,7 +31,7 @@ class Candidate:
 
     `is_salvageable`: it can be used if no better copy exists. `dropped` says what `orphans` took
     out of the value, `lost` what an earlier load had lost already. `is_over`: it is sound, and says
-    that there is no value.
+    that there is no value. `is_outdated`: its backup is newer.
     """
 
     path: Path
@@ -43,6 +43,7 @@ class Candidate:
     is_over: bool = False
     is_usable: bool = False
     is_salvageable: bool = False
+    is_outdated: bool = False
     failure: Failure
 
     @property
@@ -52,6 +53,8 @@ class Candidate:
     @property
     def label(self) -> str:
         """The label in the name under which it is set aside."""
+        if self.is_outdated:
+            return "outdated"
         return "foreign" if self.failure.code == "SYS_STATE_FOREIGN" else "damaged"
 
 
@@ -116,6 +119,18 @@ class Demands:
             is_usable=True,
             failure=failure,
         )
+
+    def outdated(self, main: Candidate, backup: bytes | None) -> Candidate | None:
+        """Return a sound file as outdated, if its backup can be used and is newer; else None."""
+        if main.data is None or backup is None:
+            return None
+        newer = self.known(backup)
+        if newer is None or not newer.has_value or not newer.is_newer(self.form.read(main.data)):
+            return None
+        if not self.examined(main.path, backup).is_sound:
+            return None
+        reason = "wanted a state no older than its backup, got one that is older than its backup"
+        return attrs.evolve(main, is_usable=False, is_outdated=True, failure=_damaged(main.path, reason))
 
     def known(self, data: bytes) -> Document | None:
         """Return the document in a file.

@@ -39,7 +39,8 @@ _SHOWN: Final = 40
 class Document:
     """The content of a state file; without a value it says that there is none any more, and why.
 
-    `version` is that of the value; `saved_at` None: unreadable; `lost`: what was lost before.
+    `version` is that of the value; `saved_at` None: unreadable; `lost`: what was lost before;
+    `is_adopted`: another program wrote it, and `saved_at` is the time of its last backup.
     """
 
     version: int
@@ -47,6 +48,13 @@ class Document:
     value: Any = None
     has_value: bool = True
     lost: str = ""
+    is_adopted: bool = False
+
+    def is_newer(self, other: Document) -> bool:
+        """Return whether both have a time of one meaning, and this one's is later."""
+        if self.saved_at is None or other.saved_at is None or self.is_adopted is not other.is_adopted:
+            return False
+        return self.saved_at > other.saved_at
 
 
 class InvalidDocumentError(ValueError):

@@ -39,7 +39,7 @@ _FIELD: Final = "StateFile.path"
 class Loaded:
     """The result of `StateFile.load`.
 
-    `source`: "file", all is well; "backup", the file was missing or unusable; "salvaged", the value
+    `source`: "file", all is well; "backup", the file was missing, unusable or older; "salvaged", the value
     is what could be recovered from a damaged file; "new", there is no value (None). `saved_at`:
     when the value was saved. `lost`: what is gone, in words; empty if nothing is; it stays until
     the next save. `set_aside`: where the unusable file is kept.
@@ -105,13 +105,18 @@ class StateFile:
         StoreError (SYS_STORE_UNAVAILABLE): then the old value is still in the file, unless
         `failure.executed` is MAYBE.
         """
-        data = self._document(value)
+        at = current_world().now()
+        data = self._document(value, at=at)
         self._demands.refuse_unfit(self._form.read(data).value)
         parts: list[events.StateSetAside] = []
         try:
             with self._lock:
                 prepare_directory(self._path, _FIELD)
-                self._back_up(parts)
+                replaced_at = self._back_up(parts)
+                if (
+                    replaced_at is not None and replaced_at > at
+                ):  # by another thread, or the clock was set back
+                    data = self._document(value, at=replaced_at)
                 replace_atomically(self._path, data)
         finally:
             _tell(parts)
@@ -119,8 +124,8 @@ class StateFile:
     def load(self) -> Loaded:
         """Return the value, or what can be recovered of it, and its source.
 
-        A file that is damaged, of another version or program, or refused by `check`, is kept beside
-        the original. It is replaced by the backup; else by its own value, if only the checksum is
+        A file that is damaged, of another version or program, refused by `check`, or older than its
+        backup, is kept beside the original. It is replaced by the backup; else by its own value, if only the checksum is
         wrong and `check` accepts it; else by nothing, and the next save starts again. File and
         backup are sound when this returns, and one event StateSetAside says what was lost; so does
         the log. A value of an older version is migrated, and written with the next save.
@@ -136,26 +141,33 @@ class StateFile:
         finally:
             _tell(parts)
 
-    def _back_up(self, reports: list[events.StateSetAside]) -> None:
-        """Make the current file the backup, in one step; a damaged file is set aside instead."""
+    def _back_up(self, reports: list[events.StateSetAside]) -> datetime | None:
+        """Make the current file the backup, in one step; return its time.
+
+        A damaged file is set aside instead.
+        """
         found = read_private(self._path, _FIELD)
         if found is None:
-            return
+            return None
         if (document := self._demands.known(found)) is not None:
             if document.has_value:
                 replace_atomically(self._backup, found)
                 self._remove_earlier_backups()
-            return
+            return document.saved_at
         main = self._demands.examined(self._path, found)
         copy = keep_copy(main.path, found, main.label)
         reports.append(_event(main, [copy], "the value that is being saved", "what was there"))
+        return None
 
     def _load(self, reports: list[events.StateSetAside]) -> Loaded:
         prepare_directory(self._path, _FIELD)
         remove_leftovers(self._path)
         main = self._examined(self._path)
         if main.is_sound and not main.is_over:
-            return Loaded(value=main.value, source="file", saved_at=main.saved_at, lost=main.lost)
+            outdated = self._demands.outdated(main, read_private(self._backup, _FIELD))
+            if outdated is None:
+                return Loaded(value=main.value, source="file", saved_at=main.saved_at, lost=main.lost)
+            main = outdated
         backup = self._examined_backup()
         if backup.data is None and (main.data is None or main.is_over):
             return Loaded(value=None, source="new", lost=main.lost)
@@ -183,7 +195,12 @@ class StateFile:
         # What can be refused is refused first. Nothing is replaced before it is copied and its
         # successor is safe, so a crash at any point leaves the state before or after. What was lost
         # is written in the new files.
-        fresh = self._document(best.value if best else None, has_value=best is not None, lost=lost)
+        fresh = self._document(
+            best.value if best else None,
+            has_value=best is not None,
+            lost=lost,
+            at=best.saved_at if best else None,
+        )
         copies = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
         reports.append(_event(main, copies, used, lost))
         if best is None:
@@ -201,11 +218,15 @@ class StateFile:
             set_aside=copies[0] if copies else None,
         )
 
-    def _document(self, value: Any, *, has_value: bool = True, lost: str = "") -> bytes:
+    def _document(
+        self, value: Any, *, has_value: bool = True, lost: str = "", at: datetime | None = None
+    ) -> bytes:
+        """Return the document of a value; its time is now, or `at` if that is later."""
+        now = current_world().now()
         return self._form.write(
             Document(
                 version=self._demands.version,
-                saved_at=current_world().now(),
+                saved_at=now if at is None else max(now, at),
                 value=value,
                 has_value=has_value,
                 lost=lost,
@@ -219,7 +240,8 @@ def _choice(main: Candidate, backup: Candidate) -> tuple[Source, Candidate | Non
         return "salvaged", main, "the file without its orphans", _joined(main.dropped, main.lost)
     if backup.is_usable:
         time = "a time that cannot be read" if backup.saved_at is None else instant(backup.saved_at)
-        lost = _joined(f"what was saved after {time}", backup.dropped, backup.lost)
+        later = "" if main.is_outdated else f"what was saved after {time}"
+        lost = _joined(later, backup.dropped, backup.lost)
         return "backup", backup, f"the backup of {time}", lost
     for one, name in ((main, "file"), (backup, "backup")):
         if one.is_salvageable:

@@ -126,6 +126,82 @@ async def test_h01_the_form_of_its_partial_recovery_is_read_too(tmp_path):
     )  # feature.ts is missing
 
 
+PARTIAL = """{
+  "phases_completed": ["analyze", "plan"],
+  "current_phase": "implement",
+  "artifacts": {"files": ["analysis.md", "plan.md"], "commits": []}
+}"""
+
+
+@pytest.mark.requirement("C6")
+@pytest.mark.parametrize("name", [None, "x-implement"])
+async def test_a08_the_excerpt_of_the_partial_recovery_is_a_state(tmp_path, name):
+    """Three keys: completed phases are not run again; name and start are this program's; two such files share no id."""
+    ids = []
+    for project in ("one", "two"):
+        root = tmp_path / project
+        root.mkdir()
+        (root / "workflow-state.json").write_text(PARTIAL)
+        for file in FILES:
+            (root / file).write_text("made by another program")
+        flow, ran = seed_flow(root, **({} if name is None else {"name": name}))
+        status = flow.status()
+        assert (status.completed, status.current_phase) == (("analyze", "plan"), "implement")
+        report = await flow.run()
+        assert (report.is_completed, report.warnings, ran) == (True, (), ["implement", "verify"])
+        assert report.workflow == (name or "workflow-state")
+        assert report.started_at.year > 1970
+        found = json.loads((root / "workflow-state.json").read_text())
+        assert found["phases_completed"] == ["analyze", "plan", "implement", "verify"]
+        ids.append(found["id"])
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.requirement("C6")
+async def test_a08_the_example_of_the_partial_recovery_runs_the_tests_only(tmp_path):
+    """Three completed phases, both files there, no results of tests: `verify` alone runs; and `plan` too where a file is gone."""
+    example = {
+        "phases_completed": ["analyze", "plan", "implement"],
+        "current_phase": "verify",
+        "artifacts": {"files": ["src/feature.ts", "tests/feature.test.ts"]},
+    }
+    for is_there, expected in ((True, ["verify"]), (False, ["implement", "verify"])):
+        root = tmp_path / str(is_there)
+        for file in example["artifacts"]["files"][: 2 if is_there else 1]:
+            (root / file).parent.mkdir(parents=True)
+            (root / file).write_text("made by another program")
+        (root / "workflow-state.json").write_text(json.dumps(example))
+        flow, ran = seed_flow(root)
+        assert ((await flow.run()).is_completed, ran) == (True, expected)
+
+
+@pytest.mark.requirement("C5")
+@pytest.mark.parametrize("form", ["the specification's", "ours"])
+async def test_a07_a_state_older_than_its_backup_costs_no_completed_phase(tmp_path, form, caplog):
+    """An older file that was put back does not win silently: the newer backup does, and the log says so."""
+    path, seen = tmp_path / "workflow-state.json", []
+    if form == "ours":
+        with rb.listen(lambda event: seen.append(path.read_bytes()) if path.exists() else None):
+            await seed_flow(tmp_path, name="x-implement")[0].run()
+        path.write_bytes(seen[0])
+        assert json.loads(seen[0])["phases_completed"] == []
+    else:
+        write_seed(tmp_path)
+        shutil.copy(path, tmp_path / "workflow-state.json.bak")
+        earlier = {
+            "phases_completed": ["analyze"],
+            "current_phase": "plan",
+            "last_backup": "2026-02-16T10:32:15Z",
+        }
+        path.write_text(json.dumps({**EXAMPLE, **earlier, "checkpoints": EXAMPLE["checkpoints"][:1]}))
+    flow, ran = seed_flow(tmp_path, name="x-implement")
+    report = await flow.run()
+    assert report.is_completed
+    assert ran == ([] if form == "ours" else ["implement", "verify"])
+    assert "older than its backup" in caplog.text
+    assert list(tmp_path.glob("workflow-state.json.outdated-*"))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
