@@ -133,7 +133,7 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
 
 
 def _sizes(report: Mapping[Any, Any]) -> tuple[int, ...]:
-    """Return the size of a context and its limit in tokens, if a report has both (V12)."""
+    """Return the size of a context and its limit in tokens, if a report has both."""
     sizes = report.get("current_tokens"), report.get("max_tokens")
     return cast("tuple[int, ...]", sizes) if all(map(is_count, sizes)) else ()
 
