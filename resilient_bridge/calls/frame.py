@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
     from ..values.rule import Rule
+    from .results import Reading
 
     class CutOff(Protocol):
         """The component that repeats a call, as the deadline that ends the call sees it."""
@@ -54,6 +55,7 @@ class Planned:
     proofs: Proofs
     attempts: object  # the most calls, or tenacity's stop; None without a Retry
     asks: bool  # has conditions that may have to be awaited
+    reading: Reading  # how its results are read
 
 
 class Inside:

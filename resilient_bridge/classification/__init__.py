@@ -59,10 +59,7 @@ class Classifier:
             from .lookup import read_failure
 
             return _counted(read_failure(cast("BaseException", error)))
-        from .answers import answer_failure
-
-        failure = answer_failure(error)
-        return None if failure is None else _counted(failure)
+        return answered_failure(error)
 
     def register(
         self,
@@ -117,6 +114,18 @@ def _counted(failure: Failure) -> Failure:
 classify: Final = Classifier()
 
 
+def answered_failure(answer: object, *, of_server: bool = True) -> Failure | None:
+    """Return the failure that a value stands for, None for a success. A text is none.
+
+    `of_server`: a server or a tool gave it, so a mapping is read too. What a user's function returned
+    is a failure only by its type.
+    """
+    from .answers import answer_failure
+
+    failure = answer_failure(answer, of_server=of_server)
+    return None if failure is None else _counted(failure)
+
+
 def failure_or_none(error: BaseException) -> Failure | None:
     """Return the failure of an exception.
 
@@ -153,5 +162,5 @@ _NAMES = {
 
 if not TYPE_CHECKING:
     __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
-    __all__ += ["classify", "classify_close", "failure_or_none"]
+    __all__ += ["answered_failure", "classify", "classify_close", "failure_or_none"]
     __all__.sort()

@@ -30,7 +30,7 @@ from ..errors import (
 )
 from .dispatch import dispatch, package_of
 from .finding import short_of
-from .plain import PLAIN
+from .plain import PLAIN, PLAIN_ANSWERS
 
 
 Registered: TypeAlias = "type[Any] | tuple[str, str] | int | str | re.Pattern[str]"
@@ -185,7 +185,8 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
     registration = Registration(what, kind, category, code, executed, lines, answer)
     Registration.in_force[registration.number] = registration
     if answer is not None and isinstance(what, type | tuple):
-        PLAIN.difference_update([cls for cls in list(PLAIN) if _distance(what, cls) is not None])
+        for plain in (PLAIN, PLAIN_ANSWERS):
+            plain.difference_update([cls for cls in list(plain) if _distance(what, cls) is not None])
     return registration
 
 

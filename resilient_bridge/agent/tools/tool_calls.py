@@ -83,7 +83,7 @@ async def call_tool(entry: ToolEntry, arguments: Mapping[str, Any] | str, key: s
         failure = invalid(entry.tool.name, read.wrong)
         return _refused(failure, entry.tool)
     anew = functools.partial(entry.parameters.anew, read, entry.tool.name)
-    outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key)
+    outcome = await captured(_uncancelled(entry.runner(), anew), read.args, dict(read.kwargs), key=key)
     if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
         raise outcome.error
     return await _tool_outcome(entry, read, outcome)

@@ -13,6 +13,7 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from ...calls.results import failure_of_result
 from ...errors import Failure, error_for, redact
 from ...protocol.session_text import failure_fields
 from ...stores.state_files.document import instant
@@ -82,6 +83,13 @@ def _is_ours(walked: _Walked) -> bool:
 
 def _is_of_the_phase(walked: _Walked) -> bool:
     return not _is_ours(walked) and walked[0].f_code.co_filename != asyncio.events.__file__
+
+
+def check_result(result: object) -> None:
+    """Raise the failure that a phase returned, such as the Outcome of a tool: it is no success."""
+    failure = failure_of_result(result)
+    if failure is not None:
+        raise error_for(failure)
 
 
 def as_its_own(error: Exception | asyncio.CancelledError, phase: str) -> Exception:
