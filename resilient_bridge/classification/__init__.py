@@ -46,8 +46,9 @@ class Classifier:
 
         A `BridgeError` gives its own failure. An exception group gives that of its leaves: the
         first that repeating cannot help, else the first. What nobody has a rule for is
-        SYS_INTERNAL_ERROR, not retryable, unless it is nothing but its text, and the text names a
-        known error. An exception that a policy gave up on brings the `history` of its attempts and
+        SYS_INTERNAL_ERROR, not retryable. Exactly Exception, RuntimeError, OSError and
+        ConnectionError have nothing but their text, and are read by it; a class of the user's never
+        is. An exception that a policy gave up on brings the `history` of its attempts and
         why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC
         error) gives None when it means success. CancelledError, KeyboardInterrupt, SystemExit and
         GeneratorExit are no failures: they are raised again. Nothing else is ever raised.

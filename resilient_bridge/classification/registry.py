@@ -28,8 +28,8 @@ from ..errors import (
     is_our_code,
     text_of,
 )
-from .dispatch import dispatch, package_of
-from .finding import short_of
+from .dispatch import dispatch
+from .finding import package_of, short_of
 from .plain import PLAIN, PLAIN_ANSWERS
 
 
