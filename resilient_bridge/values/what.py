@@ -198,11 +198,17 @@ def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
 
     if issubclass(type(wrong), ConfigError):
         return False
-    note = f"{what} {class_name(wrong)}: {text_of(wrong)}"
+    note_once(error, f"{what} {class_name(wrong)}: {text_of(wrong)}")
+    return True
+
+
+def note_once(error: BaseException, note: str) -> bool:
+    """Add a note to an error, if it does not have it yet; return whether it was added."""
     with suppress(Exception):  # an exception may refuse notes, or hide those that it has
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
-    return True
+            return True
+    return False
 
 
 def take_back(error: BaseException, note: str) -> None:

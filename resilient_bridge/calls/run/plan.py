@@ -77,6 +77,7 @@ class Plan(RepeatPlan):
         "retry",
         "thread_timeout",
         "tokens",
+        "told",
     )
 
     def __init__(
@@ -110,6 +111,7 @@ class Plan(RepeatPlan):
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
         self.refresh_locks = {}
+        self.told = states.told
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
         self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
