@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..errors import Category, Executed, Failure, Kind
+    from .class_names import named as named
     from .closes import By as By
     from .dispatch import rule_for as rule_for
     from .exits import exit_finding as exit_finding
@@ -78,8 +79,8 @@ class Classifier:
 
         Returns the registration, a context manager that ends it.
 
-        `what` is an exception class, ("package", "Class") for one that need not be imported, an int
-        (HTTP status, close code, JSON-RPC code), one of our codes, or a compiled pattern searched
+        `what` is an exception class, `named("package", "Class")` for one that need not be imported,
+        an int (HTTP status, close code, JSON-RPC code), one of our codes, or a compiled pattern searched
         in the message and in the error's own text. The fields named replace the built-in verdict's,
         with `code` all that follows from it; `kind` decides `retryable`. The most specific
         registration wins, then the later one. Raises ConfigError for anything else, or nothing to
@@ -154,6 +155,7 @@ _NAMES = {
     "closes": "By",
     "dispatch": "rule_for",
     "exits": "exit_finding",
+    "class_names": "named",
     "payloads": "classify_error_payload",
     "registry": "Registration",
     "retry_after": "parse_retry_after",

@@ -353,9 +353,9 @@ class Retrying:
         if keep(self.first, attempt, error, record) and note:
             with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
                 error.add_note(note)
+        self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
             tell_unrepeated(self.plan.told, self.plan.name, error, note)
-        self._tell(stop)
 
     def _tell(self, stop: Stopped) -> None:
         failure = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ...classification.class_names import Named
 from ...errors import BridgeError
 from ..bulkhead.value import Bulkhead
 from ..conditions import check_conditions, conditions
@@ -216,4 +217,4 @@ def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
 
 def _is_error_class(what: object) -> bool:
     # Our own rejections never reached the server. `Exception` is taken literally: every one.
-    return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
+    return isinstance(what, Named) or (isinstance(what, type) and not issubclass(what, BridgeError))
