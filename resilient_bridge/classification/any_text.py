@@ -99,9 +99,9 @@ def _of_line(text: str) -> Finding | Failure | None:
     rule = RULES.get((package, name), _TIMEOUT if "Timeout" in name else None)
     if rule is None:
         return None
-    said = text_finding(words)
-    if said is not None:  # the category of its code, as the exception has it
-        return attrs.evolve(said, category=None)
+    by_words = text_finding(words)
+    if by_words is not None:  # the category of its code, as the exception has it
+        return attrs.evolve(by_words, category=None)
     return attrs.evolve(rule, proof="") if isinstance(rule, Finding) else None
 
 
