@@ -7,7 +7,8 @@ P2: retry + circuit, async <= 2.0 x its bound; everything, sync <= 2.0 x its bou
 P3: rejected by an open circuit, caught by the caller <= 2.0 x the bound.
 P4: failure, repeat at once, success <= tenacity's own, which carries our repeats out, too.
 
-The function itself does nothing, so all of it is overhead. Every case runs in every round, in a shuffled order.
+The function itself does nothing, so all of it is overhead. Every case runs in every round, in a shuffled order. In P1, P2 and
+P4 ours returns an int, a dict, a list and an object of 20 fields in turn: each has to hold.
 """
 
 from __future__ import annotations
@@ -52,6 +53,33 @@ class Part(NamedTuple):
     ours: tuple[str, ...]
 
 
+class Record:
+    """An object of 20 fields."""
+
+    def __init__(self):
+        for number in range(20):
+            setattr(self, f"field{number}", number)
+
+
+KINDS = {
+    "": 1,
+    ", a dict": {f"field{number}": number for number in range(20)},
+    ", a list": [{"field": number} for number in range(20)],
+    ", 20 fields": Record(),
+}
+"""What ours returns in turn."""
+
+
+def ours_of(protect, make, name="ours"):
+    """Return a case of ours for each kind of result: `make(result)` is the function, `protect` the policy."""
+    return {f"{name}{kind}": protect()(make(result), idempotent=True) for kind, result in KINDS.items()}
+
+
+def each(name):
+    """Return the names of these cases."""
+    return tuple(f"{name}{kind}" for kind in KINDS)
+
+
 async def target(number):
     """Succeed."""
     return number
@@ -62,30 +90,48 @@ def target_sync(number):
     return number
 
 
-def flaky():
-    """Return an async function that fails on every first of two calls."""
-    is_due = False
+def answering(result):
+    """Return an async function that returns this."""
 
-    async def call(number):
-        nonlocal is_due
-        is_due = not is_due
-        if is_due:
-            raise ConnectionRefusedError
-        return number
+    async def call(_number):
+        return result
 
     return call
 
 
-def flaky_sync():
-    """Return a function that fails on every first of two calls."""
+def answering_sync(result):
+    """Return a function that returns this."""
+
+    def call(_number):
+        return result
+
+    return call
+
+
+def flaky(result=1):
+    """Return an async function that fails on every first of two calls."""
     is_due = False
 
-    def call(number):
+    async def call(_number):
         nonlocal is_due
         is_due = not is_due
         if is_due:
             raise ConnectionRefusedError
-        return number
+        return result
+
+    return call
+
+
+def flaky_sync(result=1):
+    """Return a function that fails on every first of two calls."""
+    is_due = False
+
+    def call(_number):
+        nonlocal is_due
+        is_due = not is_due
+        if is_due:
+            raise ConnectionRefusedError
+        return result
 
     return call
 
@@ -94,20 +140,20 @@ def success() -> Part:
     """P1, beside what the parts cost elsewhere."""
     cases = {
         BOUND: _bounds.full(target),
-        "ours": ours_full()(target, idempotent=True),
+        **ours_of(ours_full, answering),
         "no policy at all": target,
         "asyncio.timeout alone": within(30)(target),
         **{name: protect(target) for name, protect in ASYNC_STACKS.items()},
     }
     cases = {name: per_call(function) for name, function in cases.items()}
-    return Part("P1 all, async, success", cases, BOUND, 2.0, ("ours",))
+    return Part("P1 all, async, success", cases, BOUND, 2.0, each("ours"))
 
 
 def guarded() -> Part:
     """P2, async."""
     cases = {
         BOUND: _bounds.guarded(target),
-        "ours": ours_guarded()(target, idempotent=True),
+        **ours_of(ours_guarded, answering),
         "ours, Retry() and Breaker() as they come": rb.Policy(rb.Retry(), rb.Breaker())(
             target, idempotent=True
         ),
@@ -115,14 +161,14 @@ def guarded() -> Part:
         **{f"{name}, circuit": make(NEVER, 30)(target) for name, make in ASYNC_CIRCUITS.items()},
     }
     cases = {name: per_call(function) for name, function in cases.items()}
-    return Part("P2 retry + circuit, async, success", cases, BOUND, 2.0, ("ours",))
+    return Part("P2 retry + circuit, async, success", cases, BOUND, 2.0, each("ours"))
 
 
 def sync() -> Part:
     """P2, sync."""
     cases = {
         BOUND: _bounds.full_sync(target_sync),
-        "ours": ours_full_sync()(target_sync, idempotent=True),
+        **ours_of(ours_full_sync, answering_sync),
         "ours, retry + circuit": ours_guarded()(target_sync, idempotent=True),
         "lower bound, retry + circuit": _bounds.guarded_sync(target_sync),
         "no policy at all": target_sync,
@@ -131,7 +177,7 @@ def sync() -> Part:
         **{name: protect(target_sync) for name, protect in STACKS.items()},
     }
     cases = {name: per_call_sync(function) for name, function in cases.items()}
-    return Part("P2 all, sync, success", cases, BOUND, 2.0, ("ours",))
+    return Part("P2 all, sync, success", cases, BOUND, 2.0, each("ours"))
 
 
 async def _opened(function):
@@ -175,7 +221,7 @@ async def rejected() -> Part:
 def repeated() -> Part:
     """P4, async."""
     cases = {
-        "ours, retry": rb.Policy(our_retry())(flaky(), idempotent=True),
+        **ours_of(lambda: rb.Policy(our_retry()), flaky, "ours, retry"),
         "ours, retry + circuit": ours_guarded()(flaky(), idempotent=True),
         "ours, all": ours_full()(flaky(), idempotent=True),
         BOUND: _bounds.full(flaky()),
@@ -185,19 +231,19 @@ def repeated() -> Part:
         ](flaky()),
     }
     cases = {name: per_call(function) for name, function in cases.items()}
-    return Part("P4 failure, repeat, success, async", cases, "tenacity", 1.0, ("ours, retry",))
+    return Part("P4 failure, repeat, success, async", cases, "tenacity", 1.0, each("ours, retry"))
 
 
 def repeated_sync() -> Part:
     """P4, sync."""
     cases = {
-        "ours, retry": rb.Policy(our_retry())(flaky_sync(), idempotent=True),
+        **ours_of(lambda: rb.Policy(our_retry()), flaky_sync, "ours, retry"),
         "ours, retry + circuit": ours_guarded()(flaky_sync(), idempotent=True),
         BOUND: _bounds.full_sync(flaky_sync()),
         **{name: protect(flaky_sync()) for name, protect in RETRIES.items()},
     }
     cases = {name: per_call_sync(function) for name, function in cases.items()}
-    return Part("P4 failure, repeat, success, sync", cases, "tenacity", 1.0, ("ours, retry",))
+    return Part("P4 failure, repeat, success, sync", cases, "tenacity", 1.0, each("ours, retry"))
 
 
 def rows_of(part: Part, samples: Samples) -> list[list]:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .calls import current_attempt as current_attempt
     from .calls import resilient as resilient
     from .classification import classify as classify
+    from .classification import named as named
     from .client import BridgeClient as BridgeClient
     from .client import Receipt as Receipt
     from .errors import AttemptTimeoutError as AttemptTimeoutError
@@ -109,7 +110,7 @@ _NAMES = {
         "Attempt Breaker Bulkhead capture Circuit circuit circuits current_attempt Deadline "
         "Fallback Outcome Policy RateLimit resilient Retry RetryBudget Timeout"
     ),
-    "classification": "classify",
+    "classification": "classify named",
     "client": "BridgeClient Receipt",
     "errors": (
         "AttemptTimeoutError BridgeError Category CircuitOpenError ConfigError "

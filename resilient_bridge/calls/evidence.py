@@ -10,10 +10,9 @@ about it, and that holds for the innermost protected function alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ..classification.lookup import raw_failure
-from ..classification.plain import PLAIN
 from ..errors import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
 from .frame import ROOT, inside_of, mark_around
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 
 _LIMITED: Final = 429
-_MOST_PLAIN: Final = 1_024
 
 
 def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
@@ -113,27 +111,6 @@ def may_have_started(plan: Planned, failure: Failure) -> bool:
     """
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not Executed.NO and not is_turned_away
-
-
-# ---- what a returned value means: a success, or a failure such as a 503 -------------------------
-
-
-def failure_of_answer(result: object) -> Failure | None:
-    """Return the failure that a returned value represents; None for a success."""
-    kind = type(result)
-    if kind in PLAIN:
-        return None
-    from ..classification import classify
-    from ..classification.answers import may_be_answer
-
-    if isinstance(result, BaseException):
-        return None  # a function may return an exception without meaning to raise it
-    if not may_be_answer(kind):
-        # A sync function may not return an awaitable; each result is checked for that.
-        if len(PLAIN) < _MOST_PLAIN and not hasattr(cast("Any", kind), "__await__"):
-            PLAIN.add(kind)
-        return None
-    return classify(result)
 
 
 def keep_answer(first: CallFrame, failure: Failure | None) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..errors import Failure
     from ..values.rule import Rule
+    from .results import Reading
 
     class CutOff(Protocol):
         """The component that repeats a call, as the deadline that ends the call sees it."""
@@ -54,6 +55,7 @@ class Planned:
     proofs: Proofs
     attempts: object  # the most calls, or tenacity's stop; None without a Retry
     asks: bool  # has conditions that may have to be awaited
+    reading: Reading  # how its results are read
 
 
 class Inside:
@@ -94,6 +96,7 @@ class CallFrame:
     is_rejected: bool = False  # a layer did not admit it: nothing was called
     is_called: bool = False  # its function has been called; only the long path sets it
     is_last: bool = False  # the callee cannot be called again: its arguments are used up
+    why_last: str = ""  # why, for the note
     # monotonic: from then on only what provably did not run is repeated
     may_repeat_until: float | None = None
     # A boundary: a call made from it has a policy, which knows what its errors prove.
@@ -223,6 +226,14 @@ def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
             found.append(around)
         around = enclosing(around)
     return tuple(found)
+
+
+def is_retried_around() -> bool:
+    """Return whether the code that runs is inside of an attempt of a policy with a Retry."""
+    around = CURRENT.get()
+    return around is not ROOT and (
+        (around.plan is not None and around.plan.attempts is not None) or bool(retries_around(around))
+    )
 
 
 def largest_cap(attempts: object, around: tuple[CallFrame, ...]) -> int | None:

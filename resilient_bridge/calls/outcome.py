@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 from ..classification import classify
 from ..errors import OWN_WORDS, model_report, model_type, unproven
 from .frame import CURRENT, CallFrame, leave_context, new_frame
+from .results import ANSWERS, RESULTS, Reading
 
 
 if TYPE_CHECKING:
@@ -202,11 +203,11 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     # Any callable will do, a class among them; only an async one is different.
     if not isinstance(function, type) and form_of(function) == "async":
-        return captured(function, args, kwargs)
+        return captured(function, args, kwargs, RESULTS)
     edge = _edge(function)
     token = CURRENT.set(edge)
     try:
-        return _returned(edge, function(*args, **kwargs))
+        return _returned(edge, function(*args, **kwargs), RESULTS)
     except Exception as error:  # noqa: BLE001 -- errors as data is what this is for
         return _raised(edge, error)
     finally:
@@ -214,14 +215,21 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 
 async def captured(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    reading: Reading = ANSWERS,
+    key: str | None = None,
 ) -> Outcome[Any]:
-    """Do what `capture` does for an async function; a Toolbox's tool finds `key` in the context."""
+    """Do what `capture` does for an async function.
+
+    A Toolbox's tool finds `key` in the context, and its result is read as an answer.
+    """
     edge = _edge(function)
     edge.key = key
     token = CURRENT.set(edge)
     try:
-        return _returned(edge, await function(*args, **kwargs))
+        return _returned(edge, await function(*args, **kwargs), reading)
     except Exception as error:  # noqa: BLE001 -- errors as data is what this is for
         return _raised(edge, error)
     finally:
@@ -237,8 +245,8 @@ def _edge(function: object) -> CallFrame:
     return edge
 
 
-def _returned(edge: CallFrame, value: Any) -> Outcome[Any]:
-    failure = edge.answered or (None if isinstance(value, BaseException) else classify(value))
+def _returned(edge: CallFrame, value: Any, reading: Reading) -> Outcome[Any]:
+    failure = edge.answered or reading.read(value)
     return Outcome(value, None, failure, edge.calls, edge.world.monotonic() - edge.started)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..errors import Category, Executed, Failure, Kind
+    from .class_names import named as named
     from .closes import By as By
     from .dispatch import rule_for as rule_for
     from .exits import exit_finding as exit_finding
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Classifier:
-    """`classify(error)` and `classify(answer)` return what happened, as a `Failure`.
+    """`classify(error)`, `classify(text)` and `classify(answer)` return what happened, as a `Failure`.
 
     `classify.register(...)` teaches it more.
 
@@ -40,17 +41,25 @@ class Classifier:
     @overload
     def __call__(self, error: BaseException, /) -> Failure: ...
     @overload
+    def __call__(self, text: str, /) -> Failure: ...
+    @overload
     def __call__(self, answer: object, /) -> Failure | None: ...
     def __call__(self, error: object, /) -> Failure | None:
-        """Return the failure an exception or an answer stands for.
+        """Return the failure that an exception, a text or an answer stands for.
 
         A `BridgeError` gives its own failure. An exception group gives that of its leaves: the
         first that repeating cannot help, else the first. What nobody has a rule for is
-        SYS_INTERNAL_ERROR, not retryable, unless it is nothing but its text, and the text names a
-        known error. An exception that a policy gave up on brings the `history` of its attempts and
-        why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC
-        error) gives None when it means success. CancelledError, KeyboardInterrupt, SystemExit and
-        GeneratorExit are no failures: they are raised again. Nothing else is ever raised.
+        SYS_INTERNAL_ERROR, not retryable. Exactly Exception, RuntimeError, OSError and
+        ConnectionError have nothing but their text, and are read by it; a class of yours never is.
+        An exception that a policy gave up on brings the `history` of its attempts and why it
+        `stopped`.
+
+        An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC error) gives None
+        when it means success. A text never does: it is read as the line of an exception, as JSON,
+        as a code, or by its words, and an unknown one is SYS_INTERNAL_ERROR with its words.
+
+        CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no failures: they are
+        raised again. Nothing else is ever raised.
         """
         # not isinstance: it would read the error's __class__
         if issubclass(type(error), BaseException):
@@ -59,10 +68,11 @@ class Classifier:
             from .lookup import read_failure
 
             return _counted(read_failure(cast("BaseException", error)))
-        from .answers import answer_failure
+        if issubclass(type(error), str):
+            from .any_text import read_text
 
-        failure = answer_failure(error)
-        return None if failure is None else _counted(failure)
+            return _counted(read_text(cast("str", error))[0])
+        return answered_failure(error)
 
     def register(
         self,
@@ -80,8 +90,8 @@ class Classifier:
 
         Returns the registration, a context manager that ends it.
 
-        `what` is an exception class, ("package", "Class") for one that need not be imported, an int
-        (HTTP status, close code, JSON-RPC code), one of our codes, or a compiled pattern searched
+        `what` is an exception class, `named("package", "Class")` for one that need not be imported,
+        an int (HTTP status, close code, JSON-RPC code), one of our codes, or a compiled pattern searched
         in the message and in the error's own text. The fields named replace the built-in verdict's,
         with `code` all that follows from it; `kind` decides `retryable`. The most specific
         registration wins, then the later one. Raises ConfigError for anything else, or nothing to
@@ -117,6 +127,18 @@ def _counted(failure: Failure) -> Failure:
 classify: Final = Classifier()
 
 
+def answered_failure(answer: object, *, of_server: bool = True) -> Failure | None:
+    """Return the failure that a value stands for, None for a success. A text is none.
+
+    `of_server`: a server or a tool gave it, so a mapping is read too. What a user's function returned
+    is a failure only by its type.
+    """
+    from .answers import answer_failure
+
+    failure = answer_failure(answer, of_server=of_server)
+    return None if failure is None else _counted(failure)
+
+
 def failure_or_none(error: BaseException) -> Failure | None:
     """Return the failure of an exception.
 
@@ -144,6 +166,7 @@ _NAMES = {
     "closes": "By",
     "dispatch": "rule_for",
     "exits": "exit_finding",
+    "class_names": "named",
     "payloads": "classify_error_payload",
     "registry": "Registration",
     "retry_after": "parse_retry_after",
@@ -153,5 +176,5 @@ _NAMES = {
 
 if not TYPE_CHECKING:
     __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
-    __all__ += ["classify", "classify_close", "failure_or_none"]
+    __all__ += ["answered_failure", "classify", "classify_close", "failure_or_none"]
     __all__.sort()

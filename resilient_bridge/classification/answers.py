@@ -1,7 +1,8 @@
 """Answers that are failures although no exception was raised.
 
-They are HTTP responses, MCP results and JSON-RPC errors. Rule: an answer not known to be a failure
-is none.
+They are HTTP responses, MCP results, outcomes and JSON-RPC errors. Rule: an answer not known to be a
+failure is none. What a user's function returned is known by its type alone: a dict may be anybody's
+data, and is searched for the forms of specifications only where it is an answer of a server or tool.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .rpc_answers import answer_finding, error_answer, result_answer
 from .wrappers import response_finding
 
 
-_Reader: TypeAlias = Callable[[Any], Finding | None]
+_Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 
 
 def _response(response: Any) -> Finding | None:
@@ -32,31 +33,38 @@ _READERS: Final[Mapping[Key, _Reader]] = {
     ("urllib3", "BaseHTTPResponse"): answer_status,
     ("aiohttp", "ClientResponse"): answer_status,
     ("resilient_bridge", "AnswerView"): answer_status,  # our attribute on a ClientResponse
-    **{(package, "CallToolResult"): result_answer for package in ("mcp", "mcp_types")},
+    **{(package, "CallToolResult"): result_answer for package in ("mcp", "mcp_types", "fastmcp")},
+    ("fastmcp", "ToolResult"): result_answer,
     **{(package, "JSONRPCError"): error_answer for package in ("mcp", "mcp_types")},
+    ("resilient_bridge", "Outcome"): lambda outcome: outcome.failure,
 }
 
 
-def answer_failure(answer: object) -> Failure | None:
+def answer_failure(answer: object, *, of_server: bool) -> Failure | None:
     """Return the failure that an answer stands for; never raises.
 
-    None for a success, or for an unknown answer.
+    None for a success, or for an unknown answer. `of_server`: a server or tool gave it, so a mapping
+    is searched for the forms of specifications.
     """
     try:
-        found = _find(answer)
+        found = _find(answer, of_server=of_server)
     except Exception:  # noqa: BLE001 (an answer without the attributes of its class is nothing we know)
         found = None
-    return taught(answer) if found is None else applied(found.failure(), answer)
+    if found is None:
+        return taught(answer)
+    return found if isinstance(found, Failure) else applied(found.failure(), answer)
 
 
-def _find(answer: object) -> Finding | None:
+def _find(answer: object, *, of_server: bool) -> Finding | Failure | None:
     known = dispatch(type(answer))  # not isinstance: it would read the answer's __class__
     if issubclass(type(answer), Mapping):
-        return answer_finding(cast("Mapping[object, Any]", answer))
+        return answer_finding(cast("Mapping[object, Any]", answer)) if of_server else None
     read = next((read for key, read in _READERS.items() if key in known.keys), None)
     return None if read is None else read(answer)
 
 
-def may_be_answer(cls: type[Any]) -> bool:
+def may_fail(cls: type[Any], *, of_server: bool) -> bool:
     """Return whether an instance of this class can be a failure; False is final for the class."""
-    return any(key in dispatch(cls).keys for key in _READERS) or issubclass(cls, Mapping) or is_taught(cls)
+    if is_taught(cls) or any(key in dispatch(cls).keys for key in _READERS):
+        return True
+    return of_server and issubclass(cls, Mapping)

@@ -7,7 +7,7 @@ subclass from any package is treated like its base. A new rule is a new row in a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 import attrs
 
@@ -15,7 +15,7 @@ from . import exits, google, http_libraries, providers, services, system, wrappe
 from . import rpc_answers as rpc
 from . import tls_errors as tls
 from . import websocket_losses as links
-from .finding import Finding, Reader
+from .finding import Finding, Reader, package_of
 
 
 Key = tuple[str, str]
@@ -49,9 +49,10 @@ _STOPS: Final = frozenset(  # never failures: they end the task, the program or 
         ("trio", "Cancelled"),
     }
 )
-# Errors that have only their text. Any other built-in class (TypeError, KeyError, …) is a defect,
-# whatever its text.
-_TEXTUAL: Final = frozenset({"Exception", "RuntimeError", "OSError", "ConnectionError"})
+# Errors that have only their text: exactly these, because whoever makes a class says more with its
+# name than with its words. Any other built-in class (TypeError, KeyError, …) is a defect, whatever its
+# text.
+_TEXTUAL: Final = frozenset({Exception, RuntimeError, OSError, ConnectionError})
 _HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
 _MOST_CLASSES: Final = 1_024
 
@@ -97,7 +98,7 @@ def _work_out(cls: type) -> Dispatch:
         proof=None if wrapper is None else _WRAPPERS.get(wrapper),
         through=keys[0][0] != "litellm" and any(key in wrappers.SDK_WRAPPERS for key in keys),
         stops=any(key in _STOPS for key in keys),
-        textual=next((name in _TEXTUAL for package, name in keys if package == "builtins"), False),
+        textual=cls in _TEXTUAL,
         provider="litellm"
         if keys[0][0] == "litellm"
         else next((_PROVIDERS[key] for key in keys if key in _PROVIDERS), ""),
@@ -106,9 +107,3 @@ def _work_out(cls: type) -> Dispatch:
         is_http=keys[0][0] in _HTTP_LIBRARIES,
     )
     return found
-
-
-def package_of(cls: type) -> str:
-    """Return the top package in a class's `__module__`; empty if that is no text."""
-    module = cast("object", cls.__module__)  # it may be any object
-    return module.partition(".")[0] if isinstance(module, str) else ""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import attrs
 
-from ..errors import READ, Category, Executed, Failure, Kind, class_name, code_info, raw_text
+from ..errors import READ, Category, Executed, Failure, Kind, class_name, code_info, raw_text, text_of
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +99,20 @@ def chain_of(error: BaseException, most: int) -> Iterator[BaseException]:
             return
         yield below
         below = below.__cause__ or below.__context__
+
+
+def own_words(error: BaseException, *packages: str) -> str:
+    """Return the text of a library's error; empty for a subclass of the user's.
+
+    Such a class is read by its base, never by its words.
+    """
+    return text_of(error) if package_of(type(error)) in packages else ""
+
+
+def package_of(cls: type) -> str:
+    """Return the top package in a class's `__module__`; empty if that is no text."""
+    module = cast("object", cls.__module__)  # it may be any object
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def short_of(text: str) -> str:

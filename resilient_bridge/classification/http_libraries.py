@@ -17,7 +17,7 @@ import attrs
 
 from ..errors import Executed, Kind, text_of
 from ..errors.errnos import errno_of
-from .finding import Finding, Rules, chain_of, wrong_setting
+from .finding import Finding, Rules, chain_of, own_words, wrong_setting
 from .statuses import status_finding
 from .texts import text_finding
 from .tls_errors import tls_finding
@@ -79,13 +79,13 @@ def _raised_status(error: Any) -> Finding | None:
 
 def _connection(error: BaseException) -> Finding:
     """The rule without a known error below (raised by hand, or unpickled): the text may help."""
-    found = text_finding(text_of(error))
+    found = text_finding(own_words(error, "requests", "urllib3", "aiohttp"))
     return _UNREACHED if found is None else attrs.evolve(found, category=None, executed=_MAYBE, proof="")
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
     """The rule for urllib3's retries that ended with a status: `too many 503 error responses`."""
-    words = text_of(error).split()
+    words = own_words(error, "urllib3").split()
     return (
         text_finding(f"status code {words[2]}") if words[:2] == ["too", "many"] and len(words) > 2 else None
     )

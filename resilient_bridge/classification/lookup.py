@@ -22,8 +22,8 @@ from ..errors import (
     record_of,
     text_of,
 )
-from .dispatch import KNOWN, Dispatch, dispatch, package_of
-from .finding import Finding, short_of
+from .dispatch import KNOWN, Dispatch, dispatch
+from .finding import Finding, package_of, short_of
 from .http_libraries import ONE_REQUEST, proof_of
 from .payloads import coded_finding
 from .proofs import STATED_ON_THE_WIRE

@@ -19,25 +19,31 @@ import attrs
 
 from ..errors import (
     CATEGORY_CODES,
+    OWN_CODES,
     Category,
     Executed,
     Failure,
     Kind,
     code_info,
     config_error,
+    is_known_code,
     is_our_code,
+    near_code,
     text_of,
 )
-from .dispatch import dispatch, package_of
-from .finding import short_of
-from .plain import PLAIN
+from .class_names import Named, meant
+from .dispatch import dispatch
+from .finding import package_of, short_of
+from .plain import PLAIN, PLAIN_ANSWERS
 
 
-Registered: TypeAlias = "type[Any] | tuple[str, str] | int | str | re.Pattern[str]"
+Registered: TypeAlias = "type[Any] | Named | int | str | re.Pattern[str]"
 Answer: TypeAlias = "Callable[[Any], Mapping[str, Any] | None]"
 """Reads an error or an answer: the fields of its failure that it knows, or None to leave it to others."""
 
-_WANTED: Final = 'an exception class, ("package", "Class"), an int, one of our codes or a compiled pattern'
+_WANTED: Final = (
+    'an exception class, named("package", "Class"), an int, one of our codes or a compiled pattern'
+)
 _NUMBERS: Final = ("http_status", "close_code", "rpc_code")
 _NUMBER, _CLASS, _MESSAGE, _CODE, _BASE_CLASS = range(5)
 _KIND_CODES: Final = {
@@ -48,6 +54,7 @@ _KIND_CODES: Final = {
 }
 
 _STREAMS: Final = frozenset({"httpx", "httpx2"})
+_MISSPELT: Final = 0.9  # how alike a code of the user's and one of ours may not be
 _ENDLESS: Final = 1e11  # seconds: three thousand years
 E = TypeVar("E", bound=Enum)
 _numbers = itertools.count()
@@ -97,7 +104,7 @@ class Registration(InForce):
     def rank(self, failure: Failure | None, subjects: tuple[object, ...]) -> tuple[int, int] | None:
         """Return how specifically this matches (smaller is more specific); None if not at all."""
         what = self.what
-        if isinstance(what, type | tuple):
+        if isinstance(what, type | Named):
             return _class_rank(what, subjects)
         if failure is None:
             return None
@@ -167,16 +174,23 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
 ) -> Registration:
     """Register a verdict; see `classify.register`."""
     if not _is_what(what, of_answers=answer is not None):
-        raise config_error("classify.register.what", _WANTED, what)
+        raise config_error("classify.register.what", meant(what) or _WANTED, what)
     if answer is not None and (not callable(cast("object", answer)) or iscoroutinefunction(answer)):
         raise config_error("classify.register.answer", "a plain function of the error or answer", answer)
     _check("kind", kind, Kind)
     _check("category", category, Category)
     _check("executed", executed, Executed)
     if code is not None and not is_our_code(code):
-        raise config_error(
-            "classify.register.code", "one of our codes, or your own under one of their prefixes", code
-        )
+        wanted = "one of our codes, or your own under one of their prefixes"
+        raise config_error("classify.register.code", wanted, code)
+    if code is not None and not is_known_code(code):
+        if near := near_code(code, cutoff=_MISSPELT):
+            raise config_error(
+                "classify.register.code",
+                f"a code that is not nearly one of ours (did you mean {near}?)",
+                code,
+            )
+        OWN_CODES.add(code)
     lines = _lines(suggestions)
     if not lines and all(value is None for value in (kind, category, code, executed, answer)):
         raise config_error(
@@ -184,8 +198,9 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
         )
     registration = Registration(what, kind, category, code, executed, lines, answer)
     Registration.in_force[registration.number] = registration
-    if answer is not None and isinstance(what, type | tuple):
-        PLAIN.difference_update([cls for cls in list(PLAIN) if _distance(what, cls) is not None])
+    if answer is not None and isinstance(what, type | Named):
+        for plain in (PLAIN, PLAIN_ANSWERS):
+            plain.difference_update([cls for cls in list(plain) if _distance(what, cls) is not None])
     return registration
 
 
@@ -238,7 +253,7 @@ def is_taught(cls: type[Any]) -> bool:
     """Return whether a registered function reads instances of a class."""
     return any(
         registration.answer is not None
-        and isinstance(registration.what, type | tuple)
+        and isinstance(registration.what, type | Named)
         and _distance(registration.what, cls) is not None
         for registration in list(Registration.in_force.values())
     )
@@ -264,7 +279,7 @@ def _read(registration: Registration, subjects: tuple[object, ...]) -> Registrat
     """
     for subject in subjects:
         what = registration.what
-        if subject is None or (isinstance(what, type | tuple) and _class_rank(what, (subject,)) is None):
+        if subject is None or (isinstance(what, type | Named) and _class_rank(what, (subject,)) is None):
             continue
         try:
             answer = cast("Answer", registration.answer)(readable(subject))
@@ -323,7 +338,7 @@ def readable(answer: object) -> object:
     return type(response)(response.status_code, headers=headers, content=body)
 
 
-def _class_rank(what: type | tuple[str, str], subjects: tuple[object, ...]) -> tuple[int, int] | None:
+def _class_rank(what: type | Named, subjects: tuple[object, ...]) -> tuple[int, int] | None:
     distances = [_distance(what, _class_of(subject)) for subject in subjects]
     found = [
         (_CLASS if distance == 0 else _BASE_CLASS, distance) for distance in distances if distance is not None
@@ -338,20 +353,19 @@ def _class_of(subject: object) -> type[Any]:
     return type(native)
 
 
-def _distance(what: type | tuple[str, str], cls: type[Any]) -> int | None:
+def _distance(what: type | Named, cls: type[Any]) -> int | None:
     """Return the position of this class among the bases of `cls`, None if it is not one of them."""
     for distance, base in enumerate(cls.__mro__):
-        if base is what or (package_of(base), base.__name__) == what:
+        if base is what or (isinstance(what, Named) and what.is_of(base)):
             return distance
     return None
 
 
 def _is_what(what: object, *, of_answers: bool = False) -> bool:
     if isinstance(what, str):
-        return not isinstance(what, Enum) and is_our_code(what)
-    if isinstance(what, tuple):
-        pair = cast("tuple[object, ...]", what)
-        return len(pair) == 2 and all(isinstance(part, str) and part for part in pair)
+        return not isinstance(what, Enum) and is_known_code(what)
+    if isinstance(what, Named):
+        return True
     if isinstance(what, re.Pattern):
         return isinstance(cast("Any", what).pattern, str)
     if isinstance(what, type):

@@ -15,7 +15,7 @@ import attrs
 
 from ..errors import Category, mapping_of
 from .bridge_errors import error_object_finding
-from .finding import Finding, Rules, short_of
+from .finding import Finding, Rules, own_words, short_of
 from .hints import EXECUTIONS
 from .payloads import payload_finding, report_finding
 from .statuses import read_json
@@ -162,4 +162,6 @@ RULES: Rules = {
         code="SYS_UPSTREAM_REJECTED", message="server asked for input too often"
     ),
     ("mcp", "ToolError"): Finding(code="TOOL_EXECUTION_FAILED"),
+    # fastmcp's client raises what a tool reported
+    ("fastmcp", "ToolError"): lambda error: tool_finding(own_words(error, "fastmcp"), None),
 }

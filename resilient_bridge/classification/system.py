@@ -1,4 +1,5 @@
-"""Rules for errors of the operating system: errnos, getaddrinfo, timeouts, ends of streams.
+"""Rules for errors of the operating system: errnos, getaddrinfo, timeouts, ends of streams; and of
+drivers that pass its words on.
 
 Rule: the errno decides, and the class only if there is none. Numbers come from the running system's
 `errno`.
@@ -10,14 +11,15 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from ..errors import Category
 from ..errors.errnos import errno_of, errno_of_windows
-from .finding import Finding, Reader, Rules
+from .finding import Finding, Reader, Rules, own_words, package_of
 from .hints import hints
+from .texts import text_finding
 
 
 _REFUSED = Finding(code="CONN_REFUSED", proof="not_connected", suggestions=hints("ECONNREFUSED"))
@@ -92,7 +94,8 @@ def by_errno(fallback: Finding | None = None) -> Reader:
     def read(error: OSError) -> Finding | None:
         number = errno_of(error)
         if number is None:
-            return _several_addresses(error) or (fallback and _in_its_words(error, fallback))
+            several = _several_addresses(error) if type(error) is OSError else None
+            return several or (fallback and _in_its_words(error, fallback))
         finding = ERRNOS.get(number, fallback)
         return finding and attrs.evolve(
             _in_its_words(error, finding), details={**finding.details, "errno": number}
@@ -155,12 +158,23 @@ BAD_HOST_NAME = Finding(code="SYS_CONFIG_INVALID", message="host name not valid"
 
 def _host_name(error: UnicodeError) -> Finding | None:
     # getaddrinfo encodes the host first: "label empty or too long"
+    if package_of(type(error)) != "builtins":
+        return None
     if "label" not in str(error) and "idna" not in str(error):
         return None
     return BAD_HOST_NAME
 
 
+def _in_words(error: BaseException) -> Finding | None:
+    """The rule for a driver's class that has nothing but the words of the system or of its server."""
+    return text_finding(own_words(error, *_DRIVERS))
+
+
+_DRIVERS: Final = ("sqlite3", "psycopg", "psycopg2", "pymysql", "redis", "paramiko")
 RULES: Rules = {
+    **{(package, "OperationalError"): _in_words for package in ("sqlite3", "psycopg", "psycopg2", "pymysql")},
+    **{("redis", name): _in_words for name in ("ConnectionError", "TimeoutError")},
+    ("paramiko", "SSHException"): _in_words,
     ("builtins", "OSError"): by_errno(),
     ("builtins", "ConnectionError"): by_errno(_CLOSED),
     ("builtins", "ConnectionRefusedError"): by_errno(_REFUSED),

@@ -18,7 +18,7 @@ import attrs
 
 from ..errors import Category, Kind, text_of
 from .closes import close_finding
-from .finding import Finding, Reader, Rules, chain_of, wrong_setting
+from .finding import Finding, Reader, Rules, chain_of, own_words, wrong_setting
 from .statuses import status_finding
 from .texts import text_finding
 
@@ -51,9 +51,10 @@ def _proxy(error: BaseException) -> Finding:
 
     Only its text shows it: `407 Proxy Authentication Required`.
     """
-    match = _PROXY_STATUS.match(str(error))
+    words = own_words(error, *_HTTP)
+    match = _PROXY_STATUS.match(words)
     if match is None:  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
-        finding = text_finding(text_of(error))
+        finding = text_finding(words)
         return attrs.evolve(_TUNNEL, retryable=finding is not None and finding.failure().retryable)
     found = status_finding(int(match[1]))
     return attrs.evolve(found, message=f"proxy: {found.summary}", proof=_TUNNEL.proof)

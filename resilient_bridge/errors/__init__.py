@@ -13,8 +13,11 @@ from ..lazy_names import lazily
 
 if TYPE_CHECKING:
     from .codes import CODES as CODES
+    from .codes import OWN_CODES as OWN_CODES
     from .codes import PREFIXES as PREFIXES
     from .codes import code_info as code_info
+    from .codes import is_known_code as is_known_code
+    from .codes import near_code as near_code
     from .exceptions import REJECTED as REJECTED
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
     from .exceptions import AuthError as AuthError
@@ -95,7 +98,7 @@ _NAMES = {
 
 # For other rooms, not for users.
 _INSIDE = {
-    "codes": "code_info CODES PREFIXES",
+    "codes": "code_info CODES is_known_code near_code OWN_CODES PREFIXES",
     "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",
     "failure": "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven",
     "record": "attach ended OWN_WORDS Record record_of",

@@ -6,8 +6,9 @@ overrides one field.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import attrs
 
@@ -285,3 +286,25 @@ def code_info(code: str) -> CodeInfo:
         message = f"code: wanted one that starts with {wanted}, got {code!r}"
         raise ValueError(message)
     return row
+
+
+_LONGEST: Final = 100  # characters of a code that may be misspelt
+OWN_CODES: Final[set[str]] = set()
+"""The codes under our prefixes that the user's registrations have introduced."""
+
+
+def is_known_code(code: object) -> bool:
+    """Return True for a code of the table, or one that a registration has introduced."""
+    return isinstance(code, str) and (code in CODES or code in OWN_CODES)
+
+
+def near_code(text: object, words: Iterable[str] = (), cutoff: float = 0.6) -> str:
+    """Return the nearest code of the table, or of other words; empty if none is near."""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        return ""
+    from difflib import get_close_matches  # here: most processes make no mistake
+
+    known = {word.lower(): word for word in (*words, *CODES, *OWN_CODES)}
+    suffixes = {code.partition("_")[2].lower(): code for code in CODES}  # RATE_LIMITED
+    found = get_close_matches(text.lower(), [*known, *suffixes], n=1, cutoff=cutoff)
+    return {**suffixes, **known}[found[0]] if found else ""

@@ -2,7 +2,7 @@
 "openai:RateLimitError", "/quota/i".
 
 Rule: the text is compared and never imported: a class is one of the caller's names, a builtin
-exception, or ("package", "Class").
+exception, or "package:Class".
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import CODES, Category, Failure, Kind, number_in
+from ..classification.class_names import Named, named
+from ..errors import CODES, Category, Failure, Kind, is_known_code, number_in
 from ..values.what import WORDS, is_code, is_what
 from .reading import Reading
 
@@ -47,13 +48,6 @@ def read_what(raw: Any, path: str, reading: Reading) -> Any:
         if found is None:
             words = (*WORDS, *Kind, *Category, *CODES, *reading.names)
             return reading.fail(path, WANTED, raw, hint=reading.near(raw, words))
-        if (
-            isinstance(found, str)
-            and is_code(found)
-            and found not in CODES
-            and (hint := reading.near(found, CODES))
-        ):
-            reading.warnings.append(f"{path}: {found} is no code of this package{hint}")
         return found
     if isinstance(raw, Mapping):
         table = cast("Mapping[str, Any]", raw)
@@ -81,16 +75,16 @@ def _of_text(text: str, reading: Reading) -> Any:
 
 def _of_name(text: str, reading: Reading) -> Any:
     if is_code(text):
-        return text
+        return text if is_known_code(text) else None
     package, colon, name = text.partition(":")
     if colon:
-        return (package, name) if package.isidentifier() and name.isidentifier() else None
+        return named(package, name) if package.isidentifier() and name.isidentifier() else None
     if text in reading.names:
         return reading.names[text] if is_what(reading.names[text]) else None
     found: Any = getattr(builtins, text, None)
     if isinstance(found, type) and issubclass(found, Exception):
         return found
-    return text.upper() if is_code(text.upper()) else None
+    return text.upper() if is_known_code(text.upper()) else None
 
 
 def _pattern(text: str, flags: int) -> Any:
@@ -107,8 +101,8 @@ def write_what(what: Any, names: Mapping[str, Any]) -> Any:
         return named
     if isinstance(what, Kind | Category):
         written: Any = what.value
-    elif isinstance(what, tuple):
-        written = ":".join(cast("tuple[str, str]", what))
+    elif isinstance(what, Named):
+        written = f"{what.package}:{what.name}"
     elif isinstance(what, re.Pattern):
         pattern = cast("re.Pattern[str]", what)
         letters = "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)

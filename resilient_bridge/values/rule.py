@@ -14,7 +14,7 @@ import attrs
 from .fields import Value, count, fits, optional, path_of, refuse, shown
 from .foreign import Wait, check_wait
 from .forms import takes
-from .what import WANTED, is_what, plain, rank
+from .what import WANTED, is_what, plain, rank, refuse_what
 
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object
         refuse(path, "a mapping of what to Rule", value)
     for what, rule in cast("Mapping[object, object]", value).items():
         if not is_what(what):
-            refuse(path, f"keys that are {WANTED}", what)
+            refuse_what(path, what, f"keys that are {WANTED}")
         if not isinstance(rule, Rule):
             refuse(f"{path}[{shown(what)}]", "a Rule", rule)
 

@@ -13,11 +13,12 @@ from contextvars import ContextVar
 from enum import Enum
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import attrs
 
-from ..errors import changed, config_error, number_in
+from ..classification.class_names import Named, meant
+from ..errors import changed, config_error, is_known_code, number_in
 from ..errors.taxonomy import Category, Kind
 from .fields import is_tenacity, path_of, refuse, shown
 from .forms import takes
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from .fields import Validator
 
 
-What: TypeAlias = "type[BaseException] | tuple[str, str] | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
+What: TypeAlias = (
+    "type[BaseException] | Named | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
+)
 Whats: TypeAlias = "What | Collection[What]"
 
 WANTED: Final = (
-    "an exception class, (package, class name), an int, one of our codes, a compiled pattern, "
+    "an exception class, named(package, class name), an int, one of our codes, a compiled pattern, "
     "a Category, a Kind or a predicate"
 )
 WORDS: Final[dict[str, What]] = {
@@ -43,7 +46,6 @@ WORDS: Final[dict[str, What]] = {
 }
 """OpenViber's names of retryable errors, and their meaning here."""
 _MOST_LEAVES: Final = 1_000
-_PAIR: Final = 2  # ("package", "Class")
 _NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # for a failure with a number
 # From the particular to the general. A number says more than a class (1012 among all closes). A
 # user's class says more than our code, its base classes less; the two classes that hold everything
@@ -52,26 +54,20 @@ _NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND,
 
 
 def as_whats(value: Whats) -> tuple[What, ...]:
-    """Return one What, or a collection of them, as a tuple; other values unchanged.
-
-    Two texts in a tuple are ("package", "Class"), unless one of them is a code of ours: then they
-    are two codes.
-    """
+    """Return one What, or a collection of them, as a tuple; other values unchanged."""
     received: Any = cast("Any", value)
     # a set has no order of its own: equal sets make equal policies
     if isinstance(received, set | frozenset):
-        return tuple(sorted((_named(plain(item)) for item in cast("set[Any]", received)), key=shown))
-    if isinstance(received, list) or (
-        isinstance(received, tuple) and not _is_pair(cast("tuple[object, ...]", received))
-    ):
-        return tuple(_named(plain(item)) for item in cast("list[Any]", received))
+        return tuple(sorted((_meant(plain(item)) for item in cast("set[Any]", received)), key=shown))
+    if isinstance(received, list | tuple):
+        return tuple(_meant(plain(item)) for item in cast("list[Any]", received))
     if isinstance(received, str) and received in WORDS:
         return (WORDS[received],)
     one = is_what(value) or is_tenacity(value, "retry_base")
     return (plain(value),) if one else cast("Any", value)
 
 
-def _named(what: Any) -> Any:
+def _meant(what: Any) -> Any:
     return WORDS.get(what, what) if type(what) is str else what
 
 
@@ -92,19 +88,35 @@ def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
     """Raise ConfigError for a value that is no tuple of What, with the position of a wrong item."""
     wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
     if not isinstance(value, tuple):
-        refuse(path, f"{wanted}, or a collection of those", value)
-    for index, item in enumerate(cast("tuple[object, ...]", value)):
+        refuse_what(path, value, f"{wanted}, or a collection of those", words=WORDS)
+    items = cast("tuple[object, ...]", value)
+    for index, item in enumerate(items):
         if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):
-            refuse(f"{path}[{index}]", wanted, item)
+            refuse_what(f"{path}[{index}]", item, wanted, beside=items, words=WORDS)
+
+
+def refuse_what(
+    path: str,
+    item: object,
+    wanted: str = WANTED,
+    *,
+    beside: object = None,
+    words: Iterable[str] = (),
+) -> NoReturn:
+    """Raise ConfigError for what is not in the vocabulary, with what may have been meant.
+
+    `beside`: the collection that it is in.
+    """
+    refuse(path, meant(item, beside, words) or wanted, item)
 
 
 def is_what(what: object) -> bool:
     """Return whether `what` belongs to the vocabulary."""
     if isinstance(what, str):
-        code = not isinstance(what, Enum) and is_code(what)
+        code = not isinstance(what, Enum) and is_known_code(what)
         return code or isinstance(what, Category | Kind)
-    if isinstance(what, tuple):
-        return _is_pair(cast("tuple[object, ...]", what))
+    if isinstance(what, Named):
+        return True
     if isinstance(what, re.Pattern):
         return isinstance(cast("Any", what).pattern, str)
     if isinstance(what, type):
@@ -198,11 +210,17 @@ def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
 
     if issubclass(type(wrong), ConfigError):
         return False
-    note = f"{what} {class_name(wrong)}: {text_of(wrong)}"
+    note_once(error, f"{what} {class_name(wrong)}: {text_of(wrong)}")
+    return True
+
+
+def note_once(error: BaseException, note: str) -> bool:
+    """Add a note to an error, if it does not have it yet; return whether it was added."""
     with suppress(Exception):  # an exception may refuse notes, or hide those that it has
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
-    return True
+            return True
+    return False
 
 
 def take_back(error: BaseException, note: str) -> None:
@@ -232,13 +250,13 @@ def matches_ended(these: Iterable[Any], failure: Failure) -> bool:
 
 def names_class(these: Iterable[Any], failure: Failure) -> bool:
     """Return whether one of `these` is an exception class, or its name, that fits `failure`."""
-    return any(isinstance(what, type | tuple) and rank(what, failure) is not None for what in these)
+    return any(isinstance(what, type | Named) and rank(what, failure) is not None for what in these)
 
 
 def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
     """Return how closely `what` fits, smaller is closer; None when it does not."""
-    if isinstance(what, type | tuple):
-        return _class_rank(cast("type | tuple[str, str]", what), failure)
+    if isinstance(what, type | Named):
+        return _class_rank(what, failure)
     if isinstance(what, Category):
         tier, fits = _CATEGORY, failure.category is what
     elif isinstance(what, Kind):
@@ -256,10 +274,10 @@ def rank(what: Any, failure: Failure) -> tuple[int, int] | None:
     return (tier, 0) if fits else None
 
 
-def _class_rank(what: type | tuple[str, str], failure: Failure) -> tuple[int, int] | None:
+def _class_rank(what: type | Named, failure: Failure) -> tuple[int, int] | None:
     """Look for a class among the classes of the failure.
 
-    It may be ("package", "Class"), which is not imported.
+    It may be a Named, which is not imported.
 
     A group has a class if it has it itself, or if all of its members have.
     """
@@ -287,7 +305,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _nearest(
-    what: type | tuple[str, str], classes: Iterable[tuple[int, type[BaseException]]]
+    what: type | Named, classes: Iterable[tuple[int, type[BaseException]]]
 ) -> tuple[int, int] | None:
     found = [
         (
@@ -296,8 +314,7 @@ def _nearest(
         )
         for tier, kind in classes
         for distance, base in enumerate(kind.__mro__)
-        if base is what
-        or (isinstance(what, tuple) and what == (str(base.__module__).partition(".")[0], base.__name__))
+        if base is what or (isinstance(what, Named) and what.is_of(base))
     ]
     return min(found, default=None)
 
@@ -317,13 +334,3 @@ def is_code(text: str) -> bool:
     from ..errors import PREFIXES
 
     return text.startswith(tuple(PREFIXES))
-
-
-def _is_pair(received: tuple[object, ...]) -> bool:
-    """Return whether these are ("package", "Class"), and not two codes."""
-    if all(isinstance(part, str) and part in WORDS for part in received):
-        return False
-    return len(received) == _PAIR and all(
-        isinstance(part, str) and part and not isinstance(part, Enum) and not is_code(part)
-        for part in received
-    )

@@ -389,3 +389,19 @@ async def test_an_argument_that_is_too_large_is_refused():
             await client.work(key="123456")
         assert await client.work(key="12345") == "12345 by 1"
     assert world.ran == {"12345": 1}
+
+
+@virtual
+@pytest.mark.parametrize("answers", [False, True])
+async def test_k01_the_dicts_of_a_users_client_are_answers_only_with_answers(answers):
+    """By default what a method returns is its success; with `answers=True` a dict in a form of MCP is repeated."""
+    made = []
+
+    class Rows(Client):
+        async def row(self) -> dict[str, Any]:
+            made.append(None)
+            return {"isError": True, "content": [{"type": "text", "text": "timed out"}]}
+
+    async with rb.reconnecting(World(Rows).factory, quick(), idempotent=True, answers=answers) as client:
+        assert (await client.row())["isError"]
+    assert len(made) == (4 if answers else 1)

@@ -360,3 +360,15 @@ def test_it_loads_no_network():
     code = "import sys, resilient_bridge.adapters.processes.child_process; print({'websockets', 'httpx', 'mcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"isError": True, "content": "timed out"}, {"rows": 3}], ids=["failed", "worked"]
+)
+async def test_k01_the_dicts_of_a_peer_are_answers_of_a_server(answer):
+    """Behind a link, a tool's reported failure is one: repeated, counted by the circuit, and returned."""
+    calls = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(2))
+    link = rb.reconnecting(stdio(*CHILD), rb.BridgePolicy(calls=calls), idempotent=True)
+    async with link as peer:
+        assert await peer.request("echo", answer) == answer
+        assert rb.circuit(link).state == ("open" if "isError" in answer else "closed")

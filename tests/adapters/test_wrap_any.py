@@ -371,3 +371,36 @@ def test_wrapped_twice_is_what_was_asked_for():
     assert isinstance(client, Store)
     assert client.get("k") == ("get", "k")
     assert store.size == 1
+
+
+class Server:
+    """Methods that return the decoded answers of a server."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def ask(self):
+        self.calls += 1
+        return {"jsonrpc": "2.0", "id": self.calls, "error": {"code": -32000, "message": "server busy"}}
+
+    async def aask(self):
+        return self.ask()
+
+
+@each_row("name", ["ask", "aask"])
+@each_row("answers", [False, True])
+def test_k01_the_dicts_of_a_users_object_are_answers_only_with_answers(name, answers):
+    """By default what a method returns is its success; with `answers=True` a dict in a form of MCP is repeated and counted."""
+    server = Server()
+    policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(3))
+    wrapped = rb.wrap(server, policy, methods=[name], idempotent=True, answers=answers)
+    found = getattr(wrapped, name)()
+    found = asyncio.run(found) if asyncio.iscoroutine(found) else found
+    assert found["error"]["message"] == "server busy"
+    assert (server.calls, rb.circuit(wrapped).state) == ((3, "open") if answers else (1, "closed"))
+
+
+def test_k01_answers_is_a_flag():
+    """Anything but True or False is refused, and the error names it."""
+    with pytest.raises(rb.ConfigError, match=r"wrap\.answers: wanted True or False"):
+        rb.wrap(Server(), FAST, methods=["ask"], answers="dict")

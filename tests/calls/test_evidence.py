@@ -248,7 +248,7 @@ class OwnError(Exception):
 
 WORTHS = {
     "a class": {"on": OwnError},
-    "its name": {"on": ("tests", "OwnError")},
+    "its name": {"on": rb.named("tests", "OwnError")},
     "a predicate": {"on": lambda failure: True},
     "everything": {"on": Exception},
     "tenacity": {"on": tenacity.retry_if_exception(lambda error: True)},

@@ -43,11 +43,11 @@ def test_the_call_may_have_run(form):
 
 
 @everywhere
-def test_an_ordinary_error_gets_no_note(form):
-    """An error that is not retried gets no note; its failure says why it stopped."""
+def test_an_ordinary_error_says_that_it_is_not_known(form):
+    """An error that is not retried says so in its note, and its failure why it stopped."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), always=ValueError)
-    assert notes == []
+    assert notes == ["not repeated: ValueError is not known to be transient; name it in Retry(on=…)"]
     assert failure.stopped == "not_retryable"
 
 

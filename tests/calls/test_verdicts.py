@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from resilient_bridge import named
 from resilient_bridge.calls import Breaker, Policy, Retry, circuit
 from resilient_bridge.errors import CODES, Category, Failure, Kind, RejectedError, Severity, error_for
 from tests.internals.calls import verdict_of
@@ -66,7 +67,7 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
     "ignore",
     [
         ConnectionError,
-        ("builtins", "ConnectionRefusedError"),
+        named("builtins", "ConnectionRefusedError"),
         "CONN_REFUSED",
         re.compile("refused"),
         Category.TRANSPORT,
@@ -86,10 +87,7 @@ def test_what_is_ignored_counts_neither_way(ignore):
 def test_an_error_named_by_the_retry_counts():
     """A class in the Retry's `on=` counts as an outage; a status or a predicate there does not."""
     assert verdict_of(BUSY, Breaker(), (Kind.TRANSIENT, BusyError)) == "failure"
-    assert (
-        verdict_of(BUSY, Breaker(), (("tests", "BusyError"), (BusyError.__module__, "BusyError")))
-        == "failure"
-    )
+    assert verdict_of(BUSY, Breaker(), (named("tests", "BusyError"),)) == "failure"
     assert verdict_of(NOT_FOUND, Breaker(), (404, lambda failure: True)) == "neutral"
     assert verdict_of(BUSY, Breaker(ignore=BusyError), (BusyError,)) == "neutral"
 

@@ -39,11 +39,11 @@ class Reply:
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
-@pytest.mark.parametrize("what", [409, ("httpx", "Response")])
+@pytest.mark.parametrize("what", [409, rb.named("httpx", "Response")])
 def test_f02_a_body_of_ones_own(library, what):
     """Registered by status or by class; fields that the function does not set stay unchanged."""
-    if isinstance(what, tuple):
-        what = (library.__name__, "Response")
+    if what != 409:
+        what = rb.named(library.__name__, "Response")
     answer = library.Response(409, json=BUSY)
     assert classify(answer).retryable is False
     with rb.classify.register(what, answer=envelope):

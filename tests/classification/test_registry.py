@@ -10,6 +10,7 @@ import threading
 import httpx
 import pytest
 
+from resilient_bridge import named
 from resilient_bridge.classification import Registration, classify
 from resilient_bridge.errors import Category, ConfigError, Executed, Kind
 
@@ -33,7 +34,7 @@ def _nothing_stays():
     [
         Busy,
         Exception,
-        (Busy.__module__.partition(".")[0], "Busy"),
+        named(Busy.__module__.partition(".")[0], "Busy"),
         "SYS_INTERNAL_ERROR",
         re.compile("full house"),
     ],
@@ -110,7 +111,7 @@ def test_the_most_specific_wins_then_the_later():
 
 
 @pytest.mark.parametrize(
-    ("what", "fields", "named"),
+    ("what", "fields", "field"),
     [
         (object, {"kind": Kind.TRANSIENT}, "what"),
         (True, {"kind": Kind.TRANSIENT}, "what"),
@@ -135,9 +136,9 @@ def test_the_most_specific_wins_then_the_later():
     ],
     ids=str,
 )
-def test_what_is_refused_is_named(what, fields, named):
+def test_what_is_refused_is_named(what, fields, field):
     """ConfigError with the field; nothing is registered. What ends a task can never become a failure."""
-    with pytest.raises(ConfigError, match=rf"classify\.register.*{named}"):
+    with pytest.raises(ConfigError, match=rf"classify\.register.*{field}"):
         classify.register(what, **fields)
 
 

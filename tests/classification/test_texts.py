@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import aiohttp
+import httpx
+import pytest
+import requests
+import urllib3
+
+import resilient_bridge as rb
 from resilient_bridge.classification import classify, text_finding
 from tests.rows import each_row
 
@@ -44,12 +51,7 @@ def _each(texts: str) -> list[str]:
 )
 def test_every_pattern(text, kind):
     """The kind of the seed; UPSTREAM, because whose error it was is unknown; and it may have run."""
-    for error in (
-        RuntimeError(text),
-        Exception(text),
-        OSError(text),
-        type("TheirError", (Exception,), {})(text),
-    ):
+    for error in (RuntimeError(text), Exception(text), OSError(text)):
         failure = classify(error)
         assert (failure.kind, failure.retryable) == (kind, kind == "transient")
         assert (failure.category, failure.executed) == ("UPSTREAM", "maybe")
@@ -73,6 +75,101 @@ def test_a_defect_stays_a_defect_whatever_it_says(cls):
     """The text counts only where there is nothing else: a TypeError about a connection is a TypeError."""
     failure = classify(cls("connect ECONNREFUSED 127.0.0.1:80"))
     assert (failure.code, failure.category, failure.retryable) == ("SYS_INTERNAL_ERROR", "INTERNAL", False)
+
+
+def subclass(base, package="tests"):
+    """Return a class of the user's, or one that says that it is this package's."""
+    return type("TheirError", (base,), {"__module__": f"{package}.errors"})
+
+
+BASES = [
+    *(Exception, RuntimeError, OSError, ConnectionError, ValueError, UnicodeError),
+    *(
+        httpx.ProxyError,
+        requests.ConnectionError,
+        aiohttp.ClientConnectionError,
+        urllib3.exceptions.HTTPError,
+    ),
+]
+
+
+@each_row(
+    "text", [*_each(TRANSIENT), *_each(PERMANENT), CORRUPT, PARTIAL, "SESS_NOT_FOUND", "label too long: idna"]
+)
+@each_row("base", BASES, ids=lambda base: base.__name__)
+def test_k02_a_class_of_the_users_is_never_judged_by_its_words(base, text):
+    """The same verdict whatever it says: that of its base, by type, or none."""
+    mine = subclass(base)
+    silent, spoken = classify(mine("")), classify(mine(text))
+    assert (spoken.code, spoken.kind, spoken.category) == (silent.code, silent.kind, silent.category)
+    if not issubclass(base, ConnectionError | httpx.ProxyError | aiohttp.ClientError | OSError):
+        assert (spoken.code, spoken.retryable) == ("SYS_INTERNAL_ERROR", False)
+        assert text[:30].split("'")[0] in spoken.message
+
+
+def test_k02_a_card_that_was_declined_is_not_a_timeout():
+    """One call, although its text has the words of a timeout; by its type a subclass of TimeoutError is one."""
+
+    class CardDeclined(Exception):  # noqa: N818 -- the user's name
+        pass
+
+    class Late(TimeoutError):  # noqa: N818 -- the same
+        pass
+
+    calls = []
+
+    @rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(idempotent=True)
+    def pay(error):
+        calls.append(None)
+        raise error
+
+    text = "card terminal timed out, customer left"
+    for error, count in ((CardDeclined(text), 1), (Late("no words"), 4), (RuntimeError(text), 4)):
+        calls.clear()
+        with pytest.raises(type(error)):
+            pay(error)
+        assert len(calls) == count
+
+
+def test_k02_what_wraps_or_holds_it_changes_nothing():
+    """Raised from a timeout, in a group, below an SDK's wrapper: still the user's class, and not its words."""
+    mine = subclass(Exception)("connection timed out")
+    mine.__cause__ = TimeoutError("timed out")
+    assert classify(mine).code == "SYS_INTERNAL_ERROR"
+    assert classify(ExceptionGroup("both", [mine, TimeoutError()])).code == "SYS_INTERNAL_ERROR"
+    around = httpx.ConnectError("failed")
+    around.__cause__ = subclass(Exception)("429 Too Many Requests")
+    assert classify(around).code == "CONN_UNREACHABLE"  # by the wrapper's own type
+    plain = RuntimeError("no words")
+    plain.__cause__ = mine
+    assert classify(plain).code == "SYS_INTERNAL_ERROR"
+
+
+def test_k02_a_class_that_is_registered_is_read():
+    """By its class, or by a pattern in its words: the user said so."""
+    mine = subclass(Exception)
+    with classify.register(mine, code="SYS_UNAVAILABLE"):
+        assert classify(mine("no words")).retryable
+    with classify.register(re.compile("terminal timed out"), code="CONN_TIMEOUT"):
+        assert classify(mine("terminal timed out")).code == "CONN_TIMEOUT"
+    assert classify(mine("terminal timed out")).code == "SYS_INTERNAL_ERROR"
+
+
+@each_row(
+    ("package", "name", "text", "code"),
+    [
+        ("sqlite3", "OperationalError", "database is locked", "CONN_RESOURCE_EXHAUSTED"),
+        ("psycopg", "OperationalError", "server closed the connection unexpectedly", "CONN_RESET"),
+        ("redis", "ConnectionError", "Error 111 connecting to h:1. Connection refused.", "CONN_REFUSED"),
+        ("fastmcp", "ToolError", "connect ECONNREFUSED 127.0.0.1:80", "CONN_REFUSED"),
+        ("requests", "ConnectionError", "connection reset by peer", "CONN_RESET"),
+    ],
+)
+def test_k02_a_librarys_own_class_that_has_only_words_is_read(package, name, text, code):
+    """Drivers pass the system's words on in a class that we know; a subclass of the user's is not read."""
+    theirs = type(name, (Exception,), {"__module__": f"{package}.errors"})
+    assert classify(theirs(text)).code == code
+    assert classify(subclass(theirs)(text)).code == classify(subclass(theirs)("")).code
 
 
 @pytest.mark.requirement("S10")

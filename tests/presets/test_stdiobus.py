@@ -79,10 +79,12 @@ def test_an_error_is_not_wrapped_away(error):
 
 
 @pytest.mark.requirement("S9")
-def test_a_failure_that_is_returned_is_not_success():
-    """An answer that stands for a failure is one to `capture`, and to a model that reads it."""
+async def test_a_failure_that_is_returned_is_not_success():
+    """An answer of a tool that stands for a failure is one to its caller, and to a model that reads it."""
     broken = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "agent failed"}}
-    outcome = rb.capture(stdiobus.calls(lambda: broken, idempotent=True))
+    toolbox = rb.Toolbox(stdiobus)
+    toolbox.tool(lambda: broken, name="ask")
+    outcome = await toolbox.call("ask", {})
     assert outcome.failure is not None
     assert '"ok": true' not in outcome.to_llm()
 

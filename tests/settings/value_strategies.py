@@ -37,10 +37,10 @@ names = st.text("abcdefghijklmnop_-XYZ09.é", min_size=1, max_size=8)
 words = st.sampled_from(["abc", "tool_result", "x-1"])
 whats = (
     st.sampled_from([*rb.Kind, *rb.Category])
-    | st.sampled_from(["CONN_RESET", "TOOL_OF_MINE", "SYS_RATE_LIMITED", "HOOK_lower"])
+    | st.sampled_from(["CONN_RESET", "TOOL_TIMEOUT", "SYS_RATE_LIMITED", "HOOK_VALIDATION_FAILED"])
     | st.integers(-32768, 599)
     | st.sampled_from([TimeoutError, ConnectionResetError, Exception, BusyError, busy])
-    | st.sampled_from([("openai", "RateLimitError"), ("a", "B")])
+    | st.sampled_from([rb.named("openai", "RateLimitError"), rb.named("a", "B")])
     | st.sampled_from([re.compile("quota"), re.compile("a/b", re.IGNORECASE), re.compile("^x$", re.MULTILINE | re.DOTALL)])
 )  # fmt: skip
 count = st.integers(1, 10**6)

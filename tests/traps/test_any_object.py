@@ -128,7 +128,9 @@ def test_d04_classify_takes_any_exception(kind):
     "layers",
     [
         (
-            rb.Retry(attempts=2, backoff=rb.Backoff.constant(1), on=(Exception, ("package", "Class"))),
+            rb.Retry(
+                attempts=2, backoff=rb.Backoff.constant(1), on=(Exception, rb.named("package", "Class"))
+            ),
             rb.Breaker(),
         ),
         (rb.Retry(attempts=2, rules={ValueError: rb.Rule(attempts=1), 503: rb.Rule(attempts=1)}),),

@@ -45,7 +45,7 @@ web = rb.Policy(
         on=(
             rb.Kind.TRANSIENT,
             BusyError,
-            ("openai", "RateLimitError"),
+            rb.named("openai", "RateLimitError"),
             503,
             re.compile("busy"),
             "CONN_RESET",

@@ -11,6 +11,7 @@ import attrs
 import pytest
 import tenacity
 
+from resilient_bridge import named
 from resilient_bridge.calls import (
     Breaker,
     Bulkhead,
@@ -59,6 +60,7 @@ def cached(query: str) -> str:
 
 
 NAMES = {
+    "named": named,
     "Backoff": Backoff,
     "Breaker": Breaker,
     "Bulkhead": Bulkhead,
@@ -86,7 +88,7 @@ PRINTED = [
         Retry(on=(Kind.TRANSIENT, BusyError, HTTPStatus.CONFLICT)),
         "Retry(attempts=4, on=(Kind.TRANSIENT, BusyError, 409))",
     ),
-    (Retry(on=("httpx", "ReadTimeout")), "Retry(attempts=4, on=('httpx', 'ReadTimeout'))"),
+    (Retry(on=named("httpx", "ReadTimeout")), "Retry(attempts=4, on=named('httpx', 'ReadTimeout'))"),
     (Retry(on=["CONN_TIMEOUT", "CONN_RESET"]), "Retry(attempts=4, on=('CONN_TIMEOUT', 'CONN_RESET'))"),
     (Retry(on_result=bool), "Retry(attempts=4, on_result=bool)"),
     (Retry(on=()), "Retry(attempts=4, on=())"),
@@ -190,12 +192,14 @@ def test_a_single_what_and_a_collection_of_one_are_the_same():
     assert Retry(on={"CONN_RESET", "CONN_TIMEOUT"}) == Retry(on=frozenset({"CONN_TIMEOUT", "CONN_RESET"}))
 
 
-def test_two_texts_are_a_class_by_name_unless_they_are_codes():
-    """("httpx", "ReadTimeout") is one What, ("CONN_TIMEOUT", "CONN_RESET") are two."""
-    assert Retry(on=("httpx", "ReadTimeout")).on == (("httpx", "ReadTimeout"),)
+def test_k14_a_tuple_is_several():
+    """A collection is one whatever it holds: two codes, two words, two kinds, a class by its name and a status."""
+    timeout = named("httpx", "ReadTimeout")
+    assert Retry(on=timeout).on == (timeout,)
     assert Retry(on=("CONN_TIMEOUT", "CONN_RESET")).on == ("CONN_TIMEOUT", "CONN_RESET")
     assert Retry(on=(Kind.TRANSIENT, Kind.PARTIAL)).on == (Kind.TRANSIENT, Kind.PARTIAL)
-    assert Retry(on=[("httpx", "ReadTimeout"), 503]).on == (("httpx", "ReadTimeout"), 503)
+    assert Retry(on=(timeout, 503)).on == Retry(on=[timeout, 503]).on == (timeout, 503)
+    assert Retry(on=("rate_limit", "timeout")).on == ("SYS_RATE_LIMITED", Category.TIMEOUT)
 
 
 def test_a_class_with_a_metaclass_is_a_class():

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from resilient_bridge import Reconnect
+from resilient_bridge import Reconnect, named
 from resilient_bridge.errors import AuthError, BridgeError, Category, ConfigError, Failure, Kind, Severity
 from resilient_bridge.values import Backoff, Rule, most_specific
 from tests.rows import each_row
@@ -51,7 +51,7 @@ LADDER = [
 OTHERS = [
     502,
     ValueError,
-    ("websockets", "BusyError"),
+    named("websockets", "BusyError"),
     re.compile("idle"),
     "CONN_TIMEOUT",
     another_predicate,
@@ -80,12 +80,12 @@ def test_a_key_that_does_not_fit_is_passed_over(what):
 
 
 def test_a_class_can_be_named_without_importing_it():
-    """("package", "Class") finds the class of the cause, and its base classes by their own package."""
+    """`named("package", "Class")` finds the class of the cause, and its base classes by their own package."""
     package = BusyError.__module__.partition(".")[0]
     assert most_specific(
-        {(package, "BusyError"): Rule(attempts=1), "CONN_UPGRADE_REJECTED": Rule()}, FAILURE
+        {named(package, "BusyError"): Rule(attempts=1), "CONN_UPGRADE_REJECTED": Rule()}, FAILURE
     ) == Rule(attempts=1)
-    assert most_specific({("builtins", "OSError"): Rule(attempts=2)}, FAILURE) == Rule(attempts=2)
+    assert most_specific({named("builtins", "OSError"): Rule(attempts=2)}, FAILURE) == Rule(attempts=2)
 
 
 def test_a_number_is_an_http_status_a_close_code_or_a_json_rpc_code():
@@ -121,7 +121,7 @@ def test_no_rules_fit_nothing():
 def test_a_table_is_a_value():
     """Rules of a policy compare without order, are hashable and picklable, and cannot be changed from outside."""
     value = _numbered(
-        [503, OSError, "CONN_TIMEOUT", ("websockets", "InvalidStatus"), Category.AUTH, Kind.PARTIAL]
+        [503, OSError, "CONN_TIMEOUT", named("websockets", "InvalidStatus"), Category.AUTH, Kind.PARTIAL]
     )
     policy = Reconnect(rules=value)
     turned = Reconnect(rules=dict(reversed(value.items())))
@@ -141,15 +141,22 @@ def test_a_table_prints_as_it_is_written():
             HTTPStatus.TOO_MANY_REQUESTS: Rule(attempts=6, backoff=Backoff.constant(60)),
             OSError: Rule(attempts=2),
             Category.AUTH: Rule(attempts=1),
-            ("websockets", "InvalidStatus"): Rule(),
+            named("websockets", "InvalidStatus"): Rule(),
             re.compile("busy"): Rule(),
         }
     )
     assert repr(policy) == (
         "Reconnect(rules={429: Rule(attempts=6, backoff=Backoff.constant(60)), OSError: Rule(attempts=2), "
-        "Category.AUTH: Rule(attempts=1), ('websockets', 'InvalidStatus'): Rule(), re.compile('busy'): Rule()})"
+        "Category.AUTH: Rule(attempts=1), named('websockets', 'InvalidStatus'): Rule(), re.compile('busy'): Rule()})"
     )
-    names = {"Reconnect": Reconnect, "Rule": Rule, "Backoff": Backoff, "Category": Category, "re": re}
+    names = {
+        "Reconnect": Reconnect,
+        "Rule": Rule,
+        "Backoff": Backoff,
+        "Category": Category,
+        "re": re,
+        "named": named,
+    }
     assert eval(repr(policy), names) == policy
 
 

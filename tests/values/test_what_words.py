@@ -15,7 +15,7 @@ SEED = ["rate_limit", "timeout", "server_error", "connection_error"]
 @pytest.mark.requirement("V1")
 @pytest.mark.parametrize("on", [SEED, tuple(SEED), set(SEED), ("rate_limit", "timeout"), "timeout"])
 def test_h09_the_words_of_the_seed_name_failures(on):
-    """In `on=`, alone or in any collection; two of them are no ("package", "Class")."""
+    """In `on=`, alone or in any collection; a tuple of them is several."""
     retry = rb.Retry(on=on)
     assert all(not isinstance(what, tuple) for what in retry.on)
     assert rb.Category.TIMEOUT in retry.on

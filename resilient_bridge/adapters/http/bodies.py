@@ -17,6 +17,7 @@ from .decoding import Decoding, decoded
 
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 _MOST_DECODED: Final = 1_000_000  # bytes that these may have when decoded
+_READ_ONCE: Final = "a part of its body was sent, and that can be read only once: pass bytes instead"
 _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -83,6 +84,11 @@ def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeEr
     response.stream = _body(response, [], None, bound=_Bound(most, request, add_base, decoding))
 
 
+def watch_body(response: Any, tell: Callable[[Exception], None]) -> None:
+    """Have `tell` called with the error of a body that breaks while it is read."""
+    response.stream = _stream_class(_Watched, type(response).__module__)(response.stream, tell)
+
+
 # ---- bodies that can be sent once -------------------------------------------------------------------------------
 
 
@@ -99,7 +105,7 @@ def note_use(request: Any) -> None:
     if getattr(request.stream, "is_started", False):
         attempt = CURRENT.get()
         if not attempt.world.is_disabled:
-            attempt.is_last = True
+            attempt.is_last, attempt.why_last = True, _READ_ONCE
 
 
 def _rewinds(stream: Any) -> bool:
@@ -215,6 +221,29 @@ class _Body(_Around):
             if self._bound is not None:
                 self._bound.count(part)
             yield part
+
+
+class _Watched(_Around):
+    """A body whose reader's error is told."""
+
+    def __init__(self, stream: Any, tell: Callable[[Exception], None]) -> None:
+        self._stream = stream
+        self._tell = tell
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._stream
+        except Exception as error:
+            self._tell(error)
+            raise
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._stream:
+                yield part
+        except Exception as error:
+            self._tell(error)
+            raise
 
 
 class _Once(_Around):

@@ -11,7 +11,8 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls.frame import CURRENT
+from ...calls.frame import CURRENT, is_retried_around
+from ...calls.retry.unrepeated import tell_cut
 from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
@@ -21,7 +22,7 @@ from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
-from .bodies import bounded, note_use, once, peek, peek_async
+from .bodies import bounded, note_use, once, peek, peek_async, watch_body
 from .requests import (
     IDEMPOTENT_METHODS,
     SAFE_METHODS,
@@ -88,11 +89,11 @@ class HTTPTransport(_Bases):
     handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
-    Idempotency-Key header of yours; any other only if it provably did not run. A request with an
-    effect (PUT and DELETE, too) gets such a header, the same on every repeat, but a generated key
-    does not permit repeats; `idempotency_header=None` adds none. A body that is a stream is sent
-    once. The last response is returned whatever its status; responses before it are closed.
-    `Retry-After` and `x-should-retry` are obeyed.
+    Idempotency-Key header of yours; any other only if it provably did not run, or, by convention,
+    after a 429. A request with an effect (PUT and DELETE, too) gets such a header, the same on
+    every repeat, but a generated key does not permit repeats; `idempotency_header=None` adds none.
+    A body that is a stream is sent once. The last response is returned whatever its status;
+    responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
     `request.extensions` override this for one request: `rb.policy` (a Policy, or None for none) and
     `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers, or from
@@ -129,6 +130,8 @@ class HTTPTransport(_Bases):
         self._allows_plaintext = allow_plaintext_credentials
         self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies set for a whole domain
+        self._repeats = any(isinstance(layer, Retry) and layer.attempts != 1 for layer in self._policy.layers)
+        self._logged: set[str] = set()  # the classes of bodies that were cut of which the log has told
 
     # What differs between client libraries: see `views.Core`.
     _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
@@ -136,6 +139,7 @@ class HTTPTransport(_Bases):
     _watch: Callable[[Any], None] = staticmethod(once)
     _peek: Callable[[Any], Any] = staticmethod(peek)
     _peek_async: Callable[[Any], Any] = staticmethod(peek_async)
+    _watch_body: Callable[[Any, Callable[[Exception], None]], None] = staticmethod(watch_body)
 
     # ---- one request ------------------------------------------------------------------------------------------
 
@@ -261,7 +265,14 @@ class HTTPTransport(_Bases):
             mark_redirect(request)
         if self._max_body is not None:
             bounded(response, self._max_body, request, _add_library_base)
+        if self._repeats and request.method in IDEMPOTENT_METHODS and _is_free(request.extensions):
+            self._watch_body(response, self._tell_cut)
         return response
+
+    def _tell_cut(self, error: Exception) -> None:
+        """Say why a request whose body was cut was not repeated, unless a policy around it decides."""
+        if not isinstance(error, BridgeError) and not is_retried_around():
+            tell_cut(self._logged, "HTTPTransport", error)
 
     # ---- closing and entering ---------------------------------------------------------------------------------
 
@@ -327,6 +338,13 @@ class _Sound:
 
     def __init__(self, response: Any) -> None:
         self.response = response
+
+
+def _is_free(extensions: Any) -> bool:
+    """Return whether the request leaves the transport its policy and its permission."""
+    return (
+        extensions.get("rb.policy", extensions) is not None and extensions.get("rb.idempotent") is not False
+    )
 
 
 def _limit(window: float) -> None:

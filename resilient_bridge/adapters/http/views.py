@@ -6,9 +6,12 @@ request of the next redirect.
 
 from __future__ import annotations
 
+import copyreg
 import json
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -70,6 +73,49 @@ def _nothing(*_: Any) -> None:
     pass
 
 
+def _watch_read(response: Any, tell: Callable[[Exception], None]) -> None:
+    """Have `tell` called with the error of a body that breaks while the client reads it.
+
+    Its class is replaced by one of the same name: a function on the response would hold it for ever.
+    """
+    native = response.native if isinstance(response, AnswerView) else response
+    with suppress(Exception):  # a double in a test may be anything
+        native.__class__ = _watched_class(cast("Any", type(native)))
+        native._rb_tell = tell  # noqa: SLF001 -- the attribute of that class
+
+
+@cache
+def _watched_class(base: Any) -> type[Any]:
+    async def read(self: Any) -> Any:  # aiohttp: text() and json() call it
+        try:
+            return await base.read(self)
+        except Exception as error:
+            self._rb_tell(error)
+            raise
+
+    def iter_content(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:  # requests: all else calls it
+        return _each(base.iter_content(self, *args, **kwargs), self._rb_tell)
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        _, _, *state = cast("tuple[Any, ...]", base.__reduce_ex__(self, protocol))
+        return (copyreg._reconstructor, (base, object, None), *state)  # type: ignore[attr-defined] # noqa: SLF001
+
+    methods: dict[str, Any] = {"iter_content": iter_content, "__reduce_ex__": reduced}
+    if not hasattr(base, "iter_content"):
+        methods = {"read": read}
+    return type(
+        base.__name__, (base,), {**methods, "__module__": base.__module__, "__qualname__": base.__qualname__}
+    )
+
+
+def _each(parts: Iterator[Any], tell: Callable[[Exception], None]) -> Iterator[Any]:
+    try:
+        yield from parts
+    except Exception as error:
+        tell(error)
+        raise
+
+
 @attrs.define(eq=False)
 class RequestView:
     """A request of another client.
@@ -124,6 +170,7 @@ class Core(HTTPTransport):
 
     _as_theirs = _watch = staticmethod(_nothing)
     _cookie_lines = staticmethod(_cookie_lines)
+    _watch_body = staticmethod(_watch_read)
 
     def __init__(
         self, policy: Policy | BridgePolicy | None, inner: Any, look: Callable[[Any], Any], **options: Any

@@ -16,8 +16,10 @@ import wrapt
 
 from ...calls.evidence import failure_in
 from ...calls.frame import CURRENT, new_frame
+from ...calls.results import Reading, failure_of_answer, failure_of_result
 from ...calls.run.protect import bind
 from ...calls.states import States
+from ...classification.plain import PLAIN_ANSWERS
 from ...errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
 from ..idempotency import Call, permission
 from ..limits import check_bytes, named
@@ -41,6 +43,7 @@ from .mcp_hints import hint_for
 
 
 if TYPE_CHECKING:
+    from ...errors import Failure
     from ...presets import BridgePolicy
     from ..idempotency import Idempotent
     from .connection import Connection, Ended
@@ -100,6 +103,7 @@ class LinkCalls:
         max_bytes: Mapping[str, int],
         *,
         trust_hints: bool,
+        answers: bool,
     ) -> None:
         self.link = link
         self.states = States("reconnecting")
@@ -110,6 +114,8 @@ class LinkCalls:
         self._patience = patience
         self._max_bytes = max_bytes
         self._trusts = trust_hints
+        self._answers = answers
+        self._is_peer = False  # whether the client is a Peer, whose dicts are answers of a server
         self._writes = 0  # calls that may have changed something, as far as this link knows
         self._bound: dict[tuple[str, bool], Any] = {}
         # a policy that cannot be used raises here, not at a call
@@ -141,8 +147,12 @@ class LinkCalls:
                 allowed_by="reconnecting(…, idempotent=…)",
                 name=f"reconnecting.{name}" if name else "reconnecting",
                 states=self.states,
+                reading=Reading(PLAIN_ANSWERS, self._read),
             )
         return self._bound[key]
+
+    def _read(self, result: object) -> Failure | None:
+        return failure_of_answer(result) if self._answers or self._is_peer else failure_of_result(result)
 
     def _is_permitted(self, call: Call) -> bool:
         """Return whether the user, the protocol or the policy permits repeats of this call."""
@@ -169,6 +179,7 @@ class LinkCalls:
         for losses in count(1):
             connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
             client, wire = connection.client, MCPWire(connection.client)
+            self._is_peer = package_of(client) == "resilient_bridge"
             if _receives(client, call.method):  # the call was made before the first client existed
                 return await self._receive(call)
             may_repeat = is_idempotent or (self._idempotent is not False and _is_read(call, client))

@@ -46,6 +46,7 @@ def reconnecting(
     patience: Seconds = 30.0,
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
+    answers: bool = False,
     name: str = "",
 ) -> Reconnecting[T]:
     """Return a link over the clients that `factory` makes, one after each loss.
@@ -65,6 +66,12 @@ def reconnecting(
     which is repeated only if no later call that may write was sent. Every other call fails with
     OutcomeUnknownError, from the cause.
 
+    What a call returns is its success, except a failure by its type, such as a result of MCP with
+    `is_error`. The dicts that a Peer returns are answers of a server: one in a form of the
+    specifications (`{"isError": true, …}`) is a failure, too. `answers=True` says the same of the
+    dicts that any other client returns. A failure counts for the circuit, is repeated as any other,
+    and is returned if it stays one.
+
     A call made while the client is disconnected waits, for `patience` seconds at most, then fails
     with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
     a bad argument.
@@ -79,6 +86,7 @@ def reconnecting(
             "reconnecting.factory", "a callable that returns an async context manager", factory
         )
     check_flag("reconnecting.allow_plaintext_credentials", allow_plaintext_credentials)
+    check_flag("reconnecting.answers", answers)
     check_flag("reconnecting.trust_hints", trust_hints)
     checked = checked_policy(policy, path="reconnecting.policy")
     supervisor = LinkSupervisor(
@@ -93,6 +101,7 @@ def reconnecting(
         optional_seconds("reconnecting.patience", patience) or 0.0,
         checked_bytes(max_bytes, "reconnecting.max_bytes"),
         trust_hints=trust_hints,
+        answers=answers,
     )
     return Reconnecting(supervisor, calls)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...calls.policy import Policy
+from ...calls.results import ANSWERS, RESULTS
 from ...errors import config_error
 from ...values.fields import check_flag
 from ..arguments import calls_of
@@ -38,6 +39,7 @@ def wrap(
     methods: Mapping[str, Policy] | Collection[str] | None = None,
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
+    answers: bool = False,
 ) -> T:
     """Return a proxy of `client` with `policy` around its calls, and its own retries switched off.
 
@@ -48,8 +50,9 @@ def wrap(
     Model calls and reads of the three SDKs may be repeated. Any other call, and a model call whose
     tools the provider runs without asking, is repeated only if it provably did not run, or
     `idempotent` allows it; errors of another object's method prove nothing about the whole method.
-    A 429 counts as not executed. `idempotent=False` forbids every repeat. A call that runs tools
-    inside of it, as google-genai's can, is repeated only if `idempotent` allows it.
+    A 429 proves nothing, and by convention permits the repeat of a request that this package sent.
+    `idempotent=False` forbids that, and every other repeat. A call that runs tools inside of it, as
+    google-genai's can, is repeated only if `idempotent` allows it.
 
     A derived client (`with_options(…)`) is wrapped, too. A stream is repeated up to its first item,
     which is fetched before the call returns or the context is entered. Each page of a list, and
@@ -60,6 +63,12 @@ def wrap(
     `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the handle of
     its circuit.
 
+    What a call returns is its success, except a failure by its type: an HTTP response of 400 or
+    more, a result of MCP with `is_error`. `answers=True` says that the object's methods return the
+    decoded answers of a server: then a dict in a form of the specifications is a failure, too, such
+    as `{"isError": true, …}` or `{"jsonrpc": "2.0", "error": {…}}`. It counts for the circuit, is
+    repeated as any other failure, and is returned if it stays one.
+
     Raises ConfigError for an object that is none of the three and has no `methods`, a missing
     method, a Timeout without `thread=True` around a blocking client, google-genai's own
     `retry_options`, and for pickling or copying the result. A client of google-genai is itself
@@ -68,6 +77,7 @@ def wrap(
     from .wrapping import Wrapping, wrapped
 
     check_flag("wrap.allow_plaintext_credentials", allow_plaintext_credentials)
+    check_flag("wrap.answers", answers)
     sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
     if sdk is None and methods is None:
         raise config_error("wrap.methods", _without_methods(kind), methods)
@@ -80,6 +90,7 @@ def wrap(
         methods=_as_methods(client, methods),
         max_bytes=checked_bytes(max_bytes, "wrap.max_bytes"),
         allow_plaintext_credentials=allow_plaintext_credentials,
+        reading=ANSWERS if answers else RESULTS,
     )
     return cast("T", wrapped(client, wrapping))
 

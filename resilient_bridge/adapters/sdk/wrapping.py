@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...calls.policy import Policy
+    from ...calls.results import Reading
     from ..idempotency import Idempotent
     from .sdks import SDK
 
@@ -50,6 +51,7 @@ class Wrapping:
     methods: Mapping[str, Policy | None]
     max_bytes: Mapping[str, int]
     allow_plaintext_credentials: bool
+    reading: Reading
     states: States = attrs.field(init=False)
     counts_requests: bool = attrs.field(init=False, default=False)
     _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(init=False, factory=dict[Any, Any])
@@ -89,6 +91,7 @@ class Wrapping:
                 allowed_by="wrap(…, idempotent=…)",
                 name=f"{self.name}.{path}" if path else self.name,
                 states=self.states,
+                reading=self.reading,
             )
         return self._bound[key]
 

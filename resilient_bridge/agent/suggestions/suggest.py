@@ -19,7 +19,7 @@ import attrs
 from ...classification import classify
 from ...classification.registry import InForce
 from ...errors import Failure, config_error, redact
-from ...values.what import WANTED, What, is_what, plain, rank
+from ...values.what import What, is_what, plain, rank, refuse_what
 from .missing_file import missing_file
 from .missing_path import missing_path
 from .near_misses import SearchAllowance
@@ -86,7 +86,7 @@ class Suggester:
         """Add a rule to every later `suggest`.
 
         Returns the registration, a context manager that ends it. `what` says for which failures, as
-        in `Retry(on=)`: an exception class, ("package", "Class"), an int (HTTP status, close code,
+        in `Retry(on=)`: an exception class, `named("package", "Class")`, an int (HTTP status, close code,
         JSON-RPC code), one of our codes, a compiled pattern, a Category, a Kind or a predicate.
 
         `rule(failure, context)` returns texts. The rule for the most specific `what` comes first;
@@ -94,7 +94,7 @@ class Suggester:
         ConfigError for anything else.
         """
         if not is_what(what):
-            raise config_error("suggest.register.what", WANTED, what)
+            refuse_what("suggest.register.what", what)
         if not callable(rule):
             raise config_error("suggest.register.rule", "a function of a failure and a context", rule)
         registration = SuggestionRegistration(plain(what), rule)

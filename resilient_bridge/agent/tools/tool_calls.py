@@ -98,7 +98,7 @@ async def call_tool(
     function = _uncancelled(entry.runner(), anew)
     if seconds is not None:
         function = _bounded(function, seconds)
-    outcome = await captured(function, read.args, dict(read.kwargs), key)
+    outcome = await captured(function, read.args, dict(read.kwargs), key=key)
     if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
         raise outcome.error
     return await _tool_outcome(entry, read, outcome)

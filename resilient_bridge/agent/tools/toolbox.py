@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from ...calls.results import ANSWERS
 from ...calls.run.protect import bind, form_of
 from ...errors import config_error
 from ...lazy_names import public
@@ -246,7 +247,7 @@ class Toolbox:
             check_flag(f"Toolbox.tool.{option}", value)
         own = None if timeout is None else as_limit("Toolbox.tool.timeout", timeout)
         layers, limit = self._limits.of(name, timeout=own, policy=policy)
-        protect = functools.partial(bind, layers, idempotent=idempotent, name=name)
+        protect = functools.partial(bind, layers, idempotent=idempotent, name=name, reading=ANSWERS)
         in_thread = None
         if form == "async":
             protected = protect(bound_async(function, limit=limit, name=name, grace=grace))

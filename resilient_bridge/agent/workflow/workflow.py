@@ -117,7 +117,9 @@ class Workflow:
         """Add a function, sync or async, of the Phase or of nothing, as the next phase.
 
         The function stays as it is. The phase is finished when its function has returned, all
-        `artifacts` exist, and no check returned False or raised. A finished phase never runs again
+        `artifacts` exist, and no check returned False or raised. If what it returned is a failure by
+        its type (the Outcome of a tool that failed, a result of MCP with `is_error`, a response of
+        400 or more), the phase has failed. A finished phase never runs again
         while its artifacts exist with the same content and its checks hold. A phase that changes an
         artifact of an earlier one lists it too; if the artifact is later not what the last of them
         made, all of them run again.

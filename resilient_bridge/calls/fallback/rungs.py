@@ -16,7 +16,7 @@ from ...errors import Executed
 from ...telemetry import emit, events
 from ...values.what import add_note, matches_ended
 from ..conditions import Ask, conditions, knowing
-from ..evidence import failure_of_answer, keep_answer, proven
+from ..evidence import keep_answer, proven
 from ..first_item import starting, starting_async
 from ..frame import CURRENT, CallFrame, leave_context, outside_of
 from ..steps import CallOnce, Discard, Step
@@ -107,7 +107,7 @@ def _climb(  # noqa: PLR0917 -- all that is known of the call
             except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for
                 ending = failed if ending is None else _after(ending, failed)
                 continue
-            if failure_of_answer(answer) is None or number == rungs[-1][0]:
+            if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
             yield Discard(answer)
         if ending is None:

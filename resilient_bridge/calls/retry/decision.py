@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...classification.class_names import Named
 from ...errors import BridgeError, Category, Kind, number_in
 from ...values.backoff import Backoff
 from ...values.fields import is_tenacity
@@ -63,7 +64,7 @@ class Matcher:
     def __init__(self, retry: Retry) -> None:
         on: Any = retry.on
         self.retry = retry
-        classes: list[Any] = [what for what in on if isinstance(what, type | tuple)]
+        classes: list[Any] = [what for what in on if isinstance(what, type | Named)]
         self.classes = tuple(classes)
         self.general = tuple(what for what in on if isinstance(what, Category | Kind))
         self.theirs = tuple(what for what in on if is_tenacity(what, "retry_base"))

@@ -26,6 +26,7 @@ from ..evidence import failure_in, keep, may_have_started, permission_for, recor
 from ..finished import rejected
 from ..frame import ROOT, CallFrame, inside_of, largest_cap, new_frame, report, retries_around
 from .decision import Decision, Match, counter, decide, rule_key
+from .unrepeated import log_unrepeated, why_unrepeated
 
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Retrying:
         self.first = first
         self.calls = 0
         self.permission = ""
+        self.is_repeatable = False  # whether the policy names the last failure
         self.requests = 0
         self.counts: dict[int | None, int] = {}  # by `rule_key`
         self.history: list[Failure] = []
@@ -167,6 +169,7 @@ class Retrying:
         if not is_asked_for and matcher.theirs:
             is_asked_for = any(ask(what, self.state) for what in matcher.theirs)
         found = matcher.match(failure, is_asked_for=is_asked_for)
+        self.is_repeatable = found.is_repeatable
         self.rule, counted_by = found.rule, rule_key(counter(found.rule))
         calls = 1 if attempt.inside is None else max(1, attempt.inside.most)
         self.counts[counted_by] = self.counts.get(counted_by, 0) + calls
@@ -334,7 +337,7 @@ class Retrying:
             keep(self.first, attempt, error, inner._replace(executed=ran, requests=self.requests))
             return
         before = record_of(error)
-        note = self._note(stop, seconds)
+        note = self._note(stop, seconds, error, attempt)
         if before is not None and before.note:
             take_back(error, before.note)
         record = Record(
@@ -351,18 +354,24 @@ class Retrying:
             with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
                 error.add_note(note)
         self._tell(stop)
+        if note and stop == "not_retryable" and self.calls == 1:
+            log_unrepeated(self.plan.logged, self.plan.name, error, note)
 
     def _tell(self, stop: Stopped) -> None:
         failure = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
         seconds = self.first.world.monotonic() - self.first.started
         emit(events.GaveUp(name=self.plan.name, failure=failure, seconds=seconds))
 
-    def _note(self, stop: Stopped, seconds: float) -> str:
+    def _note(self, stop: Stopped, seconds: float, error: BaseException, attempt: CallFrame) -> str:
         if stop == "not_idempotent" and self.calls == 1:
             sent = f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
             return f"not repeated: it may have run{sent}; {self.plan.allowed_by} allows it"
         if stop == "not_retryable" and self.calls == 1:
-            return ""  # an ordinary error: there is nothing to add
+            if not self.permission or self.plan.matcher.most == 1:
+                return ""  # nothing could have been repeated anyway
+            if self.is_repeatable:  # but not with what is left of its arguments
+                return f"not repeated: {attempt.why_last}" if attempt.why_last else ""
+            return why_unrepeated(self.history[-1], error, self.retry)
         why = _WHY.get(stop, stop)
         retry_after = self.history[-1].retry_after
         if stop == "retry_after" and retry_after is not None:

@@ -57,12 +57,12 @@ class Retry(Layer):
     Durations are seconds or timedeltas; ConfigError names a bad field.
 
     `attempts` counts calls, the first one included (ccsetup's "3 retries" are 4). `on` says what is
-    repeated at all: unknown exceptions never are. It is no permission: a call that may have run is
-    repeated only with `idempotent=True`. `rules` give a sort of failure its own count and schedule,
-    whatever `on` says. `on_result` is asked for every returned value; True means: repeat. `backoff`
-    waits before each repeat; a server's Retry-After is a lower bound of that wait, and one above
-    `max_retry_after` ends the call, with the hint. `budget` bounds the repeats of all calls
-    together (None: no bound).
+    repeated at all: an unknown exception, such as a class of yours, only if `on` or a rule names
+    it. It is no permission: a call that may have run is repeated only with `idempotent=True`.
+    `rules` give a sort of failure its own count and schedule, whatever `on` says. `on_result` is
+    asked for every returned value; True means: repeat. `backoff` waits before each repeat; a
+    server's Retry-After is a lower bound of that wait, and one above `max_retry_after` ends the
+    call, with the hint. `budget` bounds the repeats of all calls together (None: no bound).
     """
 
     usual_position: ClassVar[int | None] = 2

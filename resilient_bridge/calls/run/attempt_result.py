@@ -10,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ...classification.plain import PLAIN
 from ...errors import Failure
 from ..conditions import Ask, conditions, knowing, tenacity_state, wants_another
-from ..evidence import failure_in, failure_of_answer, keep_answer, proven
+from ..evidence import failure_in, keep_answer, proven
 from ..frame import report
 from ..retry.retrying import Retrying
 
@@ -133,7 +132,8 @@ def _exit_answered(plan: Plan, frame: CallFrame, result: object) -> tuple[Failur
     Return the failure that the result represents, and whether the policy asks for another attempt.
     """
     try:
-        failure, is_asked_for = None if type(result) in PLAIN else failure_of_answer(result), False
+        plain, read = plan.reading
+        failure, is_asked_for = None if type(result) in plain else read(result), False
         if plan.asks_result and wants_another(plan.matcher, frame, result):
             failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
@@ -168,7 +168,7 @@ def _ask_of_answer(
         yield Ask((retry.on_result,), result, answers)
     if plan.matcher.theirs:
         yield Ask(plan.matcher.theirs, tenacity_state(frame, None, result), answers)
-    failure = failure_of_answer(result)
+    failure = plan.reading.read(result)
     if failure is not None:
         for guard in plan.guards:
             if theirs := guard.conditions():

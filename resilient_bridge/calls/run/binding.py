@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ...errors import ConfigError, Failure, config_error
+from ..results import RESULTS, Reading
 from ..retry.value import Retry
 from .plan import Plan
 
@@ -25,13 +26,15 @@ class Options(TypedDict, total=False):
 
     `idempotent`: whether a repeat is harmless; None if not specified. `must_say`: then a policy
     with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
-    whole call. `allowed_by`: how its user would permit repeats, for the note.
+    whole call. `allowed_by`: how its user would permit repeats, for the note. `reading`: how its
+    results are read, by their type if not specified.
     """
 
     idempotent: Required[bool | None]
     must_say: bool
     proofs: Proofs
     allowed_by: str
+    reading: Reading
 
 
 def undecided(name: str) -> ConfigError:
@@ -81,9 +84,17 @@ class Binding:
             options["idempotent"],
             options.get("proofs", "none"),
             options.get("allowed_by", "@policy(idempotent=True)"),
+            options.get("reading", RESULTS),
         )
 
-    def _planned(self, policy: HasLayers, idempotent: bool | None, proofs: Proofs, allowed_by: str) -> Plan:
+    def _planned(
+        self,
+        policy: HasLayers,
+        idempotent: bool | None,
+        proofs: Proofs,
+        allowed_by: str,
+        reading: Reading,
+    ) -> Plan:
         if self.must_say and idempotent is None and any(isinstance(layer, Retry) for layer in policy.layers):
             raise undecided(self.name)
         return Plan(
@@ -94,6 +105,7 @@ class Binding:
             name=self.name,
             proofs=proofs,
             allowed_by=allowed_by,
+            reading=reading,
         )
 
     def explain(self) -> Explanation:
@@ -120,5 +132,5 @@ class Binding:
         if not isinstance(policy, type(self.plan.policy)):
             raise config_error(f"{self.name}.policy", "a Policy", policy)
         was = self.plan
-        self.plan = self._planned(policy, was.idempotent, was.proofs, was.allowed_by)
+        self.plan = self._planned(policy, was.idempotent, was.proofs, was.allowed_by, was.reading)
         return self.plan

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...classification.plain import PLAIN
+from ...classification.class_names import Named
 from ...errors import BridgeError
 from ..bulkhead.value import Bulkhead
 from ..conditions import check_conditions, conditions
 from ..fallback.value import Fallback
 from ..guards import CircuitAsked, Guard
 from ..layer_order import only
+from ..results import RESULTS
 from ..retry.budgets import BUDGETS
 from ..retry.decision import Matcher, asks_result, sits_out_circuits
 from ..retry.pause import NO_PAUSE, PauseGuard
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ..frame import Form, Proofs
+    from ..results import Reading
     from ..retry.shared_budget import SharedBudget
     from ..states import States
     from .layers import HasLayers
@@ -62,6 +64,7 @@ class Plan(RepeatPlan):
         "is_short",
         "key",
         "leave",
+        "logged",
         "matcher",
         "name",
         "named",
@@ -71,6 +74,7 @@ class Plan(RepeatPlan):
         "plain",
         "policy",
         "proofs",
+        "reading",
         "refresh_locks",
         "retry",
         "thread_timeout",
@@ -87,6 +91,7 @@ class Plan(RepeatPlan):
         name: str,
         proofs: Proofs,
         allowed_by: str,
+        reading: Reading = RESULTS,
     ) -> None:
         self.policy = policy
         self.form = form
@@ -94,6 +99,7 @@ class Plan(RepeatPlan):
         self.idempotent = idempotent
         self.proofs = proofs
         self.allowed_by = allowed_by
+        self.reading = reading
         self.retry = only(policy.layers, Retry)
         self.attempts = None if self.retry is None else self.retry.attempts
         self.fallback: Fallback | None = only(policy.layers, Fallback)
@@ -106,6 +112,7 @@ class Plan(RepeatPlan):
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
         self.refresh_locks = {}
+        self.logged = states.logged
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
         self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
@@ -123,7 +130,7 @@ class Plan(RepeatPlan):
         self.matcher = NO_RETRY if self.retry is None else Matcher(self.retry)
         self.asks_result = self.retry is not None and asks_result(self.retry)
         # The types of results that need no check; none if the policy checks every result.
-        self.plain: AbstractSet[type] = frozenset() if self.asks_result else PLAIN
+        self.plain: AbstractSet[type] = frozenset() if self.asks_result else reading.plain
         check_conditions(policy.layers, form, name)
         self.asks = form in ("async", "async_stream") and (
             self.asks_result or any(conditions(layer) for layer in policy.layers)
@@ -210,4 +217,4 @@ def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
 
 def _is_error_class(what: object) -> bool:
     # Our own rejections never reached the server. `Exception` is taken literally: every one.
-    return isinstance(what, tuple) or (isinstance(what, type) and not issubclass(what, BridgeError))
+    return isinstance(what, Named) or (isinstance(what, type) and not issubclass(what, BridgeError))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
+import mcp_types
 import pytest
 
 import resilient_bridge as rb
@@ -350,3 +352,54 @@ def test_a_workflow_reads_as_a_status_line(tmp_path):
     flow = Flow(tmp_path).build().flow
     assert repr(flow) == f"<Workflow flow {tmp_path}/state.json phases=3>"
     assert str(flow.status()) == "flow has not begun (0 of 3 phases finished)"
+
+
+async def returned_outcome(_):
+    """Hand on the outcome of a tool that failed."""
+    toolbox = rb.Toolbox(rb.Policy(rb.Retry(attempts=1)))
+
+    @toolbox.tool
+    async def broken():
+        raise PermissionError(13, "Permission denied")
+
+    return await toolbox.call("broken", {})
+
+
+@pytest.mark.requirement("S9")
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize(
+    "what",
+    [
+        returned_outcome,
+        lambda _: mcp_types.CallToolResult(content=[], is_error=True),
+        lambda _: httpx.Response(403),
+    ],
+    ids=["an Outcome", "a result of MCP", "a response"],
+)
+async def test_k01_a_phase_that_returns_a_tools_failure_has_failed(tmp_path, what, required):
+    """It is no success: a required phase halts, an optional one is skipped, and nothing says that it was finished."""
+    flow = Workflow(tmp_path / "state.json", name="flow", root=tmp_path)
+
+    async def hand_on(phase):
+        found = what(phase)
+        return await found if asyncio.iscoroutine(found) else found
+
+    flow.phase(hand_on, required=required)
+    report = await flow.run()
+    assert report.completed == ()
+    assert report.status is (WorkflowStatus.HALTED if required else WorkflowStatus.COMPLETED)
+    assert report.errors[0]["phase"] == "hand_on"
+
+
+async def test_k01_a_phase_may_return_any_data(tmp_path):
+    """A dict that looks like an error is the phase's own: it has finished, after one call."""
+    flow = Workflow(tmp_path / "state.json", name="flow", root=tmp_path)
+    made = []
+
+    @flow.phase(idempotent=True)
+    def rows():
+        made.append(None)
+        return {"success": False, "error": "operation timed out"}
+
+    assert (await flow.run()).completed == ("rows",)
+    assert made == [None]

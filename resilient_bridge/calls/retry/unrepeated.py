@@ -1,0 +1,62 @@
+"""Why a call that failed once was not repeated, as a note on its error and one line in the log.
+
+Rule: it is said where a repeat was possible: there is a Retry with attempts left, and a permission.
+A failure that is known to last says enough by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import class_name
+from ...telemetry.log import say
+from ...values.fields import shown
+from ...values.what import note_once
+
+
+if TYPE_CHECKING:
+    from ...errors import Failure
+    from .value import Retry
+
+
+_UNKNOWN: Final = "SYS_INTERNAL_ERROR"
+_OPEN: Final = "SYS_CIRCUIT_OPEN"
+_MOST: Final = 256  # classes of one owner
+_LONGEST: Final = 100  # characters of what `on=` names
+CUT: Final = (
+    "not repeated: the answer had begun when its body was cut, and a transport repeats up to the headers; "
+    "put a policy around the function that reads the body: @policy(idempotent=True)"
+)
+"""The note of an HTTP body that broke while it was read."""
+
+
+def why_unrepeated(failure: Failure, error: BaseException, retry: Retry) -> str:
+    """Return the note for a failure that the policy does not repeat; empty if it is known to last."""
+    name = class_name(error)
+    if failure.code == _OPEN:
+        return ""  # it is meant to fail fast, and says so
+    if failure.retryable:
+        named: Any = retry.on[0] if len(retry.on) == 1 else retry.on
+        on = shown(named)
+        on = on if len(on) <= _LONGEST else on[: _LONGEST - 1] + "…"
+        return (
+            f"not repeated: {name} ({failure.code}) can pass, but Retry(on={on}) leaves it out; name it there"
+        )
+    if failure.code == _UNKNOWN:
+        return f"not repeated: {name} is not known to be transient; name it in Retry(on=…)"
+    return ""
+
+
+def log_unrepeated(logged: set[str], owner: str, error: BaseException, note: str) -> None:
+    """Log a note once for each class and owner; `logged` keeps which."""
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if name not in logged and len(logged) < _MOST:
+        logged.add(name)
+        say("info", f"{owner}: {note}")
+
+
+def tell_cut(logged: set[str], owner: str, error: Exception) -> None:
+    """Add the note about a body that was cut to its error, and log it once."""
+    if note_once(error, CUT):
+        log_unrepeated(logged, owner, error, CUT)
