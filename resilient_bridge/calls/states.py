@@ -32,13 +32,13 @@ class States:
     `shares_pause`: all owners of this name wait for one pause.
     """
 
-    __slots__ = ("__weakref__", "_keys", "_own", "_pause", "current", "name", "shared_as", "told")
+    __slots__ = ("__weakref__", "_keys", "_own", "_pause", "current", "logged", "name", "shared_as")
 
     def __init__(self, name: str, shared_as: str | None = None, *, shares_pause: bool = False) -> None:
         self.name = name
         self._pause: Pause | None = shared_pause(name) if shares_pause else None
         self.shared_as = shared_as
-        self.told: set[str] = set()  # the classes of which the log has said why they are not repeated
+        self.logged: set[str] = set()  # the classes of which the log has said why they are not repeated
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: CircuitAsked | None = None
         self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used

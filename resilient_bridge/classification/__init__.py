@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Classifier:
-    """`classify(error)` and `classify(answer)` return what happened, as a `Failure`.
+    """`classify(error)`, `classify(text)` and `classify(answer)` return what happened, as a `Failure`.
 
     `classify.register(...)` teaches it more.
 
@@ -41,18 +41,25 @@ class Classifier:
     @overload
     def __call__(self, error: BaseException, /) -> Failure: ...
     @overload
+    def __call__(self, text: str, /) -> Failure: ...
+    @overload
     def __call__(self, answer: object, /) -> Failure | None: ...
     def __call__(self, error: object, /) -> Failure | None:
-        """Return the failure an exception or an answer stands for.
+        """Return the failure that an exception, a text or an answer stands for.
 
         A `BridgeError` gives its own failure. An exception group gives that of its leaves: the
         first that repeating cannot help, else the first. What nobody has a rule for is
         SYS_INTERNAL_ERROR, not retryable. Exactly Exception, RuntimeError, OSError and
-        ConnectionError have nothing but their text, and are read by it; a class of the user's never
-        is. An exception that a policy gave up on brings the `history` of its attempts and
-        why it `stopped`. An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC
-        error) gives None when it means success. CancelledError, KeyboardInterrupt, SystemExit and
-        GeneratorExit are no failures: they are raised again. Nothing else is ever raised.
+        ConnectionError have nothing but their text, and are read by it; a class of yours never is.
+        An exception that a policy gave up on brings the `history` of its attempts and why it
+        `stopped`.
+
+        An answer (an HTTP response, an MCP result with `is_error`, a JSON-RPC error) gives None
+        when it means success. A text never does: it is read as the line of an exception, as JSON,
+        as a code, or by its words, and an unknown one is SYS_INTERNAL_ERROR with its words.
+
+        CancelledError, KeyboardInterrupt, SystemExit and GeneratorExit are no failures: they are
+        raised again. Nothing else is ever raised.
         """
         # not isinstance: it would read the error's __class__
         if issubclass(type(error), BaseException):
@@ -61,6 +68,10 @@ class Classifier:
             from .lookup import read_failure
 
             return _counted(read_failure(cast("BaseException", error)))
+        if issubclass(type(error), str):
+            from .any_text import read_text
+
+            return _counted(read_text(cast("str", error))[0])
         return answered_failure(error)
 
     def register(

@@ -65,5 +65,6 @@ def _find(answer: object, *, of_server: bool) -> Finding | Failure | None:
 
 def may_fail(cls: type[Any], *, of_server: bool) -> bool:
     """Return whether an instance of this class can be a failure; False is final for the class."""
-    is_read = any(key in dispatch(cls).keys for key in _READERS) or (of_server and issubclass(cls, Mapping))
-    return is_read or is_taught(cls)
+    if is_taught(cls) or any(key in dispatch(cls).keys for key in _READERS):
+        return True
+    return of_server and issubclass(cls, Mapping)

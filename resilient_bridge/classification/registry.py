@@ -186,7 +186,9 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
     if code is not None and not is_known_code(code):
         if near := near_code(code, cutoff=_MISSPELT):
             raise config_error(
-                "classify.register.code", f"a code that is not nearly one of ours (did you mean {near}?)", code
+                "classify.register.code",
+                f"a code that is not nearly one of ours (did you mean {near}?)",
+                code,
             )
         OWN_CODES.add(code)
     lines = _lines(suggestions)

@@ -10,28 +10,23 @@ import argparse
 import errno
 import json
 import math
-import os
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import attrs
 
-from ..classification import classify, classify_close, classify_error_payload, parse_retry_after
+from ..classification import classify_close, parse_retry_after
+from ..classification.any_text import ERRNOS, of_errno, read_text
 from ..classification.exits import exit_finding
 from ..classification.finding import short_of
-from ..classification.payloads import coded_finding
 from ..classification.statuses import read_json, status_finding
-from ..classification.texts import text_finding
-from ..errors import Failure, mapping_of
+from ..errors import Failure
 from ..world import current_world
 from .printing import complain, show
 
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,6}")
 _DIGITS: Final = 6
-#: Aliases such as EWOULDBLOCK included, which `errno.errorcode` leaves out.
-_ERRNOS: Final = {name: number for name, number in vars(errno).items() if name.startswith(("E", "WSA"))}
 _STATUSES, _SUCCESS = range(200, 600), range(100, 300)
 _CLOSES: Final = range(1000, 5000)
 _EXITS: Final = range(-64, 200)  # of a bare number; `--exit-code` takes up to 255
@@ -102,20 +97,8 @@ def _wait(value: str | None) -> float | None:
 def _guess(text: str, wait: float | None) -> Reading:
     if _NUMBER.fullmatch(text):
         return _number(int(text), wait)
-    if text.startswith("{") and (found := _document(text)) is not None:
-        return Reading(found)
-    coded = coded_finding(text)
-    if coded is not None:
-        return Reading(coded.failure())
-    if text in _ERRNOS:
-        return Reading(_errno(text, ""))
-    used = text_finding(text)
-    if used is not None:
-        return Reading(used.failure())
-    return Reading(
-        Failure.of("SYS_INTERNAL_ERROR", "unknown error" + short_of(text)),
-        "no rule knows this text: not retryable",
-    )
+    failure, is_known = read_text(text)
+    return Reading(failure, "" if is_known else "no rule knows this text: not retryable")
 
 
 def _number(number: int, wait: float | None) -> Reading:
@@ -131,21 +114,6 @@ def _number(number: int, wait: float | None) -> Reading:
         f"an HTTP status, close code, exit code or JSON-RPC code expected, got {number}; "
         "--status, --close-code, --exit-code, --errno and --mcp say which it is"
     )
-
-
-def _document(text: str) -> Failure | None:
-    """Return the failure of a JSON object: a JSON-RPC or MCP response, else a bridge's error.
-
-    None if it is neither.
-    """
-    document = mapping_of(read_json(text))
-    found = classify(document)
-    if found is not None:
-        return found
-    payload = mapping_of(document.get("payload")) or document
-    if not isinstance(payload.get("code"), str):
-        return None
-    return classify_error_payload(cast("Mapping[str, Any]", payload))
 
 
 # ---- with an option -------------------------------------------------------------------------------------------------
@@ -171,8 +139,8 @@ def _exit(code: int, stderr: str) -> Failure | None:
     return exit_finding(code, stderr).failure() if code else None
 
 
-def _errno(name: str, text: str) -> Failure:
-    number = int(name) if name.isdecimal() and len(name) <= _DIGITS else _ERRNOS.get(name.upper())
+def _errno(name: str, text: str) -> Failure | None:
+    number = int(name) if name.isdecimal() and len(name) <= _DIGITS else ERRNOS.get(name.upper())
     if number is None or number not in errno.errorcode:
         raise ValueError(f"--errno: a name such as ECONNREFUSED, or its number, expected, got {name!r}")
-    return classify(OSError(number, text or os.strerror(number)))
+    return of_errno(number, text)

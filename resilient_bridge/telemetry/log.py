@@ -40,7 +40,8 @@ def log_event(event: Event) -> None:
         why = _reason(event.reason, event.failure)
         say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
     elif isinstance(event, GaveUp):
-        kind = event.failure.kind.value  # the classification that the decision is based on
+        # the classification that the decision is based on
+        kind = "transient" if is_escalated(event.failure) else event.failure.kind.value
         text = f"{event.name} gave up after a {kind} failure: {event.failure}{_stopped(event.failure)}"
         say(_level(event.failure), text, event)
     else:
@@ -66,12 +67,17 @@ def _level(failure: Failure) -> str:
     return "critical" if failure.severity is Severity.FATAL else failure.severity.value
 
 
+def is_escalated(failure: Failure) -> bool:
+    """Return whether used-up attempts have made a transient failure permanent."""
+    return failure.stopped == "attempts" and failure.retryable
+
+
 def _stopped(failure: Failure) -> str:
     """Return why it stopped, and that a transient failure has become permanent."""
     if failure.stopped is None:
         return ""
     calls = len(failure.history) + 1
-    escalated = ", escalated to permanent" if failure.stopped == "attempts" else ""
+    escalated = ", escalated to permanent" if is_escalated(failure) else ""
     return f"; stopped after {calls} call{'s' if calls > 1 else ''}: {failure.stopped}{escalated}"
 
 

@@ -61,8 +61,8 @@ def as_whats(value: Whats) -> tuple[What, ...]:
         return tuple(sorted((_meant(plain(item)) for item in cast("set[Any]", received)), key=shown))
     if isinstance(received, list | tuple):
         return tuple(_meant(plain(item)) for item in cast("list[Any]", received))
-    if isinstance(received, str):
-        return (_meant(received),)
+    if isinstance(received, str) and received in WORDS:
+        return (WORDS[received],)
     one = is_what(value) or is_tenacity(value, "retry_base")
     return (plain(value),) if one else cast("Any", value)
 
@@ -88,7 +88,7 @@ def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
     """Raise ConfigError for a value that is no tuple of What, with the position of a wrong item."""
     wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
     if not isinstance(value, tuple):
-        refuse(path, f"{wanted}, or a collection of those", value)
+        refuse_what(path, value, f"{wanted}, or a collection of those", words=WORDS)
     items = cast("tuple[object, ...]", value)
     for index, item in enumerate(items):
         if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):

@@ -109,7 +109,7 @@ async def test_k03_a_get_whose_body_is_cut_says_why_it_was_not_repeated(client, 
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_k03_nothing_is_said_where_nothing_could_be_repeated(client):
+async def test_k03_no_note_where_nothing_could_be_repeated(client):
     """Without a Retry, and for a POST."""
     assert await cut(client, rb.Policy(rb.Breaker())) == ([], 1)
     assert await cut(client, POLICY, "POST") == ([], 1)

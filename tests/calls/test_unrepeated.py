@@ -72,7 +72,7 @@ def test_k03_our_own_timeout_is_named_too():
         (rb.Policy(at_once()), KeyboardInterrupt, True),
     ],
 )
-def test_k03_nothing_is_said_where_nothing_could_be_repeated(form, policy, error, idempotent):
+def test_k03_no_note_where_nothing_could_be_repeated(form, policy, error, idempotent):
     """Without a Retry, a second attempt or a permission; and of a failure that is known to last, which says enough."""
     assert notes_of(form, policy, error, idempotent=idempotent) == ([], 1)
 

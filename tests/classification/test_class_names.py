@@ -56,8 +56,8 @@ def test_k14_two_names_are_wanted(package, name):
         rb.named(package, name)
 
 
-def places(what):
-    """Every place where code names a failure."""
+def fields(what):
+    """Every field where code names a failure."""
     return {
         "Retry.on": lambda: rb.Retry(on=what),
         "Retry.on, in a list": lambda: rb.Retry(on=[503, what]),
@@ -72,10 +72,10 @@ def places(what):
     }
 
 
-PLACES = [*places("")]
+FIELDS = [*fields("")]
 
 
-@each_row("place", PLACES)
+@each_row("field", FIELDS)
 @each_row(
     ("what", "meant"),
     [
@@ -87,23 +87,23 @@ PLACES = [*places("")]
         (("httpx", "ReadTimeout"), "a class of another package is named('httpx', 'ReadTimeout')"),
     ],
 )
-def test_k14_an_unknown_name_is_refused_with_what_was_meant(place, what, meant):
-    """In each place alike, and the error is about that place."""
-    if place == "Retry.on, in a list" and isinstance(what, tuple):
-        place = "Retry.rules"  # a tuple inside of a list is nothing anybody writes
+def test_k14_an_unknown_name_is_refused_with_what_was_meant(field, what, meant):
+    """In each field alike, and the error is about that field."""
+    if field == "Retry.on, in a list" and isinstance(what, tuple):
+        field = "Retry.rules"  # a tuple inside of a list is nothing anybody writes
     with pytest.raises(rb.ConfigError) as caught:
-        places(what)[place]()
+        fields(what)[field]()
     text = str(caught.value)
-    assert text.startswith(place.partition(",")[0])
+    assert text.startswith(field.partition(",")[0])
     assert meant in text
 
 
-@each_row("place", PLACES)
-def test_k14_what_is_known_is_taken_everywhere(place):
+@each_row("field", FIELDS)
+def test_k14_what_is_known_is_taken_everywhere(field):
     """A code, and a class by its name."""
     for what in ("SYS_RATE_LIMITED", TIMEOUT):
-        taken = places(what)[place]()
-        if place.endswith("register"):
+        taken = fields(what)[field]()
+        if field.endswith("register"):
             taken.unregister()
 
 

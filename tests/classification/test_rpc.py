@@ -184,7 +184,7 @@ def test_execution_errors(code, ours, hint):
     "answer",
     [
         {}, {"code": 200, "message": "ok"}, {"code": -32000}, {"jsonrpc": "2.0", "result": {}}, {"isError": False},
-        {"error": {"code": -32000, "message": "m"}}, {"code": "SESS_NOT_FOUND"}, "text", 7, object, [],
+        {"error": {"code": -32000, "message": "m"}}, {"code": "SESS_NOT_FOUND"}, 7, object, [],
     ],
     ids=str,
 )  # fmt: skip

@@ -109,3 +109,33 @@ def test_the_decision_is_logged(caplog, error, kind):
     with virtual_time(), inject(ask, error, error):
         rb.capture(ask)
     assert f"after a {kind} failure: " in caplog.records[0].getMessage()
+
+
+def test_k13_no_record_says_permanent_and_retryable(caplog):
+    """Once escalated: not the line of the log, nor its fields, nor the data."""
+    caplog.set_level(logging.INFO, "resilient_bridge")
+
+    @ccsetup.calls(idempotent=True, name="fetch")
+    def ask() -> None:
+        """Go as the script says."""
+
+    with virtual_time(), inject(ask, *[TimeoutError] * 4):
+        failure = rb.capture(ask).failure
+    line = caplog.records[-1]
+    assert line.getMessage().startswith("fetch gave up after a transient failure: ")
+    assert line.getMessage().endswith("escalated to permanent")
+    assert line.retryable is False
+    data = failure.to_dict()
+    assert (data["kind"], data["retryable"]) == ("transient", True)
+
+
+def test_k13_what_never_could_pass_is_not_escalated(caplog):
+    """An error that `on=` names is repeated, and when its attempts are used up nothing changes its kind."""
+    caplog.set_level(logging.INFO, "resilient_bridge")
+
+    @rb.Policy(rb.Retry(attempts=2, on=ValueError, backoff=rb.Backoff.constant(0)))(idempotent=True)
+    def ask() -> None:
+        raise ValueError("no")
+
+    rb.capture(ask)
+    assert caplog.records[-1].getMessage().endswith("stopped after 2 calls: attempts")

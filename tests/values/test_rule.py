@@ -149,7 +149,14 @@ def test_a_table_prints_as_it_is_written():
         "Reconnect(rules={429: Rule(attempts=6, backoff=Backoff.constant(60)), OSError: Rule(attempts=2), "
         "Category.AUTH: Rule(attempts=1), named('websockets', 'InvalidStatus'): Rule(), re.compile('busy'): Rule()})"
     )
-    names = {"Reconnect": Reconnect, "Rule": Rule, "Backoff": Backoff, "Category": Category, "re": re, "named": named}
+    names = {
+        "Reconnect": Reconnect,
+        "Rule": Rule,
+        "Backoff": Backoff,
+        "Category": Category,
+        "re": re,
+        "named": named,
+    }
     assert eval(repr(policy), names) == policy
 
 

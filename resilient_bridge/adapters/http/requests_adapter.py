@@ -42,9 +42,10 @@ class HTTPAdapter(_Base):
 
     Mount it with `session.mount("https://", rb.HTTPAdapter())`. It promises what HTTPTransport
     does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request
-    with an Idempotency-Key of yours; any other only if it provably did not run. A request with an
-    effect gets a generated key, the same on every repeat (`idempotency_header=None` adds none). A
-    circuit, budget, bulkhead or rate limit without a key belongs to the origin.
+    with an Idempotency-Key of yours; any other only if it provably did not run, or, by convention,
+    after a 429. A request with an effect gets a generated key, the same on every repeat
+    (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key
+    belongs to the origin.
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a

@@ -89,11 +89,11 @@ class HTTPTransport(_Bases):
     handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
-    Idempotency-Key header of yours; any other only if it provably did not run. A request with an
-    effect (PUT and DELETE, too) gets such a header, the same on every repeat, but a generated key
-    does not permit repeats; `idempotency_header=None` adds none. A body that is a stream is sent
-    once. The last response is returned whatever its status; responses before it are closed.
-    `Retry-After` and `x-should-retry` are obeyed.
+    Idempotency-Key header of yours; any other only if it provably did not run, or, by convention,
+    after a 429. A request with an effect (PUT and DELETE, too) gets such a header, the same on
+    every repeat, but a generated key does not permit repeats; `idempotency_header=None` adds none.
+    A body that is a stream is sent once. The last response is returned whatever its status;
+    responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
     `request.extensions` override this for one request: `rb.policy` (a Policy, or None for none) and
     `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers, or from
@@ -131,7 +131,7 @@ class HTTPTransport(_Bases):
         self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies set for a whole domain
         self._repeats = any(isinstance(layer, Retry) and layer.attempts != 1 for layer in self._policy.layers)
-        self._told: set[str] = set()  # the classes of bodies that were cut of which the log has told
+        self._logged: set[str] = set()  # the classes of bodies that were cut of which the log has told
 
     # What differs between client libraries: see `views.Core`.
     _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
@@ -272,7 +272,7 @@ class HTTPTransport(_Bases):
     def _tell_cut(self, error: Exception) -> None:
         """Say why a request whose body was cut was not repeated, unless a policy around it decides."""
         if not isinstance(error, BridgeError) and not is_retried_around():
-            tell_cut(self._told, "HTTPTransport", error)
+            tell_cut(self._logged, "HTTPTransport", error)
 
     # ---- closing and entering ---------------------------------------------------------------------------------
 

@@ -50,8 +50,9 @@ def wrap(
     Model calls and reads of the three SDKs may be repeated. Any other call, and a model call whose
     tools the provider runs without asking, is repeated only if it provably did not run, or
     `idempotent` allows it; errors of another object's method prove nothing about the whole method.
-    A 429 counts as not executed. `idempotent=False` forbids every repeat. A call that runs tools
-    inside of it, as google-genai's can, is repeated only if `idempotent` allows it.
+    A 429 proves nothing, and by convention permits the repeat of a request that this package sent.
+    `idempotent=False` forbids that, and every other repeat. A call that runs tools inside of it, as
+    google-genai's can, is repeated only if `idempotent` allows it.
 
     A derived client (`with_options(…)`) is wrapped, too. A stream is repeated up to its first item,
     which is fetched before the call returns or the context is entered. Each page of a list, and

@@ -13,8 +13,10 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+import attrs
+
 from ...calls.results import failure_of_result
-from ...errors import Failure, error_for, redact
+from ...errors import Failure, Kind, error_for, redact
 from ...protocol.session_text import failure_fields
 from ...stores.state_files.document import instant
 from ...world import current_world
@@ -66,7 +68,7 @@ def _record(
         "run": phase.run,
         "tool": tool,
         "arguments": _storable(arguments),
-        "failure": failure_fields(failure),
+        "failure": failure_fields(settled(failure)),
         "error": type(native).__name__,
         "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
     }
@@ -83,6 +85,12 @@ def _is_ours(walked: _Walked) -> bool:
 
 def _is_of_the_phase(walked: _Walked) -> bool:
     return not _is_ours(walked) and walked[0].f_code.co_filename != asyncio.events.__file__
+
+
+def settled(failure: Failure) -> Failure:
+    """Return a failure as a workflow records it: one that was escalated to permanent is not retryable."""
+    is_escalated = failure.kind is Kind.PERMANENT and failure.retryable
+    return attrs.evolve(failure, retryable=False) if is_escalated else failure
 
 
 def check_result(result: object) -> None:

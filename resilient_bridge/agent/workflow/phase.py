@@ -235,7 +235,8 @@ class Phase:
         failure = await self._failure_of(tool, asked, outcome)
         if failure is None:
             return outcome.value if outcome.failure is None else None
-        if failure.kind is Kind.TRANSIENT:  # its retries are used up
+        # its retries are used up, or those of the phase will not be asked
+        if failure.kind is Kind.TRANSIENT or (failure.kind is Kind.PERMANENT and failure.retryable):
             failure = attrs.evolve(failure, kind=Kind.PERMANENT, retryable=False)
         raise self._failed(error_for(failure), tool, asked) from failure.cause
 

@@ -19,7 +19,7 @@ from ...telemetry import emit, events
 from ...world import current_world
 from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus
-from .failures import as_call_record, as_error_record, as_its_own, check_result
+from .failures import as_call_record, as_error_record, as_its_own, check_result, settled
 from .journal import unknown
 from .phase import Phase, PhaseSpec, recovered
 from .phase_calls import PhaseCalls
@@ -347,7 +347,7 @@ class Run:
 
         `is_own`: the phase's own code raised it, not a tool or a check.
         """
-        failure = classify(error)
+        failure = settled(classify(error))
         if failure.executed is Executed.NO:  # true of the last step only; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
         state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(spec.name)

@@ -67,7 +67,7 @@ class RepeatPlan(Planned):
     pause: Pause
     circuits: tuple[CircuitAsked, ...]  # the layers inside the Retry whose rejection ends the call
     allowed_by: str  # how a user can permit repeats
-    told: set[str]  # the classes of which the log has said why they are not repeated
+    logged: set[str]  # the classes of which the log has said why they are not repeated
     refresh_locks: dict[int, RefreshLock]
 
     def refresh_lock(self, rule: Rule | None) -> RefreshLock:

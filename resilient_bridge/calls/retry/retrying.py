@@ -26,7 +26,7 @@ from ..evidence import failure_in, keep, may_have_started, permission_for, recor
 from ..finished import rejected
 from ..frame import ROOT, CallFrame, inside_of, largest_cap, new_frame, report, retries_around
 from .decision import Decision, Match, counter, decide, rule_key
-from .unrepeated import tell_unrepeated, why_unrepeated
+from .unrepeated import log_unrepeated, why_unrepeated
 
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ class Retrying:
                 error.add_note(note)
         self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
-            tell_unrepeated(self.plan.told, self.plan.name, error, note)
+            log_unrepeated(self.plan.logged, self.plan.name, error, note)
 
     def _tell(self, stop: Stopped) -> None:
         failure = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))

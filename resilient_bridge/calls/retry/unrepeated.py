@@ -47,16 +47,16 @@ def why_unrepeated(failure: Failure, error: BaseException, retry: Retry) -> str:
     return ""
 
 
-def tell_unrepeated(told: set[str], owner: str, error: BaseException, note: str) -> None:
-    """Log a note once for each class and owner; `told` keeps which."""
+def log_unrepeated(logged: set[str], owner: str, error: BaseException, note: str) -> None:
+    """Log a note once for each class and owner; `logged` keeps which."""
     kind = type(error)
     name = f"{kind.__module__}.{kind.__qualname__}"
-    if name not in told and len(told) < _MOST:
-        told.add(name)
+    if name not in logged and len(logged) < _MOST:
+        logged.add(name)
         say("info", f"{owner}: {note}")
 
 
-def tell_cut(told: set[str], owner: str, error: Exception) -> None:
+def tell_cut(logged: set[str], owner: str, error: Exception) -> None:
     """Add the note about a body that was cut to its error, and log it once."""
     if note_once(error, CUT):
-        tell_unrepeated(told, owner, error, CUT)
+        log_unrepeated(logged, owner, error, CUT)

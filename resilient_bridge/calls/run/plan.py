@@ -64,6 +64,7 @@ class Plan(RepeatPlan):
         "is_short",
         "key",
         "leave",
+        "logged",
         "matcher",
         "name",
         "named",
@@ -78,7 +79,6 @@ class Plan(RepeatPlan):
         "retry",
         "thread_timeout",
         "tokens",
-        "told",
     )
 
     def __init__(
@@ -112,7 +112,7 @@ class Plan(RepeatPlan):
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
         self.refresh_locks = {}
-        self.told = states.told
+        self.logged = states.logged
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
         self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)

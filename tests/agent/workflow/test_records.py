@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.agent import Workflow
 from resilient_bridge.errors import Failure, error_for
 from tests.agent.workflow.flows import Flow
 
@@ -159,3 +160,30 @@ async def test_what_a_phase_raises_by_itself_is_recorded_as_it_was(tmp_path):
     assert _names(first)[-3:] == ["plain", "_deep", "_deep"]
     assert _names(second)[-1] == "_deep"
     assert "wrapped" in _names(second)
+
+
+@pytest.mark.parametrize("whose", ["the phase's", "a tool's", "an optional tool's"])
+async def test_k13_no_record_says_permanent_and_retryable(tmp_path, whose):
+    """When a policy's attempts are used up, the record of the failure says permanent, and not retryable."""
+    policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0), budget=None))
+    toolbox = rb.Toolbox(policy)
+
+    @toolbox.tool(idempotent=True, required=whose == "a tool's")
+    async def late():
+        raise TimeoutError
+
+    flow = Workflow(tmp_path / "state.json", name="flow", root=tmp_path, policy=policy, tools=toolbox)
+
+    @flow.phase(idempotent=True)
+    async def work(phase):
+        if whose == "the phase's":
+            raise TimeoutError
+        await phase.call("late")
+
+    report = await flow.run()
+    for failure in (
+        *(one["failure"] for one in report.errors),
+        *([report.failure.to_dict()] if report.failure else []),
+    ):
+        assert (failure["kind"], failure["retryable"]) == ("permanent", False)
+    assert report.errors
