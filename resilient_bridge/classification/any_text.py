@@ -41,7 +41,7 @@ _NUMBERED: Final = re.compile(r"\[(Errno|WinError) (\d{1,6})\] ?(.*)", re.DOTALL
 
 def read_text(text: str) -> tuple[Failure, bool]:
     """Return the failure that a text means, and whether anything in it is known."""
-    text = text.strip()
+    text = str.__getitem__(text, slice(None)).strip()  # a subclass may have methods of its own
     found = _known(text)
     if found is not None:
         return applied(found), True

@@ -22,7 +22,7 @@ def policies():
         "short": rb.Policy(at_once(), rb.Breaker()),
         "bulkhead": rb.Policy(at_once(), rb.Bulkhead(9)),
         "rate": rb.Policy(at_once(), rb.RateLimit(1_000)),
-        "fallback": rb.Policy(rb.Fallback(Server().get, on="AUTH_FAILED"), at_once()),
+        "fallback": rb.Policy(rb.Fallback(Server().get, on="AUTH_INVALID_TOKEN"), at_once()),
         "breaker alone": rb.Policy(rb.Breaker()),
         "retry alone": rb.Policy(at_once()),
         "deadline": rb.Policy(rb.Deadline(60)),
