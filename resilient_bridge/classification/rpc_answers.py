@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 import attrs
 
 from ..errors import Category, mapping_of, read_rpc_error
+from .bodies import read_json
 from .finding import Finding, Rules, short_of
 from .hints import EXECUTIONS
 from .payloads import payload_finding, report_finding
-from .statuses import read_json
 from .texts import text_finding
 
 

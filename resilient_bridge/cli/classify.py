@@ -18,10 +18,11 @@ from typing import Any, Final, NamedTuple, cast
 import attrs
 
 from ..classification import classify, classify_close, classify_error_payload, parse_retry_after
+from ..classification.bodies import read_json
 from ..classification.exits import exit_finding
 from ..classification.finding import short_of
 from ..classification.payloads import coded_finding
-from ..classification.statuses import read_json, status_finding
+from ..classification.statuses import status_finding
 from ..classification.texts import text_finding
 from ..errors import Failure, mapping_of
 from ..world import current_world
@@ -155,10 +156,7 @@ def _status(status: int, body: str, wait: float | None) -> Failure | None:
     if status in _SUCCESS:
         return None
     headers = {} if wait is None else {"retry-after": str(math.ceil(wait))}
-    finding = status_finding(status, headers, body)
-    if body and read_json(body) is None:
-        finding = attrs.evolve(finding, message=finding.summary + short_of(body))
-    return finding.failure()
+    return status_finding(status, headers, body).failure()
 
 
 def _close(code: int, text: str) -> Failure:
