@@ -201,7 +201,7 @@ class _Reading:
         yield from self._say(fields)
         for key in _INNER:
             value: object = fields.get(key)
-            if isinstance(value, (Mapping, list, tuple)):
+            if value is not None and not isinstance(value, str) and isinstance(value, (Mapping, list, tuple)):
                 yield cast("object", value)
         if len(fields) <= 2:  # Bedrock's events: {"throttlingException": {"message": …}}
             for name, inner in fields.items():

@@ -95,7 +95,7 @@ def status_finding(
     if own is not None:
         return own
     finding = _by_words(content, finding, status, headers, override)
-    if not finding.failure().retryable:
+    if not finding.repeats:
         return with_message(finding, content.message)
     if wait is None and retry_at is None and (wait := content.waits) is None:
         wait, retry_at = reset_from_headers(headers, now_wall)
@@ -188,7 +188,7 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
         found = usual_finding(content.names) or (RATE if is_limited((), content.words) else unknown)
     if found is None:
         return None
-    if found.failure().retryable:
+    if found.repeats:
         found = attrs.evolve(found, retry_after=content.waits)
     return with_message(attrs.evolve(found, proof=""), content.message)
 

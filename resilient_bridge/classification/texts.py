@@ -202,7 +202,7 @@ def _by_pattern(text: str) -> Finding | None:
         return None
     if "http_status" in first.details:  # a status makes it an answer, and its words those of a body
         return _reported(status_finding(cast("int", first.details["http_status"]), None, text), "")
-    if first.failure().retryable:
+    if first.kind is None and first.repeats:
         first = attrs.evolve(first, retry_after=wait)
     return attrs.evolve(first, message=first.summary + short_of(text))
 

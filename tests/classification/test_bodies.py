@@ -10,13 +10,13 @@ import time
 import botocore.exceptions
 import httpx
 import httpx2
+import openai
 import pytest
 import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.classification import classify
-from resilient_bridge.classification.statuses import status_finding, stream_finding
 from resilient_bridge.errors import Failure
 from tests.rows import each_row
 
@@ -31,6 +31,11 @@ MINUTE = {
         "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "47s"}],
     }
 }
+
+
+def _inside_a_stream(body: object) -> openai.APIError:
+    """What openai's client raises for an event that it has decoded."""
+    return openai.APIError("their words", httpx2.Request("POST", "http://host/"), body=body)
 
 
 def _response(status: int, body: object, **headers: str) -> httpx.Response:
@@ -166,9 +171,8 @@ def test_k05_out_of_memory_is_repeated_once():
 )
 def test_k06_errors_inside_a_stream(event, code, again):
     """A number or digits are the status that they say, names have no case, and an unknown one is not final."""
-    for what in (of_openai(streaming(event), stream=True),):
+    for what in (of_openai(streaming(event), stream=True), _inside_a_stream(event)):
         assert (classify(what).code, classify(what).retryable) == (code, again)
-    assert stream_finding(event).failure().code == code
 
 
 @pytest.mark.parametrize("name", ["throttlingException", "ThrottlingException", "THROTTLING"])
@@ -343,8 +347,8 @@ def test_a_decoded_body_made_to_hurt():
         "\0",
         True,
     ):
-        assert stream_finding(body).failure().to_dict()
-        assert status_finding(429, {}, body).failure().code == "SYS_RATE_LIMITED"
+        assert classify(_inside_a_stream(body)).to_dict()
+        assert classify(_TheirError(status_code=429, headers={}, body=body)).code == "SYS_RATE_LIMITED"
 
 
 _JSON = st.recursive(
@@ -363,7 +367,7 @@ _JSON = st.recursive(
 def test_any_json_has_a_typed_verdict(body, status):
     """Whatever a server sends, a failure of a known form comes out, or none for a success."""
     if status is None:
-        assert isinstance(stream_finding(body).failure(), Failure)
+        assert isinstance(classify(_inside_a_stream(body)), Failure)
         return
     failure = classify(
         httpx.Response(status, json=json.loads(json.dumps(body, allow_nan=False)) if _finite(body) else {})
