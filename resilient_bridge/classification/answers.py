@@ -13,9 +13,10 @@ from typing import Any, Final, TypeAlias, cast
 from ..errors import Failure
 from .dispatch import Key, dispatch
 from .finding import Finding
-from .http_libraries import answer_status
+from .http_libraries import answer_status, body_of
 from .registry import applied, is_taught, taught
 from .rpc_answers import answer_finding, error_answer, result_answer
+from .statuses import hidden_finding
 from .wrappers import response_finding
 
 
@@ -24,7 +25,12 @@ _Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 
 def _response(response: Any) -> Finding | None:
     status = response.status_code
-    return response_finding(response) if isinstance(status, int) and status >= 400 else None
+    if not isinstance(status, int):
+        return None
+    if status >= 400:
+        return response_finding(response)
+    body = body_of(response)
+    return None if body is None else hidden_finding(body, response.headers)
 
 
 _READERS: Final[Mapping[Key, _Reader]] = {

@@ -19,12 +19,12 @@ import attrs
 from ..errors import Executed, Failure, mapping_of, unproven
 from ..errors.errnos import errno_of_windows
 from .answers import answer_failure
+from .bodies import read_json
 from .dispatch import RULES
 from .finding import Finding, short_of
 from .lookup import raw_failure
 from .payloads import classify_error_payload, coded_finding
 from .registry import applied
-from .statuses import read_json
 from .texts import text_finding
 
 

@@ -49,6 +49,11 @@ class Finding:
         executed = self.executed or code_info(self.code).executed
         return Executed.MAYBE if executed is Executed.NO else executed
 
+    @property
+    def repeats(self) -> bool:
+        """Whether repeating may help, without building the failure."""
+        return code_info(self.code).retryable if self.retryable is None else self.retryable
+
     def failure(
         self,
         cause: BaseException | None = None,

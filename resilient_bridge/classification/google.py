@@ -1,105 +1,40 @@
 """Rules for what google-genai and google-auth raise.
 
-Rule: Google's own status word beats the HTTP status. Only the body says how long to wait, and
-whether a quota is daily.
+Rule: the body is read like any other; only its classes, and the closes of its live API, are here.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
-from ..errors import Category, mapping_of
+from ..errors import Category
+from .bodies import read_body
 from .closes import close_finding
-from .finding import Finding, Rules, short_of
-from .provider_codes import final_finding
-from .statuses import should_retry, status_finding
+from .finding import Finding, Rules
+from .provider_codes import REJECTED
+from .statuses import bare_finding, status_finding
 
 
-_PASSING: Final = Finding(code="SYS_UNAVAILABLE")
-_STATUSES: Mapping[str, Finding] = {
-    "UNAUTHENTICATED": Finding(code="AUTH_INVALID_TOKEN"),
-    "PERMISSION_DENIED": Finding(code="AUTH_FORBIDDEN"),
-    "RESOURCE_EXHAUSTED": Finding(code="SYS_RATE_LIMITED"),
-    "INTERNAL": _PASSING,
-    "UNAVAILABLE": _PASSING,
-    "DEADLINE_EXCEEDED": Finding(code="SYS_TIMEOUT", message="the provider's time was up"),
-    "ABORTED": Finding(code="SYS_UNAVAILABLE", message="aborted by the server"),
-    **dict.fromkeys(
-        (
-            "INVALID_ARGUMENT",
-            "FAILED_PRECONDITION",
-            "OUT_OF_RANGE",
-            "NOT_FOUND",
-            "ALREADY_EXISTS",
-            "UNIMPLEMENTED",
-        ),
-        Finding(code="SYS_UPSTREAM_REJECTED"),
-    ),
-}
-_BAD_KEY: Final = Finding(code="AUTH_INVALID_TOKEN", message="api key not valid")
 _UNREADABLE: Final = Finding(code="PROTO_INVALID_MESSAGE", message="answer is not valid json")
-_DELAY: Final = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?)s")
 
 
 def _api_error(error: Any) -> Finding:
-    code, status, message = error.code, error.status, error.message
+    code, message = error.code, error.message
     text = message if isinstance(message, str) else ""
     if isinstance(code, int) and 1000 <= code < 5000:  # its live API: a WebSocket close, not an HTTP status
         return close_finding(code, text or str(error.details), "peer")
-    response = getattr(error, "response", None)
-    headers: object = getattr(response, "headers", None)
-    override = should_retry(headers)
-    http = status_finding(code, headers) if isinstance(code, int) and 400 <= code <= 599 else None
-    details = tuple(_details(error.details))
-    finding = _judged(status, details) or http or Finding(code="SYS_UPSTREAM_REJECTED")
-    if http is not None:
-        finding = attrs.evolve(
-            finding,
-            retryable=finding.retryable if override is None else override,
-            retry_after=http.retry_after,
-            proof=http.proof,
-            details={**http.details, **finding.details},
-        )
-    if finding.retry_after is None and finding.code == "SYS_RATE_LIMITED":
-        finding = attrs.evolve(finding, retry_after=_delay(details))
-    return attrs.evolve(finding, message=finding.summary + short_of(text))
+    headers: object = getattr(getattr(error, "response", None), "headers", None)
+    if isinstance(code, int) and 400 <= code <= 599:
+        return status_finding(code, headers, error.details)
+    content = read_body(error.details)
+    found = bare_finding(attrs.evolve(content, names=(*content.names, *_word(error.status))), REJECTED)
+    return REJECTED if found is None else found
 
 
-def _judged(status: object, details: tuple[Mapping[object, Any], ...]) -> Finding | None:
-    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
-        return _BAD_KEY
-    finding = _STATUSES.get(status) if isinstance(status, str) else None
-    if finding is not None and finding.code == "SYS_RATE_LIMITED" and _is_daily(details):
-        return final_finding(("insufficient_quota",), "")
-    return finding
-
-
-def _is_daily(details: tuple[Mapping[object, Any], ...]) -> bool:
-    violations = [item for detail in details for item in _list(detail.get("violations"))]
-    return any("PerDay" in str(item.get("quotaId", "")) for item in violations)
-
-
-def _delay(details: tuple[Mapping[object, Any], ...]) -> float | None:
-    for detail in details:
-        delay = detail.get("retryDelay")
-        match = _DELAY.fullmatch(delay) if isinstance(delay, str) else None
-        if match is not None:
-            return float(match[1])
-    return None
-
-
-def _details(document: object) -> Iterator[Mapping[object, Any]]:
-    outer = mapping_of(document)
-    yield from _list((mapping_of(outer.get("error")) or outer).get("details"))
-
-
-def _list(value: object) -> list[Mapping[object, Any]]:
-    items = cast("list[object]", value)[:50] if isinstance(value, list) else []
-    return [mapping_of(item) for item in items]
+def _word(status: object) -> tuple[str, ...]:
+    return (status,) if isinstance(status, str) else ()
 
 
 def _auth_error(error: Any) -> Finding:

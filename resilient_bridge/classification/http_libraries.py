@@ -11,14 +11,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 import attrs
 
 from ..errors import Executed, Kind, text_of
 from ..errors.errnos import errno_of
 from .finding import Finding, Rules, chain_of, own_words, wrong_setting
-from .statuses import status_finding
+from .statuses import hidden_finding, status_finding
 from .texts import text_finding
 from .tls_errors import tls_finding
 
@@ -53,20 +53,48 @@ _MISUSE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the 
 
 
 def answer_status(answer: Any) -> Finding | None:
-    """Return the verdict on a response, None for a success; its body counts if it has been read."""
+    """Return the verdict on a response, None for a success; its body counts if it has been read.
+
+    A success whose body is nothing but an error is none.
+    """
     status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
     status = answer.status if status is None else status
-    if not isinstance(status, int) or isinstance(status, bool) or status < 400:
+    if not isinstance(status, int) or isinstance(status, bool):
         return None
-    finding = status_finding(status, answer.headers, body_of(answer))
+    body = body_of(answer)
+    if status < 400:
+        return None if body is None else hidden_finding(body, answer.headers)
+    finding = status_finding(status, answer.headers, body)
     return attrs.evolve(finding, proof="") if getattr(answer, "history", None) else finding
 
 
 def body_of(answer: Any) -> bytes | None:
     """Return a body that is in memory already; requests' `content` would read the network."""
     held: dict[str, Any] = getattr(answer, "__dict__", {})
-    body = held.get("_content", held.get("_body", held.get("body")))
+    body: object = held.get("_content", held.get("_body", held.get("body")))
     return body if isinstance(body, bytes) else None
+
+
+def carried_finding(error: Any) -> Finding | None:
+    """Return the verdict on an error of any SDK that carries an HTTP answer, None for any other.
+
+    Such an SDK may repeat by itself, so nothing proves that the call did not run.
+    """
+    response: Any = getattr(error, "response", None)
+    status = getattr(response, "status_code", getattr(response, "status", None))
+    headers: object = getattr(response, "headers", None)
+    body: object = None if response is None else body_of(response)
+    if not _is_failure(status) or not callable(getattr(headers, "get", None)):
+        status, headers = getattr(error, "status_code", None), getattr(error, "headers", None)
+        own: object = getattr(error, "body", None) or getattr(error, "error", None)
+        body = cast("object", own) if isinstance(own, (str, bytes, Mapping, list)) else None
+        if not _is_failure(status) or (body is None and not callable(getattr(headers, "get", None))):
+            return None
+    return attrs.evolve(status_finding(status, headers, body), executed=_MAYBE, proof="")
+
+
+def _is_failure(status: object) -> TypeGuard[int]:
+    return isinstance(status, int) and not isinstance(status, bool) and 400 <= status <= 599
 
 
 # ---- requests, urllib3 ---------------------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ from ..errors import (
     changed,
     class_name,
     ended,
+    raw_text,
     record_of,
     text_of,
 )
 from .dispatch import KNOWN, Dispatch, dispatch
 from .finding import Finding, package_of, short_of
-from .http_libraries import ONE_REQUEST, proof_of
+from .http_libraries import ONE_REQUEST, carried_finding, proof_of
 from .payloads import coded_finding
 from .proofs import STATED_ON_THE_WIRE
 from .registry import Registration, applied, seconds_in
@@ -32,6 +33,7 @@ from .texts import text_finding
 
 
 _LONGEST_CHAIN: Final = 100
+_LONGEST_TEXT: Final = 16_384  # characters
 _MOST_LEAVES: Final = 1_000
 _DEEPEST: Final = 20  # groups below wrappers below groups
 
@@ -70,7 +72,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
         if proof in OWN_WORDS and not is_root:
             found = attrs.evolve(found, executed=Executed.NO, proof=proof, cause=error)
         return applied(_with_record(found, record), error, root, known=True)
-    finding = found or _by_text(root)
+    finding = found or _by_answer(root) or _by_text(root)
     is_known = finding is not None
     finding = finding or _unknown(root)
     # The step of the call that failed says more than the kind of error.
@@ -149,10 +151,23 @@ def _find(error: BaseException) -> Finding | Failure | None:
     return None
 
 
+def _by_answer(error: BaseException) -> Finding | None:
+    """Return the verdict on an unlisted class that carries an HTTP answer, None for any other.
+
+    It has a `response` with a status of 400 or more, or a `status_code` beside headers or a body.
+    """
+    if package_of(type(error)) == "builtins":
+        return None
+    try:
+        return carried_finding(error)
+    except Exception:  # noqa: BLE001 (a class may put a property of any kind in their place)
+        return None
+
+
 def _by_text(error: BaseException) -> Finding | None:
     if not dispatch(type(error)).textual:
         return None
-    text = text_of(error)
+    text = raw_text(error)[:_LONGEST_TEXT]  # redacted when it is read
     coded = coded_finding(text)
     if coded is None:
         return text_finding(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from ..errors import SESSION_UNKNOWN, mapping_of
-from .statuses import read_json
+from .bodies import read_json
 
 
 _BY_WORDS: Final = frozenset({400, 401, 403, 404, 409, 410, 422, 503})

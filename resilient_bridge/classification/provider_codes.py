@@ -1,17 +1,18 @@
-"""The codes in AI providers' errors: `insufficient_quota`, `overloaded_error` and others.
+"""What the names and the words in error bodies mean: one table, whoever sends them and however they arrive.
 
-Rule: a structured code that names the reason beats the status it came with, because 429 is also the
-status of an empty account.
+Rule: a name or a sentence that says why beats the status it came with, because 429 is also the
+status of an empty account. Names are compared without case, punctuation and the ending "error" or
+"exception": `throttlingException` is ThrottlingException, and RATE_LIMITED is `ratelimited`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
 
-from ..errors import mapping_of
 from .finding import Finding, short_of
 
 
@@ -25,17 +26,23 @@ def _lasting(reason: str, message: str, *suggestions: str) -> Finding:
     )
 
 
-_QUOTA: Final = _lasting(
+QUOTA: Final = _lasting(
     "quota_exhausted",
     "quota exhausted",
     "raise the limit or add credit at the provider",
     "use another key or provider",
 )
-_CONTEXT: Final = _lasting(
+CONTEXT: Final = _lasting(
     "context_length_exceeded",
     "context too long",
     "compact the history, or offer fewer tools",
     "start a new session",
+)
+LARGE: Final = _lasting(
+    "request_too_large",
+    "request too large",
+    "send less at once: the limit is smaller than this one request",
+    "raise the limit at the provider",
 )
 _CONTENT: Final = _lasting(
     "content_policy_violation",
@@ -45,101 +52,304 @@ _CONTENT: Final = _lasting(
 _MODEL: Final = _lasting(
     "model_not_found", "model not found", "check the model's name, and that the key may use it"
 )
-_FINAL: Mapping[str, Finding] = {
-    **dict.fromkeys(("insufficient_quota", "billing_hard_limit_reached", "billing_error"), _QUOTA),
-    **dict.fromkeys(("organization_spend_limit_exceeded", "project_spend_limit_exceeded"), _QUOTA),
-    **dict.fromkeys(("credit_balance_exhausted", "linked_organization_billing_unavailable"), _QUOTA),
-    **dict.fromkeys(("context_length_exceeded", "context_window_exceeded"), _CONTEXT),
-    **dict.fromkeys(("content_policy_violation", "content_filter"), _CONTENT),
-    "model_not_found": _MODEL,
-}
-_BAD_KEY: Final = Finding(
+_CARD: Final = _lasting("card_declined", "card declined", "ask the customer for another card")
+BAD_KEY: Final = Finding(
     code="AUTH_INVALID_TOKEN",
     message="api key not accepted",
     suggestions=("fix the api key: it is wrong, revoked or of another account",),
     details={"reason": "invalid_api_key"},
 )
-_KEY_NAMES: Final = frozenset(
-    {"invalid_api_key", "incorrect_api_key", "api_key_invalid", "missing_api_key", "authentication_error"}
-)
-_UNAUTHORIZED: Final = 401
-_SPENT: Final = ("spend_limit_reached", "spend_limit_exceeded")
-# Anthropic's reasons that are only in prose, under 400 invalid_request_error
-_TEXTS: Mapping[str, Finding] = {
-    "credit balance is too low": _QUOTA,
-    "prompt is too long": _CONTEXT,
-}
-
-_PASSING: Final = Finding(code="SYS_UNAVAILABLE")
-_REJECTED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
 _LOGIN: Final = Finding(code="AUTH_INVALID_TOKEN")
-_IN_STREAM: Mapping[str, Finding] = {
-    **dict.fromkeys(("overloaded_error", "server_error", "api_error", "internal_server_error"), _PASSING),
-    # the answer had started: a limit reached inside it does not prove that nothing ran
-    **dict.fromkeys(("rate_limit_error", "rate_limit_exceeded"), Finding(code="SYS_RATE_LIMITED")),
-    "timeout_error": Finding(code="SYS_TIMEOUT"),
-    **dict.fromkeys(("authentication_error", "invalid_api_key"), _LOGIN),
-    "permission_error": Finding(code="AUTH_FORBIDDEN"),
+_BAD_AWS_KEY: Final = attrs.evolve(_LOGIN, suggestions=("fix the access key, or its secret",))
+_CLOCK: Final = attrs.evolve(
+    _BAD_AWS_KEY,
+    message="request signed at another time",
+    suggestions=("set this machine's clock: signatures are valid for minutes",),
+)
+EXPIRED: Final = Finding(code="AUTH_TOKEN_EXPIRED", suggestions=("refresh the credentials",))
+_FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN")
+RATE: Final = Finding(code="SYS_RATE_LIMITED")
+PASSING: Final = Finding(code="SYS_UNAVAILABLE")
+_ABORTED: Final = attrs.evolve(PASSING, message="aborted by the server")
+_TIMEOUT: Final = Finding(code="SYS_TIMEOUT")
+REJECTED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
+MEMORY: Final = Finding(
+    code="SYS_UNAVAILABLE",
+    message="out of memory",
+    suggestions=("ask for less at once, or use a smaller model",),
+    details={"max_retries": 1},
+)
+
+_ENDS: Final = ("exception", "error")
+_LONGEST_NAME: Final = 200
+
+
+def name_key(name: str) -> str:
+    """Return the form of a name by which the table knows it: `x#RateLimit_Error:y` is ratelimit."""
+    name = name[:_LONGEST_NAME].rpartition("#")[2].partition(":")[0]
+    key = "".join(filter(str.isalnum, name.lower()))
+    for end in _ENDS:
+        key = key.removesuffix(end) or key
+    return key
+
+
+def _named(finding: Finding, names: str) -> Iterator[tuple[str, Finding]]:
+    for name in names.split():
+        yield name_key(name), finding
+
+
+_FINAL: Final[Mapping[str, Finding]] = {  # whatever the status
+    **dict(
+        _named(
+            QUOTA,
+            "insufficient_quota billing_hard_limit_reached billing_error credit_balance_exhausted"
+            " organization_spend_limit_exceeded project_spend_limit_exceeded usage_limit_reached"
+            " linked_organization_billing_unavailable exceeded_current_quota_error budget_exceeded"
+            " insufficient_balance insufficient_credits quota_exhausted payment_required UsageCapExceeded Arrearage PrepaidBillOverdue"
+            " PostpaidBillOverdue AllocationQuota.FreeTierOnly BudgetLimitExceeded 1113 1308 1310",
+        )
+    ),
+    **dict(
+        _named(
+            CONTEXT,
+            "context_length_exceeded context_window_exceeded model_context_window_exceeded"
+            " exceed_context_size_error 1261",
+        )
+    ),
+    **dict(
+        _named(
+            _CONTENT,
+            "content_policy_violation content_filter DataInspectionFailed ResponsibleAIPolicyViolation",
+        )
+    ),
+    **dict(
+        _named(
+            _MODEL,
+            "model_not_found model_not_available model_decommissioned invalid_model unknown_model model_not_supported unsupported_model"
+            " DeploymentNotFound ModelNotFoundError 1211",
+        )
+    ),
+    **dict(_named(LARGE, "request_too_large BadRequest.TooLarge")),
+    **dict(_named(_CARD, "card_error card_declined")),
 }
+_SPENT: Final = ("spendlimitreached", "spendlimitexceeded")
+_TOO_LONG: Final = ("contextlength", "contextwindow", "exceedcontext")
+_KEYS: Final = frozenset(
+    map(
+        name_key,
+        [
+            "invalid_api_key",
+            "incorrect_api_key",
+            "api_key_invalid",
+            "missing_api_key",
+            "authentication_error",
+            "invalid_authentication_error",
+        ],
+    )
+)
+
+_USUAL: Final[Mapping[str, Finding]] = {  # where no status says it, or where the status is 400 for nearly all
+    **dict(
+        _named(
+            RATE,
+            "rate_limit rate_limit_error rate_limit_exceeded rate_limited rate_limit_reached_error"
+            " too_many_requests over_request_rate_limit userRateLimitExceeded LimitRequests 1302 1303"
+            # botocore's own list of throttling codes
+            " Throttling ThrottlingException ThrottledException RequestThrottledException RequestThrottled"
+            " TooManyRequestsException RequestLimitExceeded BandwidthLimitExceeded LimitExceededException"
+            " ProvisionedThroughputExceededException PriorRequestNotComplete EC2ThrottledException SlowDown"
+            " Throttling.RateQuota Throttling.AllocationQuota RESOURCE_EXHAUSTED",
+        )
+    ),
+    **dict(
+        _named(
+            PASSING,
+            "overloaded overloaded_error engine_overloaded_error server_is_overloaded server_error api_error"
+            " internal internal_error internal_server_error InternalFailure InternalServerException"
+            " service_unavailable unavailable unavailable_error ServiceUnavailableException"
+            " capacity_exceeded service_tier_capacity_exceeded engine_max_pending_tokens 1305"
+            " ModelNotReadyException modelStreamErrorException provider_unavailable upstream_error"
+            " TransactionInProgressException IDPCommunicationError fatal_error",
+        )
+    ),
+    "aborted": _ABORTED,
+    **dict(
+        _named(
+            _TIMEOUT,
+            "timeout timeout_error RequestTimeout RequestTimeoutException ModelTimeoutException",
+        )
+    ),
+    "deadlineexceeded": attrs.evolve(_TIMEOUT, message="the provider's time was up"),
+    **dict(
+        _named(EXPIRED, "ExpiredToken ExpiredTokenException RequestExpired token_expired PGRST301 PGRST303")
+    ),
+    **dict(
+        _named(
+            _BAD_AWS_KEY,
+            "UnrecognizedClientException InvalidClientTokenId AuthFailure SignatureDoesNotMatch"
+            " InvalidSignatureException InvalidAccessKeyId IncompleteSignature MissingAuthenticationToken",
+        )
+    ),
+    "requesttimetooskewed": _CLOCK,
+    **dict(_named(_LOGIN, "unauthenticated invalid_auth not_authed token_revoked account_inactive")),
+    **dict(
+        _named(
+            _FORBIDDEN,
+            "permission_error permission_denied forbidden AccessDenied AccessDeniedException"
+            " UnauthorizedOperation missing_scope",
+        )
+    ),
+    **dict(
+        _named(
+            REJECTED,
+            "invalid_request invalid_request_error bad_request ValidationException invalid_value invalid_prompt"
+            " invalid_argument failed_precondition out_of_range not_found not_found_error already_exists"
+            " unimplemented unprocessable_entity tool_use_failed ResourceNotFoundException",
+        )
+    ),
+}
+_CAPACITY: Final = frozenset({"capacityexceeded", "servicetiercapacityexceeded"})
+
+_DAY: Final = (
+    r"per[- ](?:day|week|month)|calls? ?/ ?(?:day|week|month)|\btpd\b|\brpd\b|usage cap exceeded"
+    r"|(?:daily|weekly|monthly) (?:\w+ ){0,2}(?:limit|quota|allocation|allowance|cap)"
+    r"|limit for (?:the|this) (?:current )?(?:day|week|month|billing)"
+)
+_WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
+    (finding, re.compile(pattern))
+    for finding, pattern in (
+        (LARGE, r"request too large for|exceeds the maximum allowed number of bytes"),
+        (
+            CONTEXT,
+            (
+                r"prompt is too long|maximum context length|context length is only|model context window"
+                r"|exceeds? (?:\w+ ){0,3}context (?:limit|length|window|size)|context overflows|context the overflows"
+                r"|context (?:window|length|size) (?:has been |was )?exceeded|larger than the max context size"
+                r"|(?:longer|greater) than the (?:model's |maximum )?(?:context|model) length"
+                r"|(?:prompt|input) (?:has|is|contains) .{0,20}[0-9] tokens.{0,40}(?:maximum|exceed)"
+                r"|input is too long|input token count.{0,40}exceeds|exceeded model token limit"
+                r"|tokens in the prompt cannot exceed|`inputs` tokens \+ `max_new_tokens` must be"
+                r"|`inputs` must have less than|range of input length|prompt exceeds max length|prompt 超长"
+            ),
+        ),
+        (
+            QUOTA,
+            (
+                r"\binsufficient_quota\b|\bbilling_hard_limit_reached\b|insufficient (?:account )?(?:balance|credits?|quota)|balance is (?:insufficient|too low|exhausted)"
+                r"|not enough (?:credit|balance)|n't have enough (?:credit|balance)|not have enough (?:credit|balance)"
+                r"|(?:out of|used all available|requires more) credits"
+                r"|(?:credits?|balance|budget) (?:(?:is|are|has been|have been) )?(?:exhausted|exceeded|depleted|used up|expired)"
+                r"|exceeds? your (?:plan's )?(?:set )?(?:quota|usage limit)|hit your (?:\w+ )?limit"
+                r"|reached (?:its|your) (?:monthly )?spending limit|spend(?:ing)? limit (?:has been )?(?:reached|exceeded)"
+                r"|billing hard limit|budget has been exceeded|exceeded budget|over budget|crossed budget"
+                r"|reached your specified api usage limits|usage limit (?:has been )?reached"
+                r"|extra usage is required|exceeded your monthly|exceeded your current quota"
+                r"|please (?:recharge|top up)|bill is overdue|account is in good standing|unpaid (?:balance|invoice)"
+                r"|failure to pay|free tier of the model has been exhausted|no resource package|欠费|余额不足"
+            ),
+        ),
+        (
+            _CONTENT,
+            r"our safety system|content management policy|responsible ai practices|inappropriate content",
+        ),
+        (
+            _MODEL,
+            (
+                r"\bmodels?\b(?:[^.\n]|\.\d){0,100}?(?:does not exist|do not exist|not found|not exist|can not be found)"
+                r"|has been decommissioned|invalid model\b|unknown model\b|no such model|not a valid model"
+                r"|no endpoints found|unable to access model|model identifier is invalid|no models loaded"
+                r"|requested model is not (?:supported|available)"
+                r"|\bmodels/\S{1,100} is not found|the api deployment for this resource does not exist"
+            ),
+        ),
+    )
+)
+_DAILY: Final = re.compile(_DAY)
+_DAILY_QUOTA: Final = re.compile(r"quotaid\W{1,8}\w{0,80}perday")
+_NOTHING_FREE: Final = re.compile(r"quota exceeded[^\n]{0,200}limit: 0\b")
+_OF_A_MODEL: Final = re.compile(r"model: \S+")
+_KEY_WORDS: Final = re.compile(
+    r"(?:invalid|incorrect) (?:api[- ]?(?:key|token)|x-api-key|subscription key|authentication\b)"
+    r"|api[- ]?key not valid|authentication fails|security token included in the request is invalid"
+)
+_EXPIRED_WORDS: Final = re.compile(r"(?:token|jwt|credentials?)\b[^.]{0,60}\bexpired")
+_RATE_WORDS: Final = re.compile(r"rate[- ]?limit|too many (?:requests|tokens)|throttl")
+_MEMORY_WORDS: Final = re.compile(r"requires more system memory|out of memory")
 
 
-def names_of(body: object) -> tuple[tuple[str, ...], str]:
-    """Return the codes and the message in an error body.
+def final_finding(names: Iterable[str], words: str, *, waits: bool = False) -> Finding | None:
+    """Return the verdict if a name or the words say that a repeat cannot help, else None.
 
-    Its form is {"error": {"type", "code", "message", "details": {"error_code"}}}.
+    `words` are in lower case. A used-up day is final unless the peer says when it lets this through
+    (`waits`).
     """
-    outer = mapping_of(body)
-    inner = mapping_of(outer.get("error")) or outer
-    details = mapping_of(inner.get("details"))
-    names = (details.get("error_code"), inner.get("code"), inner.get("type"))
-    message = inner.get("message")
-    return tuple(name for name in names if isinstance(name, str)), message if isinstance(message, str) else ""
+    keys = [name_key(name) for name in names]
+    for key in keys:
+        if key in _FINAL:
+            return _FINAL[key]
+        if key.endswith(_SPENT):
+            return QUOTA
+        if key.startswith(_TOO_LONG):
+            return CONTEXT
+    if "notfound" in keys and _OF_A_MODEL.fullmatch(words):
+        return _MODEL
+    return words_finding(words, waits=waits, of_google="resourceexhausted" in keys)
 
 
-def final_finding(names: Iterable[str], message: str) -> Finding | None:
-    """Return the verdict if a code, or a message without one, says that a repeat cannot help.
-
-    Else None.
-    """
-    for name in names:
-        if name in _FINAL:
-            return _FINAL[name]
-        if name.endswith(_SPENT):
-            return _QUOTA
-    lowered = message[:500].lower()
-    return next((found for text, found in _TEXTS.items() if text in lowered), None)
-
-
-def stream_finding(names: Iterable[str], message: str) -> Finding:
-    """Return the verdict on an error inside a stream, whose status says nothing.
-
-    An unknown code is not repeated.
-    """
-    names = tuple(names)
-    found = final_finding(names, message)
-    if found is None:
-        found = next((_IN_STREAM[name] for name in names if name in _IN_STREAM), _REJECTED)
-    return with_message(found, message)
+def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -> Finding | None:
+    """Return the final verdict of words alone, in lower case; None for others."""
+    for finding, pattern in _WORDS:
+        match = pattern.search(words)
+        # Google's words for a limit per minute, too: only what it counts tells the day from the minute.
+        if match is not None and not (match.group() == "exceeded your current quota" and of_google):
+            return finding
+    if (_DAILY.search(words) and not waits) or _NOTHING_FREE.search(words):
+        return QUOTA
+    if of_google and _DAILY_QUOTA.search(words):
+        return QUOTA
+    return QUOTA if words.strip() == "limit exceeded" else None  # the whole text: API Gateway's plan
 
 
-def combined(status: Finding, names: Iterable[str], message: str) -> Finding | None:
-    """Return the verdict of the codes and the status, None if the codes add nothing."""
-    names = tuple(names)
-    found = final_finding(names, message)
-    if found is None and status.details.get("http_status") == _UNAUTHORIZED:
-        found = key_finding(names, message)
-    if found is None:
+def usual_finding(names: Iterable[str]) -> Finding | None:
+    """Return the verdict of the first name that is known, where no status decides."""
+    return next((_USUAL[key] for key in map(name_key, names) if key in _USUAL), None)
+
+
+def login_finding(names: Iterable[str], words: str) -> Finding | None:
+    """Distinguish a wrong key from an expired token, which a refresh replaces; None for neither."""
+    keys = [name_key(name) for name in names]
+    if _EXPIRED_WORDS.search(words):
+        return EXPIRED
+    if "expired" in words and "key expired" not in words:
         return None
-    return attrs.evolve(
-        with_message(found, message), details={**status.details, **found.details}, proof=status.proof
+    if any(key in _KEYS for key in keys) or _KEY_WORDS.search(words):
+        return BAD_KEY
+    return next(
+        (
+            found
+            for key in keys
+            if (found := _USUAL.get(key)) is not None and found.code in {_LOGIN.code, EXPIRED.code}
+        ),
+        None,
     )
 
 
-def key_finding(names: Iterable[str], message: str) -> Finding | None:
-    """Distinguish a wrong key from an expired token, which a refresh replaces."""
-    if "expired" in message[:500].lower():
-        return None
-    return _BAD_KEY if any(name.lower() in _KEY_NAMES for name in names) else None
+def is_limited(names: Iterable[str], words: str) -> bool:
+    """Return whether a name, or the words, call it a limit of the rate or of the capacity."""
+    for key in map(name_key, names):
+        if _USUAL.get(key) is RATE or key in _CAPACITY:
+            return True
+    return bool(words and _RATE_WORDS.search(words))
+
+
+def is_out_of_memory(words: str) -> bool:
+    """Return whether the words say that the server lacks memory."""
+    return bool(_MEMORY_WORDS.search(words))
+
+
+def known_final(name: str) -> Finding:
+    """Return the verdict of a name that the table has."""
+    return _FINAL[name_key(name)]
 
 
 def with_message(finding: Finding, message: str) -> Finding:

@@ -7,21 +7,24 @@ inside a stream has a status of 200 or none, and is judged by its code alone.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import attrs
 
 from ..errors import Executed, text_of
+from .bodies import document_in, read_body
 from .finding import Finding, Rules, short_of
-from .provider_codes import final_finding, key_finding, names_of, stream_finding, with_message
-from .statuses import should_retry, status_finding
+from .http_libraries import body_of
+from .provider_codes import known_final, login_finding, name_key
+from .statuses import lasting_finding, should_retry, status_finding, stream_finding
 
 
 _READ: Final = 4_096  # characters
 _DEEP: Final = 4  # errors below litellm's
 _WORDS: Final = re.compile(r"\w+")
 # statuses 409 that are not explained by a lock
-_CONFLICTS: Final = ("_taken", "_conflict", "_undecryptable")
+_CONFLICTS: Final = ("taken", "conflict", "undecryptable")
 _VALIDATION: Final = Finding(
     code="PROTO_INVALID_MESSAGE",
     message="answer not as its schema says",
@@ -54,26 +57,33 @@ _UNFINISHED: Final = Finding(
 def _status_error(error: Any) -> Finding:
     """The rule for an unsuccessful response; with a status below 400 it came inside a stream."""
     status, body = error.status_code, error.body
-    names, message = names_of(body)
     if not isinstance(status, int) or status < 400:
-        return _with_request(error, stream_finding(names, message))
+        return _with_request(error, stream_finding(_body_or_text(error, body)))
     # litellm makes a response of its own, and keeps the headers of the real one beside it.
     headers = getattr(error, "litellm_response_headers", None)
     headers = headers or getattr(getattr(error, "response", None), "headers", None)
+    held = body_of(getattr(error, "response", None))  # openai keeps a part of it as its body
+    body = held or body
     finding = status_finding(status, headers, body)
-    if "reason" not in finding.details:
-        if status == 409 and not any(name.endswith(_CONFLICTS) for name in names):
-            # A lock that timed out.
+    if status == 409 and "reason" not in finding.details:
+        # A lock that timed out, unless a name says otherwise.
+        names = map(name_key, read_body(body).names)
+        if not any(name.endswith(_CONFLICTS) for name in names):
             finding = attrs.evolve(finding, retryable=should_retry(headers) is not False)
-        finding = with_message(finding, message)
     return _with_request(error, finding)
 
 
 def _stream_error(error: Any) -> Finding:
     """The rule for openai's bare APIError: an error event in the middle of a stream."""
-    names, message = names_of(error.body)
-    own = tuple(name for name in (error.code, error.type) if isinstance(name, str))
-    return stream_finding((*own, *names), message or str(error))
+    return stream_finding(_body_or_text(error, error.body))
+
+
+def _body_or_text(error: Any, body: object) -> object:
+    """Return the body, and with it what the error itself says if the body says nothing."""
+    if isinstance(body, (Mapping, list)) and body:
+        return cast("object", body)
+    named = {"code": getattr(error, "code", None), "type": getattr(error, "type", None)}
+    return {**named, "message": body if isinstance(body, str) and body else str(error)}
 
 
 def _openai_error(error: BaseException) -> Finding:
@@ -100,37 +110,38 @@ def _no_key(error: BaseException) -> Finding | None:
 
 
 def _anthropic_error(error: BaseException) -> Finding:
-    names, message = names_of(getattr(error, "body", None))
-    return stream_finding(names, message) if names else _UNKNOWN
+    body: object = getattr(error, "body", None)
+    return stream_finding(body) if body else _UNKNOWN
 
 
 def _litellm_status(error: Any) -> Finding:
-    names, _ = names_of(error.body)
-    found = final_finding((*names, *_named(error)), str(error))
+    """The rule for what has a status; the body may stand in litellm's text alone."""
     status = _status_error(error)
+    inside = document_in(str(error))
+    content = read_body(str(error) if inside is None else inside[1])
+    named = attrs.evolve(content, names=(*read_body(error.body).names, *_named(error), *content.names))
+    found = lasting_finding(named)
     return status if found is None else attrs.evolve(found, details={**status.details, **found.details})
 
 
 def _litellm_login(error: Any) -> Finding:
     """The rule for a 401: its body is in the SDK's own error below, or in litellm's text."""
-    found, text = _status_error(error), str(error)
-    words, below = _WORDS.findall(text[:_READ]), error.__cause__ or error.__context__
+    found, text = _litellm_status(error), str(error)
+    if found.code != "AUTH_TOKEN_EXPIRED":
+        return found
+    # `AuthenticationError` is litellm's own name for any 401: only names with a `_` are a provider's
+    words = [word for word in _WORDS.findall(text[:_READ]) if "_" in word]
+    below = error.__cause__ or error.__context__
     for _ in range(_DEEP):
-        words += names_of(getattr(below, "body", None))[0]
+        words += read_body(getattr(below, "body", None)).names
         below = getattr(below, "__cause__", None) or getattr(below, "__context__", None)
-    key = key_finding(words, text)
+    key = login_finding(words, text[:_READ].lower())
     return found if key is None else attrs.evolve(key, details={**found.details, **key.details})
 
 
 def _named(error: Any) -> tuple[str, ...]:
     code = getattr(error, "code", None)
     return (code,) if isinstance(code, str) else ()
-
-
-def _final(name: str) -> Finding:
-    found = final_finding((name,), "")
-    assert found is not None  # noqa: S101 (a name of the table itself)
-    return found
 
 
 def _with_request(error: Any, finding: Finding) -> Finding:
@@ -149,7 +160,7 @@ RULES: Rules = {
     ("openai", "APIResponseValidationError"): _VALIDATION,
     ("openai", "APIError"): _stream_error,
     ("openai", "LengthFinishReasonError"): _UNFINISHED,
-    ("openai", "ContentFilterFinishReasonError"): _final("content_filter"),
+    ("openai", "ContentFilterFinishReasonError"): known_final("content_filter"),
     ("openai", "SubjectTokenProviderError"): Finding(code="AUTH_REFRESH_FAILED"),
     ("openai", "WebSocketConnectionClosedError"): Finding(code="CONN_WEBSOCKET_CLOSED"),
     ("openai", "WebSocketQueueFullError"): Finding(code="SYS_OUTBOX_FULL"),
@@ -164,10 +175,10 @@ RULES: Rules = {
     # litellm's classes derive from openai's: only what differs
     ("litellm", "Timeout"): _TIMEOUT,
     ("litellm", "AuthenticationError"): _litellm_login,
-    ("litellm", "ContextWindowExceededError"): _final("context_length_exceeded"),
-    ("litellm", "ContentPolicyViolationError"): _final("content_policy_violation"),
-    ("litellm", "PaymentRequiredError"): _final("insufficient_quota"),
-    ("litellm", "BudgetExceededError"): _final("insufficient_quota"),
+    ("litellm", "ContextWindowExceededError"): known_final("context_length_exceeded"),
+    ("litellm", "ContentPolicyViolationError"): known_final("content_policy_violation"),
+    ("litellm", "PaymentRequiredError"): known_final("insufficient_quota"),
+    ("litellm", "BudgetExceededError"): known_final("insufficient_quota"),
     ("litellm", "APIConnectionError"): _CONNECTION,
     ("litellm", "APIResponseValidationError"): _VALIDATION,
     ("litellm", "JSONSchemaValidationError"): _VALIDATION,

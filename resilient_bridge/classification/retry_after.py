@@ -14,10 +14,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 
+_LONGEST_JOINED = 1_000  # characters
 _LONGEST = 1e10  # seconds; beyond it the number means no more than "never"
 _DIGITS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,9})?")
 _MANY_DIGITS = re.compile(r"[0-9]{11,4096}")
 _MILLISECONDS = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,9})?")
+_MOMENT = re.compile(
+    r"[0-9]{10}(?:\.[0-9]{1,9})?"
+)  # Unix time; fewer digits are seconds from now, or nothing
 _MONTHS = {
     name: number
     for number, name in enumerate(
@@ -82,13 +86,57 @@ def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | 
     now = _server_time(headers, now_wall)
     waits: list[float] = []
     dates: list[float] = []
-    for value in _values(headers, "retry-after"):
+    for value in _each(_values(headers, "retry-after")):
         wait = _delta(value) if now is None else parse_retry_after(value, now)
         if wait is not None:
             waits.append(wait)
         elif (at := parse_http_date(value, 0.0)) is not None:
             dates.append(at)
     return max(waits, default=None), None if waits else max(dates, default=None)
+
+
+_TEXT = re.compile(
+    r"(?:try again|retry|retrying|wait|resets?)(?: your request)? (?:again )?(?:in|after|for)? ?~? ?"
+    r"(?:(?P<days>[0-9]{1,4}) ?d(?:ays?)?\b[ ,]?)?(?:(?P<hours>[0-9]{1,4}) ?h(?:ours?)?[ ,]?)?"
+    r"(?:(?P<minutes>[0-9]{1,6}) ?m(?:in(?:ute)?s?)?(?!s)\b ?|(?P<joined>[0-9]{1,6})m(?=[0-9]))?"
+    r"(?:(?P<number>[0-9]{1,10}(?:\.[0-9]{1,9})?) ?(?P<unit>ms|milliseconds?|s|secs?|seconds?)\b)?"
+)
+
+
+def wait_in_text(text: str) -> float | None:
+    """Return the seconds that a text in lower case asks to wait: "try again in 9m38.016s".
+
+    None if it says none.
+    """
+    for match in _TEXT.finditer(text):
+        parts = (match["days"], match["hours"], match["minutes"] or match["joined"], match["number"])
+        if not any(parts):
+            continue
+        days, hours, minutes, number = (float(part or 0) for part in parts)
+        seconds = number / (1000 if (match["unit"] or "").startswith("m") else 1)
+        return min(days * 86_400 + hours * 3_600 + minutes * 60 + seconds, _LONGEST)
+    return None
+
+
+def reset_from_headers(headers: object, now_wall: float | None) -> tuple[float | None, float | None]:
+    """Return (seconds to wait, Unix time to wait for) of a limit that is used up, each None if not told.
+
+    A limit is used up if `x-ratelimit-remaining` is 0; `x-ratelimit-reset` is a Unix time then.
+    """
+    if not any(value == "0" for value in _values(headers, "x-ratelimit-remaining")):
+        return None, None
+    for value in _values(headers, "x-ratelimit-reset"):
+        if _MOMENT.fullmatch(value):
+            now = _server_time(headers, now_wall)
+            return (None, float(value)) if now is None else (max(0.0, float(value) - now), None)
+    return None, None
+
+
+def is_used_up(headers: object) -> bool:
+    """Return whether the headers say that the limit is used up, or when to come back."""
+    return any(value == "0" for value in _values(headers, "x-ratelimit-remaining")) or bool(
+        list(_values(headers, "retry-after"))
+    )
 
 
 def _server_time(headers: object, now_wall: float | None) -> float | None:
@@ -113,6 +161,13 @@ def _century(year: int, now_wall: float) -> int:
     return full - 100 if full > now + 50 else full
 
 
+def _each(values: Iterable[str]) -> Iterable[str]:
+    """Yield each value, of two headers that a proxy joined (`120, 240`) both; a date has a comma of its own."""
+    for value in values:
+        parts = value[:_LONGEST_JOINED].split(",")
+        yield from [value] if any(_delta(part) is None for part in parts) else parts
+
+
 def _values(headers: object, name: str) -> Iterable[str]:
     """Return all values of a header; httpx, requests and websockets differ on duplicates."""
     for method in ("get_all", "get_list"):
@@ -123,4 +178,7 @@ def _values(headers: object, name: str) -> Iterable[str]:
             return [value.strip() for value in found or () if isinstance(value, str)]
     get = cast("Callable[[str], Any] | None", getattr(headers, "get", None))
     value = get(name) if callable(get) else None
+    if value is None and type(headers) is dict:  # of an SDK: names in any case
+        pairs = cast("dict[object, object]", headers).items()
+        value = next((value for key, value in pairs if isinstance(key, str) and key.lower() == name), None)
     return [value.strip()] if isinstance(value, str) else []

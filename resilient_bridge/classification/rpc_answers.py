@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 import attrs
 
 from ..errors import Category, mapping_of
+from .bodies import read_json
 from .bridge_errors import error_object_finding
 from .finding import Finding, Rules, own_words, short_of
 from .hints import EXECUTIONS
 from .payloads import payload_finding, report_finding
-from .statuses import read_json
 from .texts import text_finding
 
 

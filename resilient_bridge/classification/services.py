@@ -14,7 +14,7 @@ import attrs
 from ..errors import Category, Executed, mapping_of
 from .finding import Finding, Rules, short_of
 from .retry_after import wait_from_headers
-from .statuses import status_finding
+from .statuses import status_finding, stream_finding
 from .texts import text_finding
 
 
@@ -23,63 +23,30 @@ _MAYBE: Final = Executed.MAYBE
 # ---- botocore ------------------------------------------------------------------------------------------------------
 
 _THROTTLED: Final = Finding(code="SYS_RATE_LIMITED", executed=_MAYBE)
-_EXPIRED: Final = Finding(
-    code="AUTH_TOKEN_EXPIRED", executed=_MAYBE, suggestions=("refresh the credentials",)
-)
-_BAD_KEY: Final = Finding(
-    code="AUTH_INVALID_TOKEN", executed=_MAYBE, suggestions=("fix the access key, or its secret",)
-)
-_CLOCK: Final = attrs.evolve(
-    _BAD_KEY,
-    message="request signed at another time",
-    suggestions=("set this machine's clock: signatures are valid for minutes",),
-)
 _FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN", executed=_MAYBE)
 _PASSING: Final = Finding(code="SYS_UNAVAILABLE", executed=_MAYBE)
-_TIMED_OUT: Final = Finding(code="SYS_TIMEOUT", executed=_MAYBE)
 _REFUSED: Final = Finding(code="SYS_UPSTREAM_REJECTED", executed=_MAYBE)
-_AWS: Final[Mapping[str, Finding]] = {
-    # botocore's own list of throttling codes
-    **dict.fromkeys(("Throttling", "ThrottlingException", "ThrottledException", "SlowDown"), _THROTTLED),
-    **dict.fromkeys(("RequestThrottled", "RequestThrottledException", "EC2ThrottledException"), _THROTTLED),
-    **dict.fromkeys(("TooManyRequestsException", "RequestLimitExceeded", "TooManyRequests"), _THROTTLED),
-    **dict.fromkeys(("BandwidthLimitExceeded", "LimitExceededException"), _THROTTLED),
-    **dict.fromkeys(("ProvisionedThroughputExceededException", "PriorRequestNotComplete"), _THROTTLED),
-    **dict.fromkeys(("TransactionInProgressException", "InternalError", "InternalFailure"), _PASSING),
-    **dict.fromkeys(("InternalServerError", "InternalServerException", "ServiceUnavailable"), _PASSING),
-    **dict.fromkeys(("ServiceUnavailableException", "IDPCommunicationError"), _PASSING),
-    **dict.fromkeys(("ModelTimeoutException", "RequestTimeout", "RequestTimeoutException"), _TIMED_OUT),
-    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "RequestExpired"), _EXPIRED),
-    **dict.fromkeys(("UnrecognizedClientException", "InvalidClientTokenId", "AuthFailure"), _BAD_KEY),
-    **dict.fromkeys(("SignatureDoesNotMatch", "InvalidSignatureException", "InvalidAccessKeyId"), _BAD_KEY),
-    **dict.fromkeys(("IncompleteSignature", "MissingAuthenticationToken"), _BAD_KEY),
-    "RequestTimeTooSkewed": _CLOCK,
-    **dict.fromkeys(("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"), _FORBIDDEN),
-}
 
 
 def _client_error(error: Any) -> Finding:
+    """The rule for what AWS answers, in a response or in an event stream: its code decides."""
     answer = mapping_of(error.response)
     inner, about = mapping_of(answer.get("Error")), mapping_of(answer.get("ResponseMetadata"))
-    code, text = inner.get("Code"), inner.get("Message")
-    status, headers = about.get("HTTPStatusCode"), about.get("HTTPHeaders")
-    http = status_finding(status, headers) if isinstance(status, int) and status >= 400 else None
-    found = (_AWS.get(code) if isinstance(code, str) else None) or http or _REFUSED
-    details: dict[str, Any] = dict(http.details) if http is not None else {}
-    details.update(
-        (key, value)
-        for key, value in (("reason", code), ("request_id", about.get("RequestId")))
-        if isinstance(value, str)
-    )
-    wait, _ = wait_from_headers(headers, None)
-    return attrs.evolve(
-        found,
-        message=found.summary + short_of(text if isinstance(text, str) else ""),
-        executed=_MAYBE,
-        proof="",
-        retry_after=wait if found.failure().retryable else None,
-        details=details,
-    )
+    code, status, headers = inner.get("Code"), about.get("HTTPStatusCode"), about.get("HTTPHeaders")
+    body = {"__type": code, "message": inner.get("Message")}
+    if isinstance(status, int) and status >= 400:
+        found = status_finding(status, headers, body)
+    else:
+        found = stream_finding(body)
+    details = {
+        **found.details,
+        **{
+            key: value
+            for key, value in (("reason", code), ("request_id", about.get("RequestId")))
+            if isinstance(value, str) and key not in found.details
+        },
+    }
+    return attrs.evolve(found, executed=_MAYBE, proof="", details=details)
 
 
 _CREDENTIALS: Final = Finding(

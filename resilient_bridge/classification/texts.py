@@ -10,16 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Category, Executed, Kind
+from ..errors import Category, Executed, Kind, mapping_of
+from .bodies import document_in, read_body
 from .bridge_errors import printed_finding
 from .finding import Finding, short_of
 from .hints import EXECUTIONS
 from .programs import curl_finding, reported
-from .statuses import status_finding
+from .provider_codes import CONTEXT, LARGE, PASSING, QUOTA, REJECTED, words_finding
+from .retry_after import wait_in_text
+from .statuses import bare_finding, status_finding
 
 
 _LONGEST: Final = 8_192  # characters read
@@ -60,7 +63,6 @@ _NO_SPACE = reported("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
 _FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
 _CORRUPT = reported("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
 _PARTIAL = reported("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
-_QUOTA = attrs.evolve(_FINAL, suggestions=("raise the limit or add credit",))
 # of a peer that runs scripts: what its codes say, in words
 _CSP, _SCRIPT_TIMEOUT, _SCRIPT_ERROR = (
     Finding(
@@ -152,9 +154,7 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     "execution_timeout": _SCRIPT_TIMEOUT,
     "execution_error": _SCRIPT_ERROR,
     **dict.fromkeys(("out of memory", "cannot allocate memory"), _MEMORY),
-    **dict.fromkeys(
-        ("insufficient_quota", "billing_hard_limit_reached", "credit balance is too low"), _QUOTA
-    ),
+    **dict.fromkeys(("insufficient_quota", "billing_hard_limit_reached"), QUOTA),
 }
 _NUMBERED = (  # where a text says that a number is a status
     r"http(?:/\d(?:\.\d)?)? [45]\d\d",
@@ -174,6 +174,11 @@ _NUMBERED = (  # where a text says that a number is a status
     r"error [45]\d\d:",  # wget
     r"tunnel connection failed: [45]\d\d",  # http.client, of a proxy
 )
+_READ: Final = 16_384  # characters in which a body is looked for
+_NEAR: Final = 200  # characters before a body in which its status stands
+_BEFORE: Final = re.compile(r"\b(?:http(?:/[0-9.]{1,3})?|status|code|error)\b[^0-9a-z]{0,12}([45][0-9]{2})\b")
+_ERRORS: Final = frozenset({"error", "errors", "__type", "base_resp"})
+_ANYWHERE: Final = (QUOTA, CONTEXT, LARGE)
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STATUS = re.compile(r"[45]\d\d(?!\d)")
 _CURL = re.compile(r"curl: \((\d{1,2})\)")
@@ -192,9 +197,15 @@ def _patterns() -> re.Pattern[str]:
 def text_finding(text: str) -> Finding | None:
     """Return the verdict on a text, None if it has no known pattern.
 
-    The first pattern in the text counts; but an exhausted quota anywhere makes it permanent,
-    because providers put it after "429".
+    A body in the text is read like any other body. Else the first pattern in the text counts; but
+    what is final in a provider's words (money, a day, a context, a size) is so anywhere, because it
+    stands after "429".
     """
+    found, otherwise = _by_body(text) if "{" in text else (None, None)
+    return found or _by_pattern(text) or otherwise
+
+
+def _by_pattern(text: str) -> Finding | None:
     if len(text) > _LONGEST:
         text = text[:_LONGEST]
     if (printed := printed_finding(text)) is not None:
@@ -202,21 +213,67 @@ def text_finding(text: str) -> Finding | None:
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter whose lower case is longer: match the text as written
         lowered = text
+    wait = wait_in_text(lowered)
+    of_google = "resource_exhausted" in lowered or "quota exceeded for metric" in lowered
+    final = words_finding(lowered, waits=wait is not None, of_google=of_google)
+    if final in _ANYWHERE:
+        return _reported(final, text)
     match = _patterns().search(lowered)
-    return None if match is None else _judged(text, lowered, match)
+    first = None if match is None else _first(text, lowered, match)
+    if first is None:
+        return None
+    if "http_status" in first.details:  # a status makes it an answer, and its words those of a body
+        return _reported(status_finding(cast("int", first.details["http_status"]), None, text), "")
+    if first.kind is None and first.repeats:
+        first = attrs.evolve(first, retry_after=wait)
+    return attrs.evolve(first, message=first.summary + short_of(text))
 
 
-def _judged(text: str, lowered: str, match: re.Match[str]) -> Finding | None:
+def _first(text: str, lowered: str, match: re.Match[str]) -> Finding | None:
     first: Finding | None = None
     for hit in (match, *_patterns().finditer(lowered, match.end())):
         found = _meant(text, hit)
-        if found is not None and found.suggestions == _QUOTA.suggestions:
-            first = found
-            break
         first = found if first is None or (first is _VAGUE and found is not None) else first
-    if first is None:
-        return None
-    return attrs.evolve(first, message=first.summary + short_of(text))
+        if first is not None and first is not _VAGUE:
+            break
+    return first
+
+
+def _by_body(text: str) -> tuple[Finding | None, Finding | None]:
+    """Return the verdict on a body that an SDK or a program put into a text, and what is left without one."""
+    inside = document_in(text[:_READ])
+    if inside is None:
+        return None, None
+    before, document = inside
+    content, status = read_body(document), _BEFORE.search(before[-_NEAR:].lower())
+    if status is not None:
+        answered = status_finding(int(status[1]), None, document)
+        return _reported(answered, "" if content.message else text), None
+    listed = cast("list[object]", document) if isinstance(document, list) else [document]
+    fields = mapping_of(listed[0] if listed else None)
+    if not _is_error(fields):
+        return None, None
+    found = bare_finding(content, None)
+    # An event of a stream is written like this; whoever does not know its name does not call it final.
+    unknown = PASSING if fields.get("type") == "error" else REJECTED
+    words = content.message or text
+    return found and _reported(found, "" if content.message else text), _reported(unknown, words)
+
+
+def _is_error(fields: Mapping[object, Any]) -> bool:
+    inner = mapping_of(fields.get("response"))
+    return any(
+        (value and key in _ERRORS) or (isinstance(key, str) and key.endswith("Exception"))
+        for key, value in (*fields.items(), *(pair for pair in inner.items() if pair[0] == "error"))
+    )
+
+
+def _reported(finding: Finding, text: str) -> Finding:
+    """Return the verdict as that of a report: it is the other side's, and proves nothing."""
+    message = finding.summary + short_of(text) if text else finding.message
+    return attrs.evolve(
+        finding, category=Category.UPSTREAM, executed=Executed.MAYBE, proof="", message=message
+    )
 
 
 def _meant(text: str, match: re.Match[str]) -> Finding | None:
@@ -235,5 +292,4 @@ def _status(words: str) -> Finding | None:
     number = _STATUS.search(words)
     if number is None:
         return None
-    finding = status_finding(int(number.group()))
-    return attrs.evolve(finding, category=Category.UPSTREAM, executed=Executed.MAYBE, proof="")
+    return status_finding(int(number.group()))

@@ -18,8 +18,7 @@ import attrs
 from ..classification import classify_close, parse_retry_after
 from ..classification.any_text import ERRNOS, of_errno, read_text
 from ..classification.exits import exit_finding
-from ..classification.finding import short_of
-from ..classification.statuses import read_json, status_finding
+from ..classification.statuses import status_finding
 from ..errors import Failure
 from ..world import current_world
 from .printing import complain, show
@@ -123,10 +122,7 @@ def _status(status: int, body: str, wait: float | None) -> Failure | None:
     if status in _SUCCESS:
         return None
     headers = {} if wait is None else {"retry-after": str(math.ceil(wait))}
-    finding = status_finding(status, headers, body)
-    if body and read_json(body) is None:
-        finding = attrs.evolve(finding, message=finding.summary + short_of(body))
-    return finding.failure()
+    return status_finding(status, headers, body).failure()
 
 
 def _close(code: int, text: str) -> Failure:

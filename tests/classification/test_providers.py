@@ -151,7 +151,7 @@ STREAMED = {
     "authentication_error": "AUTH no maybe",
     "insufficient_quota": "UPSTREAM no maybe",
     "billing_error": "UPSTREAM no maybe",
-    "nobody_knows_error": "UPSTREAM no maybe",
+    "nobody_knows_error": "UPSTREAM yes maybe",  # not final by the provider's word
 }
 
 

@@ -1,0 +1,81 @@
+"""What 49 providers and servers really answer, through every carrier (tests/classification/corpus)."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from resilient_bridge.classification import classify
+from tests.rows import each_row
+
+from .carriers import carried, raw, rows, wrong
+from .wires import answering, status
+
+
+SEEN, HELD_BACK = rows("seen"), rows("held_back")
+
+
+def test_the_corpus_is_whole():
+    """At least 170 bodies, 30 of them held back, each with its source, its date and a reason, and an id of its own."""
+    every = SEEN + HELD_BACK
+    assert len(SEEN) >= 140
+    assert len(HELD_BACK) == 30
+    assert len({row["id"] for row in every}) == len(every)
+    assert all(row["source"].startswith("https://") and row["date"] and row["why"] for row in every)
+
+
+@each_row("row", SEEN + HELD_BACK, ids=[row["id"] for row in SEEN + HELD_BACK])
+def test_a_body_through_every_carrier(row):
+    """Category, kind, code, reason, wait and the server's own words are those of the provider's page, whoever carries them."""
+    readings = list(carried(row))
+    assert len(readings) >= 2
+    found = {name: faults for name, what in readings if (faults := wrong(row, name, what))}
+    assert not found
+
+
+@pytest.mark.real
+async def test_a_body_through_aiohttp():
+    """aiohttp's response, once its body has been read, is judged like that of any other client."""
+    bodies = [row for row in SEEN if row["carrier"] == "http body" and row["status"] != 200]
+    found = {}
+    for row in bodies[::6]:
+        lines = [f"{name}: {value}" for name, value in row["headers"].items()]
+        answer = status(f"{row['status']} X", *lines, body=raw(row["body"]))
+        failures = wrong(row, "aiohttp", await _read_by_aiohttp(answer))
+        if failures:
+            found[row["id"]] = failures
+    assert not found
+
+
+async def _read_by_aiohttp(answer: bytes) -> aiohttp.ClientResponse:
+    import asyncio
+
+    serve = answering(answer)
+
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await serve(reader, writer)
+        writer.close()
+
+    async with (
+        await asyncio.start_server(closing, "127.0.0.1", 0) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        async with session.get(f"http://127.0.0.1:{port}/") as response:
+            await response.read()
+            return response
+
+
+def test_nothing_of_an_sdk_is_needed():
+    """A row of the corpus is read by what it says: a class that nobody listed carries it as well as a listed one."""
+    theirs = type("TheirError", (Exception,), {"__module__": "an_sdk.errors"})
+    checked = 0
+    for row in SEEN:
+        if row["carrier"] != "http body" or row["status"] == 200:
+            continue
+        error = theirs("their words")
+        error.status_code, error.headers, error.body = row["status"], row["headers"], raw(row["body"])
+        assert not wrong(row, "an sdk", error), row["id"]
+        checked += 1
+    assert checked > 200
+    assert classify(theirs("their words")).code == "SYS_INTERNAL_ERROR"
