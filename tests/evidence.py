@@ -26,6 +26,7 @@ ROOMS = {
     "Dialects": ("client", "protocol", "tests/bridges/dialects"),
     "The MCP sidecar": ("adapters/sidecar", "tests/adapters/sidecar/struck.py"),
     "Real servers": ("client", "protocol", "transports", "tests/bridges/servers"),
+    "Sends in doubt": ("client", "protocol", "tests/bridges/kills"),
     "Alert rules": ("exporters", "tests/exporters/test_rules_fire.py"),
     "The report's page": ("report", "tests/report"),
     "Frameworks": ("examples/frameworks", "tests/frameworks.py"),

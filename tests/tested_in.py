@@ -117,6 +117,7 @@ ELSEWHERE = {
         "protocol/dialects/_jsonrpc protocol/dialects/_jupyter protocol/dialects/_mattermost protocol/dialects/_openhands "
         "protocol/dialects/_plain protocol/dialects/_recursor protocol/dialects/_slack protocol/dialects/_socketio",
     "bridges/dialects/test_wrong_dialect.py": "client/defects client/pump",
+    "bridges/test_doubts_of_sends.py": "client/doubts client/one_reader",
     "calls/test_blocks_in_loops.py": "calls/tracing",
     "calls/test_breaker_state.py": "calls/breaker/windows",
     "calls/test_budget_state.py": "calls/retry/budget",

@@ -16,7 +16,7 @@ from ..telemetry.debug import name_in_words
 
 
 _SHOWN: Final = 80  # characters of a position
-_NO_FIELDS: Final = frozenset({"at", "bridge"})
+_NO_FIELDS: Final = frozenset({"at", "bridge", "unknown_keys", "reached_keys"})
 _RARE: Final = (
     events.Suspended,
     events.MessageDropped,
@@ -24,6 +24,7 @@ _RARE: Final = (
     events.MessageRejected,
     events.ClockJumped,
     events.DuplicateConflict,
+    events.OutboundInDoubt,
 )
 
 

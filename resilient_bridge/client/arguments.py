@@ -48,14 +48,16 @@ def check_pin(pin: str | None) -> None:
         raise config_error("BridgeClient.pin", "sha256: and 64 hexadecimal digits", pin) from error
 
 
-def check_session(session_id: object, on_gap: object) -> None:
-    """Check the arguments that describe the session."""
+def check_session(session_id: object, on_gap: object, on_doubt: object = None) -> None:
+    """Check the arguments that describe the session, and what it reports to."""
     if session_id is not None and (not isinstance(session_id, str) or not session_id):
         raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
     if session_id is not None and any("\ud800" <= character <= "\udfff" for character in session_id):
         raise config_error("BridgeClient.session_id", "text that UTF-8 can write", session_id)
     if on_gap is not None:
         check_callable("on_gap", "a callable that takes a Gap", on_gap)
+    if on_doubt is not None:
+        check_callable("on_doubt", "a callable that takes an events.OutboundInDoubt", on_doubt)
 
 
 def check_health_check(check: object, dialect: Dialect) -> None:
@@ -63,10 +65,12 @@ def check_health_check(check: object, dialect: Dialect) -> None:
     if check is None:
         return
     check_callable("health_check", "a callable, async or not, that returns whether the bridge is well", check)
-    if dialect.ping is None:
-        raise config_error(
-            "BridgeClient.health_check", "a dialect with a ping, which is the second opinion", "none"
+    if dialect.ping is None and not dialect.pings:
+        wanted = (
+            "a dialect with a ping (ping= or pings=), which is the second opinion; leave health_check out: "
+            "here pings of the WebSocket watch the connection, each Heartbeat.every seconds"
         )
+        raise config_error("BridgeClient.health_check", wanted, "one without")
 
 
 def checked_name(name: object, path: str = "BridgeClient.name") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import AttemptTimeoutError, Failure, config_error, stays_here
@@ -30,6 +29,7 @@ from .arguments import (
 )
 from .beginning import open_store
 from .dialing import FactoryDialer, URLDialer
+from .doubts import Doubts
 from .driver import Driver
 from .ending import drain as drain_client
 from .ending import shut
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .backfilling import Backfill
     from .dialing import Dialer
     from .pump import OnConnect
-    from .signature import Check, Headers, OnGap, Seconds, SendOptions, Storage, Text
+    from .signature import Check, Headers, OnDoubt, OnGap, Seconds, SendOptions, Storage, Text
 
 
 class BridgeClient:
@@ -70,8 +70,9 @@ class BridgeClient:
     the connection, runs after each auth, before READY: subscribe there. `backfill`, an async
     iterator of frames after a position (`rb.dialects.Record`), fetches missed ones elsewhere.
 
-    `on_gap` is awaited at a gap's position in the stream. With `receive=False` messages are counted
-    and dropped. `pin` is the SHA-256 of the server's certificate (`sha256:...`), `ssl` your SSL
+    `on_gap` is awaited at a gap's position in the stream. `on_doubt` is called with an
+    `events.OutboundInDoubt` after each loss (and at the end) that leaves sends in doubt, beside all
+    else; what it raises is logged. With `receive=False` messages are counted and dropped. `pin` is the SHA-256 of the server's certificate (`sha256:...`), `ssl` your SSL
     context, `name` that of events, metrics and health. `health_check`, async or quick, is called
     every `Heartbeat.every` seconds while READY: False, an exception or no answer within
     `Heartbeat.timeout` sends a probe, as `reconnect_now()` does.
@@ -96,6 +97,7 @@ class BridgeClient:
         backfill: Backfill | None = None,
         store: Storage | None = None,
         on_gap: OnGap | None = None,
+        on_doubt: OnDoubt | None = None,
         receive: bool = True,
         pin: str | None = None,
         ssl: ssl_module.SSLContext | None = None,
@@ -111,8 +113,8 @@ class BridgeClient:
             url, token=token, headers=headers, pin=pin, ssl=ssl, reconnect=chosen.reconnect, dialect=chosen.dialect
         )  # fmt: skip
         self._build(
-            dial, chosen, session_id, store, on_gap, receive=receive, health_check=health_check, name=name,
-            on_connect=on_connect, backfill=backfill, can_refresh=any(map(callable, (url, token, headers))),
+            dial, chosen, session_id, store, on_gap, on_doubt=on_doubt, receive=receive,
+            health_check=health_check, name=name, on_connect=on_connect, backfill=backfill, can_refresh=any(map(callable, (url, token, headers))),
         )  # fmt: skip
 
     @classmethod
@@ -129,6 +131,7 @@ class BridgeClient:
         backfill: Backfill | None = None,
         store: Storage | None = None,
         on_gap: OnGap | None = None,
+        on_doubt: OnDoubt | None = None,
         receive: bool = True,
         health_check: Check | None = None,
         name: str = "",
@@ -141,7 +144,7 @@ class BridgeClient:
         self._name = "<own websocket>"
         self._build(
             FactoryDialer(factory, token, keeps_bytes=chosen.dialect.decode is not None), chosen, session_id, store, on_gap,
-            receive=receive, health_check=health_check, on_connect=on_connect, backfill=backfill,
+            on_doubt=on_doubt, receive=receive, health_check=health_check, on_connect=on_connect, backfill=backfill,
             name=name, can_refresh=callable(token),
         )  # fmt: skip
         return self
@@ -168,6 +171,7 @@ class BridgeClient:
         store: Storage | None,
         on_gap: OnGap | None,
         *,
+        on_doubt: OnDoubt | None,
         receive: bool,
         health_check: Check | None,
         on_connect: OnConnect | None,
@@ -175,7 +179,7 @@ class BridgeClient:
         name: str,
         can_refresh: bool,
     ) -> None:
-        check_session(session_id, on_gap)
+        check_session(session_id, on_gap, on_doubt)
         check_health_check(health_check, policy.dialect)
         world, dial = current_world(), self._observed(dial)
         used_store = store_of(store)
@@ -204,8 +208,8 @@ class BridgeClient:
         )
         self._task: asyncio.Task[None] | None = None
         self._on_gap = on_gap
-        self._reader: weakref.ref[Messages] | None = None
-        self._driver.is_iterated = self._is_iterated
+        self._doubts = None if on_doubt is None else Doubts(self._driver, on_doubt)
+        self._driver.on_doubt = None if self._doubts is None else self._doubts.put
         self._sender = Sender(self._driver, policy.outbox)
         self._check = health_check and HealthCheck(self._driver, health_check, policy.heartbeat)
         self._checking: asyncio.Task[None] | None = None
@@ -245,20 +249,22 @@ class BridgeClient:
         """Drain (not when the task is being cancelled), then close."""
         await self.aclose(drain=0 if isinstance(error, asyncio.CancelledError) else 5)
 
-    async def aclose(self, *, drain: Seconds = 5) -> list[Receipt]:
-        """Close in any state, within `drain` seconds plus a bounded goodbye.
+    async def aclose(self, *, drain: Seconds | None = 5) -> list[Receipt]:
+        """Close in any state, within `drain` seconds (None: no limit) plus a bounded goodbye.
 
         Raises no network error. Returns the receipts of unsettled sends. Afterwards the client is
         CLOSED, owns no task and no socket, and no call waits. A callable of yours that ignores its
         cancellation is abandoned after 5 s.
         """
         self._driver.guard.check()
-        seconds = optional_seconds("aclose.drain", drain) or 0.0
+        seconds = optional_seconds("aclose.drain", drain)
         try:
             if self._task is not None and not self._task.done():
                 await drain_client(self._driver, seconds)
         finally:
             remaining = await shut(self._driver, self._supervisor.pump, self._task, self._checking)
+            if self._doubts is not None:
+                await self._doubts.aclose()
         return [Receipt(entry, self._driver) for entry in remaining]
 
     # ---- sending ----------------------------------------------------------------------------------------------
@@ -303,12 +309,12 @@ class BridgeClient:
         payload: Mapping[str, Any],
         /,
         *,
-        timeout: Seconds = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
+        timeout: Seconds | None = 30,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool = False,
     ) -> Message:
         """Send a request and return its answer.
 
-        It waits for READY inside its timeout, and fails if the link is lost; with `idempotent=True`
+        It waits for READY inside its timeout (None: no limit), and fails if the link is lost; with `idempotent=True`
         it is repeated after the join, same id and key. Raises OutcomeUnknownError (sent, link lost),
         NotConnectedError (never sent), AttemptTimeoutError (`failure.executed` says whether it was
         sent), the server's own error, the fatal error.
@@ -334,17 +340,18 @@ class BridgeClient:
     # ---- receiving --------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """Iterate over messages in the server's order, each once. One reader at a time."""
-        self._check_entered(closed_is_fine=True)
-        messages = Messages(self._driver, self._on_gap)
-        self._reader = weakref.ref(messages)
-        return messages
+        """Iterate over messages in the server's order, each once.
 
-    def _is_iterated(self) -> bool:
-        return self._reader is not None and self._reader() is not None
+        One reader at a time: ConfigError in a second task, while the first one reads on.
+        """
+        self._check_entered(closed_is_fine=True)
+        return Messages(self._driver, self._on_gap)
 
     def events(self) -> AsyncIterator[Event]:
-        """Return this client's events from now on, in order; ends when the client has ended."""
+        """Return this client's events from now on, in order; ends when the client has ended.
+
+        One task reads them; another one calls `events()` for a stream of its own.
+        """
         self._driver.guard.check()
         return EventStream(self._driver, self._driver.guard)
 
@@ -367,7 +374,7 @@ class BridgeClient:
         return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
 
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
-        """Return when READY. Raises the fatal error, NotConnectedError, AttemptTimeoutError."""
+        """Return when READY, without a limit if `timeout` is None. Raises the fatal error, NotConnectedError, AttemptTimeoutError."""
         self._driver.guard.check()
         try:
             async with asyncio.timeout(optional_seconds("wait_ready.timeout", timeout)):

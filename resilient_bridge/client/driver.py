@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import evolve
 
 from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
-from ..telemetry.events import BridgeState, StoreFailed, StoreRecovered
+from ..telemetry.events import BridgeState, OutboundInDoubt, StoreFailed, StoreRecovered
 from ..transports.loop_guard import LoopGuard
 from .defects import defect_of
 from .streams import EventStream, tell
@@ -41,6 +41,16 @@ class Connection(Protocol):
     def greet(self) -> None: ...
     def fetch(self) -> None: ...
     def look(self, now: Now) -> None: ...
+    async def ping(self) -> asyncio.Future[Any] | None: ...
+
+
+class Reader(Protocol):
+    """What the driver and the readers need from another reader of this client."""
+
+    @property
+    def is_read_elsewhere(self) -> bool:
+        """Return whether another task reads there."""
+        ...
 
 
 class Driver:
@@ -58,7 +68,8 @@ class Driver:
         self._recorded: tuple[Watermark, str] | None = None
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
-        self.is_iterated: Callable[[], bool] = bool
+        self.reader: Callable[[], Reader | None] = lambda: None  # a weak reference to the last one
+        self.on_doubt: Callable[[OutboundInDoubt], None] | None = None
         self.on_closing: Callable[[], None] = lambda: None  # the server has announced the end
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
@@ -67,6 +78,10 @@ class Driver:
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._watchers: list[asyncio.Future[None]] = []
+
+    def is_iterated(self) -> bool:
+        """Return whether somebody reads messages."""
+        return self.reader() is not None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -140,7 +155,9 @@ class Driver:
     def _tell(self) -> None:
         events, self.session.events[:] = list(self.session.events), []
         for event in events:
-            tell(self, event, self.session)
+            passed = tell(self, event, self.session)
+            if self.on_doubt is not None and isinstance(passed, OutboundInDoubt):
+                self.on_doubt(passed)
 
     def arm(self, now: Now) -> None:
         """Set the timer for what is due next."""

@@ -29,16 +29,16 @@ _DRAINABLE: Final = frozenset({BridgeState.READY, BridgeState.FLUSHING})
 _OVER: Final = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
 
 
-async def drain(driver: Driver, seconds: float) -> None:
-    """Send what can be sent within that time; nothing new is accepted."""
+async def drain(driver: Driver, seconds: float | None) -> None:
+    """Send what can be sent within that time (None: no limit); nothing new is accepted."""
     session = driver.session
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while session.outbound.outbox.count and session.state not in _OVER:
+            while session.outbound.outbox.is_open and session.state not in _OVER:
                 if session.state in _DRAINABLE:
                     session.drain(driver.now())
                     driver.after(driver.now())
-                    if not session.outbound.outbox.count:
+                    if not session.outbound.outbox.is_open:
                         break
                 if session.state is BridgeState.DRAINING and session.link is None:
                     # the link was lost while draining: a new one would outlast the user's patience

@@ -8,7 +8,7 @@ was not paused, and one more quiet moment has passed in which what had arrived c
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..errors import Failure
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _LAST_LOOK: Final = 0.25  # seconds
 
 
-async def keep_alive(driver: Driver, pump: Connection, transport: Any, policy: Heartbeat) -> None:
+async def keep_alive(driver: Driver, pump: Connection, policy: Heartbeat) -> None:
     """Ping every `every` seconds; end the connection if nothing arrives in `timeout` after that."""
-    session, ping = driver.session, getattr(transport, "ping", None)
-    while ping is not None and pump.loss is None:
+    session = driver.session
+    while pump.loss is None:
         await asyncio.sleep(policy.every)
         heard = session.inbound.received
         try:
-            answer = await ping()
+            answer = await pump.ping()
         except Exception:  # noqa: BLE001 -- the connection is ending; its reader reports why
             return
         if answer is None:

@@ -10,8 +10,9 @@ cancellation.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import StoreError
 from ..telemetry.events import BridgeState
@@ -89,7 +90,7 @@ class Pump:
             return None
         from .keepalive import keep_alive  # imported here: most dialects have pings of their own
 
-        asking = keep_alive(self._driver, self, self._transport, policy)
+        asking = keep_alive(self._driver, self, policy)
         return self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
 
     def end(self, cause: Exception | Failure) -> None:
@@ -172,18 +173,52 @@ class Pump:
                 if driver.is_stored and not await self._may_write(now):
                     return
                 frames = self._next_frames(now)
-            if not frames:
+            link = session.link
+            if not frames and (link is None or not link.wire.ping_due):
                 self._idle_writer = driver.loop.create_future()
                 await self._idle_writer
                 continue
-            link = session.link
             try:
-                await send(*frames)
+                if frames:
+                    await send(*frames)
+                    self._sent(link)
+                if link is not None and link.wire.ping_due:
+                    await self.ping()
             except Exception as error:  # noqa: BLE001 -- as above
                 self.end(error)
-            else:
-                if link is not None and link.sent():
-                    driver.after(driver.now())
+
+    def _sent(self, link: AnyLink | None) -> None:
+        """The transport has written what the session handed out."""
+        if link is not None:
+            link.sent()
+            if self._driver.session.outbound.settled:
+                self._driver.after(self._driver.now())
+
+    async def ping(self) -> asyncio.Future[Any] | None:
+        """Send a WebSocket ping behind what was written, and return its answer to come.
+
+        None if this connection has no pings. Raises what the transport does.
+        """
+        driver, link = self._driver, self._driver.session.link
+        ping = getattr(self._transport, "ping", None)
+        if link is None:
+            return None
+        written = link.wire.pinging()
+        answer = None if ping is None else await ping()
+        if answer is None:
+            link.cannot_ping()
+            driver.after(driver.now())
+            return None
+        answered: asyncio.Future[Any] = asyncio.ensure_future(answer)
+        answered.add_done_callback(partial(self._ponged, link, written))
+        return answered
+
+    def _ponged(self, link: AnyLink, written: int, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled() or answer.exception() is not None or self._driver.session.link is not link:
+            return
+        now = self._driver.now()
+        link.answered(written, now)
+        self._driver.after(now)
 
     def _next_frames(self, now: Now) -> list[str]:
         """What to write next; it counts as handed out."""
@@ -210,8 +245,10 @@ class Pump:
         if not self._transport.send_now(*frames):
             self._handed_out = frames
             self.wake_writer()
-        elif link is not None and link.sent():
-            driver.after(now)
+        else:
+            self._sent(link)
+            if link is not None and link.wire.ping_due:
+                self.wake_writer()
 
     async def _may_write(self, now: Now) -> bool:
         """Have the store note what is about to be sent.

@@ -5,10 +5,12 @@ Gaps in position, one reader at a time, the position saved on the next request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any
 
-from ..errors import config_error
 from ..telemetry.events import BridgeState
+from .one_reader import second_reader
 
 
 if TYPE_CHECKING:
@@ -35,6 +37,14 @@ class Messages:
         self._driver = driver
         self._on_gap = on_gap
         self._busy = False
+        self._task: asyncio.Task[Any] | None = None  # that reads
+        self._become_the_reader()
+
+    @property
+    def is_read_elsewhere(self) -> bool:
+        """Return whether another task reads here, or has and may go on."""
+        task = self._task
+        return self._busy or (task is not None and task is not asyncio.current_task() and not task.done())
 
     def __aiter__(self) -> Messages:
         return self
@@ -42,17 +52,30 @@ class Messages:
     async def __anext__(self) -> Message:
         self._driver.guard.check()
         if self._busy:
-            raise config_error("BridgeClient.__aiter__", "one reader at a time", "a second one")
+            raise second_reader("BridgeClient.__aiter__")
+        if self._task is None:
+            self._become_the_reader()
+            self._task = asyncio.current_task()
         writing = self._driver.before_taking() if self._driver.is_durable else None
         message = self._driver.session.inbound.take() if writing is None else None
         if message is None:  # rare: a coroutine of its own is for waiting only (P11)
             self._busy = True
             try:
                 message = await self._wait(writing)
+            except Exception:
+                self._task = None  # the iteration is over
+                raise
             finally:
                 self._busy = False
         self._driver.taken()
         return message
+
+    def _become_the_reader(self) -> None:
+        """Raises ConfigError while another task reads."""
+        reader = self._driver.reader()
+        if reader is not None and reader is not self and reader.is_read_elsewhere:
+            raise second_reader("BridgeClient.__aiter__")
+        self._driver.reader = weakref.ref(self)
 
     async def _wait(self, writing: Awaitable[None] | None) -> Message:
         driver = self._driver

@@ -37,7 +37,11 @@ class Receipt:
 
     @property
     def state(self) -> ReceiptState:
-        """`queued` (provably not sent), `written` (handed out, no answer yet), or how it ended."""
+        """`queued` (provably not sent), `written` (handed out, no answer yet), or how it ended.
+
+        Where nothing confirms a send, `written` is how it ends once a pong shows that it left this
+        machine.
+        """
         return self._entry.state.value
 
     @property
@@ -84,7 +88,8 @@ class Receipt:
         - The server's own error if it refused the message, as `request` does (its code, violations
           and advice).
         - ProtocolError: it killed its connection again and again.
-        - OutcomeUnknownError: it may have arrived and must not be repeated.
+        - OutcomeUnknownError: it may have arrived and must not be repeated; or it left this machine,
+          and nothing confirms more.
         - InboxFullError: its answer could not be read.
         - AttemptTimeoutError after `timeout` seconds, which changes nothing.
         """

@@ -6,6 +6,7 @@ It accepts, hands to the session, waits, and reports what is known when waiting 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure, OutboxFullError, ProtocolError, StoreError
@@ -152,7 +153,7 @@ class Sender:
         type_: str,
         payload: Mapping[str, Any],
         *,
-        timeout: float | timedelta,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
+        timeout: float | timedelta | None,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool,
     ) -> Message:
         """Send a request and return its answer.
@@ -160,11 +161,11 @@ class Sender:
         If the wait ends for any reason, the request is withdrawn at once.
         """
         driver = self._driver
-        seconds = optional_seconds("request.timeout", timeout) or 0.0
+        seconds = optional_seconds("request.timeout", timeout)
         now = driver.now()
         try:
             entry = self._session.outbound.request(
-                type_, payload, now, idempotent=idempotent, timeout=seconds
+                type_, payload, now, idempotent=idempotent, timeout=inf if seconds is None else seconds
             )
         except ProtocolError as error:
             raise driver.error(error.failure) from None  # it says of which session it was
@@ -172,7 +173,8 @@ class Sender:
             driver.pump.write_now(now)
         else:  # several share a write
             driver.wake()
-        driver.arm_by(now.mono + seconds)
+        if seconds is not None:
+            driver.arm_by(now.mono + seconds)
         try:
             await driver.settled(entry)
         except asyncio.CancelledError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from ..protocol import Gap, Store
+    from ..telemetry.events import OutboundInDoubt
 
 Text: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
 Headers: TypeAlias = (
@@ -17,6 +18,7 @@ Headers: TypeAlias = (
 )
 Seconds: TypeAlias = float | timedelta
 OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
+OnDoubt: TypeAlias = Callable[[OutboundInDoubt], Awaitable[None] | None]
 Storage: TypeAlias = str | os.PathLike[str] | Store
 Check: TypeAlias = Callable[[], Awaitable[bool]] | Callable[[], bool]
 

@@ -11,17 +11,30 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..telemetry import emit
-from ..telemetry.events import Closed, Disconnected, GaveUp, ReconnectScheduled, StateChanged, Suspended
+from ..telemetry.events import (
+    Closed,
+    Disconnected,
+    GaveUp,
+    OutboundInDoubt,
+    ReconnectScheduled,
+    StateChanged,
+    Suspended,
+)
+from .one_reader import OneReader
 
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from ..protocol import Session
     from ..telemetry.events import Event
     from ..transports.loop_guard import LoopGuard
 
 
 _MOST: Final = 1_000
-_OF_A_SESSION: Final = (StateChanged, Disconnected, ReconnectScheduled, Suspended, GaveUp)
+_OF_A_SESSION: Final = (
+    StateChanged, Disconnected, ReconnectScheduled, Suspended, GaveUp, OutboundInDoubt
+)  # fmt: skip
 
 
 class Source(Protocol):
@@ -39,13 +52,14 @@ class Source(Protocol):
 class EventStream:
     """An event stream from the call of `events()` to `Closed` or `GaveUp`.
 
-    `missed` counts events that were not read in time.
+    `missed` counts events that were not read in time. One task reads it: ConfigError for a second.
     """
 
     def __init__(self, source: Source, guard: LoopGuard) -> None:
         self.missed = 0
         self._guard = guard
         self._source = source
+        self._one_reader = OneReader("events")
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
@@ -62,21 +76,26 @@ class EventStream:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def __aiter__(self) -> EventStream:
-        return self
+    def __aiter__(self) -> AsyncIterator[Event]:
+        self._guard.check()
+        return self._one_reader.begins(self.__anext__)
 
     async def __anext__(self) -> Event:
         self._guard.check()
+        self._one_reader.check(is_waiting=self._waiter is not None)
         while not self._events:
             if self._ended:
                 raise StopAsyncIteration
             self._waiter = self._source.loop.create_future()
-            await self._waiter
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
         return self._events.popleft()
 
 
-def tell(source: Source, event: Event, session: Session | None = None) -> None:
-    """Pass an event to the source's own streams and to every listener.
+def tell(source: Source, event: Event, session: Session | None = None) -> Event:
+    """Pass an event to the source's own streams and to every listener, and return it.
 
     It gets the source's name, its session, and for a new state its queue lengths.
     """
@@ -91,6 +110,7 @@ def tell(source: Source, event: Event, session: Session | None = None) -> None:
         event = type(event)(**{**vars(event), **more})
     _deliver(source.streams, event)
     emit(event)
+    return event
 
 
 def _deliver(streams: list[weakref.ref[EventStream]], event: Event) -> None:

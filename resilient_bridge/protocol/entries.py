@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 _KEY_LENGTH: Final = 256
+NO_PINGS: Final = "this connection has no pings, so nothing shows whether it left this machine"
 
 
 class EntryState(StrEnum):
     """QUEUED -> WRITTEN -> one of the others.
 
-    WRITTEN is final where the dialect can confirm nothing.
+    WRITTEN is final where the dialect can confirm nothing: it left this machine.
     """
 
     QUEUED = "queued"
@@ -63,6 +64,7 @@ class Entry:
     written_at: Now | None = None
     deaths: int = 0
     is_poison: bool = False
+    holds_room: bool = True  # of the outbox: until it is written where nothing can confirm it
     confirmation: Literal["applied", "read"] | None = None
     reason: str = ""
     failure: Failure | None = None
@@ -126,8 +128,10 @@ def check_key(key: object) -> None:
 def outcome_event(entry: Entry, now: Now) -> Event | None:
     """Return the event of a send that ended undelivered or with an unknown outcome; None for all
     others.
+
+    On a connection without pings every send ends so: they are reported together, at its loss.
     """
-    if entry.is_request or entry.state not in _EVENTS:
+    if entry.is_request or entry.state not in _EVENTS or entry.reason == NO_PINGS:
         return None
     return _EVENTS[entry.state](at=now.at, type=entry.type, key=entry.key, reason=entry.reason)
 

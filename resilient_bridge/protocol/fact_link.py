@@ -324,10 +324,9 @@ class FactLink(Link[Resuming]):
         self._acknowledgements.ready.clear()
         return super().frames_to_send(now, sending=sending)
 
-    def sent(self) -> bool:
-        if self._pongs_confirm or self._dialect.confirms:
-            return False
-        return self._out.outbox.let_go(self.generation, 0)
+    @property
+    def _confirms(self) -> bool:
+        return self._pongs_confirm or self._dialect.confirms
 
     def pause(self) -> None:
         super().pause()

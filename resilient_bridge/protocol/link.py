@@ -21,6 +21,7 @@ from .expectations import Expectations, Held
 from .join import Join
 from .outbox import BATCH_BYTES, BATCH_FRAMES
 from .recognition import FirstFrames
+from .transitions import SENDING
 from .wire import Wire
 
 
@@ -105,14 +106,36 @@ class Link(ABC, Generic[J]):
             self.joining.flushed(now)
         return frames
 
-    def sent(self) -> bool:
+    @property
+    def _confirms(self) -> bool:
+        """Return whether something can confirm what is sent now."""
+        return self.wire.heartbeat is not None or self.wire.acks_seen
+
+    def sent(self) -> None:
         """The transport has written the frames.
 
-        Returns True if that settles entries, which it does where nothing can ever confirm them.
+        Where nothing can confirm them, `wire.ping_due` may ask for a WebSocket ping behind them.
         """
-        if self.wire.heartbeat is not None or self.wire.acks_seen:
-            return False
-        return self._out.outbox.let_go(self.generation, 0 if self._dialect.ack is None else _MAY_BE_ACKED)
+        if self._confirms or self.joining.state not in SENDING:
+            return
+        outbox = self._out.outbox
+        outbox.release(0 if self._dialect.ack is None else _MAY_BE_ACKED)
+        if not outbox.unshown:
+            return
+        is_last = self.joining.state is BridgeState.DRAINING and not outbox.queued
+        self.wire.written(is_last=is_last)
+        if not self.wire.can_ping:
+            outbox.lose_unshown()
+
+    def answered(self, seq: int, now: Now) -> None:
+        """A WebSocket ping behind the entry `seq` was answered."""
+        self.wire.ponged()
+        self._out.outbox.shown_through(seq, self.generation, now)
+
+    def cannot_ping(self) -> None:
+        """The transport has no pings: nothing will show what left this machine."""
+        self.wire.cannot_ping()
+        self._out.outbox.lose_unshown()
 
     def next_timer(self) -> float | None:
         timers = [self.joining.deadline, self.wire.barrier_due, self.joining.replay_deadline]
@@ -132,7 +155,9 @@ class Link(ABC, Generic[J]):
             joining.timed_out(now)
         if wire.barrier_due is not None and now.mono >= wire.barrier_due:
             wire.barrier_due = None
-            if self._out.outbox.unconfirmed:
+            if self._out.outbox.unshown:
+                wire.want_ping()
+            elif self._out.outbox.unconfirmed:
                 wire.ping("barrier", now)
         if wire.heartbeat is not None:
             due = wire.heartbeat.check(now.mono)
@@ -198,8 +223,11 @@ class Link(ABC, Generic[J]):
             self._out.stray_pongs += 1
         for ping in answered:
             self._ponged()
-            if ping.seq and self._pongs_confirm and (identity is not None or not self._out.stray_pongs):
-                self._out.outbox.confirm_through(ping.seq, self.generation)
+            if ping.seq and (identity is not None or not self._out.stray_pongs):
+                if self._pongs_confirm:
+                    self._out.outbox.confirm_through(ping.seq, self.generation)
+                else:
+                    self._out.outbox.shown_through(ping.seq, self.generation, now)
             self.joining.on_pong(ping.id, now)
 
     def _reject(self, failure: Failure, now: Now) -> None:

@@ -22,7 +22,7 @@ from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, outcome_event
 from .frames import Encoder, fields_of, message_from, own_frame, send_kind
 from .known_entries import KnownEntries
-from .outbox import Outbox
+from .outbox import NOT_SHOWN, Outbox
 from .unanswered import lost_answer, no_answer, not_handed_out, unanswered
 
 
@@ -51,14 +51,18 @@ class Outbound:
     ) -> None:
         self._mask = mask
         self.settled: list[Entry] = []
-        self.outbox = Outbox(policy, self.settled)
+        self.outbox = Outbox(policy, self.settled, emit)
         self.requests: deque[Entry] = deque()
         self.open_requests: dict[str, Entry] = {}
         self.stray_acks = 0
         self.stray_pongs = 0  # once there are any, pongs without an id prove nothing
         self._on_new_session = policy.on_new_session
+        self._resends = policy.on_unknown == "resend"
         self.dedupe = Dedupe(dialect)
         self._dialect = dialect
+        self._confirms = (
+            {dialect.ping, dialect.ack} != {None} or dialect.confirms or dialect.pings == "in_order"
+        )
         self._ids = ids
         self._emit = emit
         self._encoder = Encoder(dialect.codec)
@@ -119,10 +123,11 @@ class Outbound:
     def request(
         self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool, timeout: float = inf
     ) -> Entry:
-        """Queue a request in its lane; after `timeout` seconds it is withdrawn."""
+        """Queue a request in its lane; after `timeout` seconds it is withdrawn (inf: never)."""
         entry = self._entry(type_, payload, now, None, is_request=True)
         entry.is_request, entry.idempotent, entry.timeout = True, idempotent, timeout
-        self.outbox.deadlines.add(now.mono + timeout, entry)
+        if timeout != inf:
+            self.outbox.deadlines.add(now.mono + timeout, entry)
         self.known.add(entry)
         self.open_requests[entry.id] = entry
         self.requests.append(entry)
@@ -165,11 +170,15 @@ class Outbound:
 
     def expire(self, now: Now) -> None:
         """End entries whose ttl has ended, and give up requests that were not answered in time."""
+        has_doubt = False
         for entry in self.outbox.deadlines.passed(now.mono):
             if entry.is_request:
                 self.give_up(entry, no_answer(entry, f"no answer within {entry.timeout:g} s"))
             else:
                 self.outbox.end_expired(entry)
+                has_doubt |= entry.state is EntryState.UNKNOWN
+        if has_doubt and not self.outbox.doubt.waits:
+            self.outbox.doubt.report(now)
 
     def give_up(self, entry: Entry, failure: Failure) -> None:
         """Withdraw a request: its caller stopped waiting, or it can no longer be answered."""
@@ -329,8 +338,12 @@ class Outbound:
     def link_lost(self, failure: Failure, now: Now, generation: int) -> str | None:
         """Handle a loss: requests fail unless they may be repeated.
 
-        Returns the type of a message suspected as poison.
+        What nothing can confirm any more ends as UNKNOWN, unless the server dedupes: then it is
+        sent again. Returns the type of a message suspected as poison.
         """
+        if generation and not self._can_settle_later:
+            for entry in self.outbox.written():
+                self.outbox.lose(entry, NOT_SHOWN)
         asked = [entry for entry in self.open_requests.values() if entry.generation == generation]
         suspect = self.outbox.link_lost(failure, generation, asked)
         if suspect is not None and suspect.is_poison:
@@ -346,7 +359,18 @@ class Outbound:
             elif not entry.idempotent and generation:
                 self.end_request(entry, EntryState.DROPPED, not_handed_out(failure))
         self.requests = deque(sorted(self.requests, key=lambda entry: entry.seq))
+        if generation:
+            doubt = self.outbox.doubt
+            doubt.lost(now)
+            doubt.waits = bool(self.outbox.written())  # the next join decides about it
+            if not doubt.waits:
+                doubt.report(now)
         return None if suspect is None else suspect.type
+
+    @property
+    def _can_settle_later(self) -> bool:
+        """Return whether what was handed out before a loss may be confirmed or repeated after it."""
+        return self._confirms or self._resends or self.dedupe.holds
 
     def requeue(self, now: Now, *, same_epoch: bool, new_session: bool) -> None:
         """A join is over: repeat what may be repeated, end the rest as UNKNOWN."""
@@ -354,19 +378,23 @@ class Outbound:
             for entry in [e for e in self.outbox.queued if e.state is EntryState.QUEUED]:
                 self.outbox.drop(entry, "new session")
         self.outbox.requeue(now, same_epoch=same_epoch, dedupes=self.dedupe.holds)
+        self.outbox.doubt.report(now)
 
-    def inbox_full(self, failure: Failure) -> None:
+    def inbox_full(self, failure: Failure, now: Now) -> None:
         """The inbox is full and has no reader: end everything that waits for an answer, because
         none can be read.
         """
         for entry in list(self.open_requests.values()):
             self.end_request(entry, EntryState.UNKNOWN, failure)
-        for entry in list(self.outbox.unconfirmed):
+        waiting = [entry for entry in self.outbox.unconfirmed if entry.holds_room]
+        for entry in waiting:
             self.outbox.lose(entry, "inbox full")
             entry.failure = failure
+        if waiting and not self.outbox.doubt.waits:
+            self.outbox.doubt.report(now)
 
-    def end_all(self, failure: Failure, *, is_stored: bool) -> list[Entry]:
-        """The client ends.
+    def end_all(self, failure: Failure, now: Now, *, is_stored: bool, is_loss: bool) -> list[Entry]:
+        """The client ends, and with `is_loss` its connection does so unasked.
 
         Returns the sends whose outcome could not be settled; with `is_stored` the next client
         continues them.
@@ -375,9 +403,13 @@ class Outbound:
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
             self.end_request(entry, state, not_handed_out(failure) if never else lost_answer(entry, failure))
-        dialect = self._dialect
-        confirmable = {dialect.ping, dialect.ack} != {None} or dialect.confirms or dialect.pings == "in_order"
-        return self.outbox.keep_all() if is_stored else self.outbox.end_all(confirmable=confirmable)
+        outbox = self.outbox
+        remaining = outbox.keep_all(keeps_written=self._can_settle_later) if is_stored else outbox.end_all()
+        if is_loss or not outbox.doubt.is_empty:
+            outbox.doubt.lost(now)
+        outbox.doubt.forget_shown()
+        outbox.doubt.report(now)
+        return remaining
 
     # ---- the driver's side ------------------------------------------------------------------------------------
 

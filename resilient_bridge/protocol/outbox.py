@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure, OutboxFullError
 from .deadlines import Deadlines
-from .entries import Entry, EntryState
+from .doubt import Doubt
+from .entries import NO_PINGS, Entry, EntryState
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from ..telemetry.events import Event
     from .clock import Now
     from .policies.outbox import Outbox as OutboxPolicy
 
@@ -30,21 +32,30 @@ _POISON_DEATHS: Final = 3
 
 BATCH_FRAMES: Final = 64  # entries handed out, and marked, at once
 BATCH_BYTES: Final = 256 * 1024
+MOST_UNSHOWN: Final = 4_096  # entries written whose ping is unanswered; they hold no room
+NOT_SHOWN: Final = "nothing had shown that it left this machine"
+SHOWN: Final = "it left this machine, and nothing confirms more"
 
 
 class Outbox:
     """The queue of sends.
 
-    `settled` collects entries whose outcome became known since it was last taken.
+    `settled` collects entries whose outcome became known since it was last taken, `doubt` those
+    whose outcome will stay unknown.
     """
 
-    def __init__(self, policy: OutboxPolicy, settled: list[Entry]) -> None:
+    def __init__(
+        self, policy: OutboxPolicy, settled: list[Entry], emit: Callable[[Event], None] = lambda _: None
+    ) -> None:
         self._policy = policy
         self._settled = settled
+        self.doubt = Doubt(emit)
         self.queued: deque[Entry] = deque()
         self.unconfirmed: deque[Entry] = deque()
         self.bytes = 0
         self.count = 0
+        # what was written and holds no room any more: how many, and their bytes
+        self.unshown = self._unshown_bytes = 0
         # While there are any, one entry is sent at a time, to find the one that kills the link.
         self._suspects: set[Entry] = set()
         self._coalesce: dict[str, Entry] = {}
@@ -136,6 +147,11 @@ class Outbox:
         self.unconfirmed.append(entry)
         return entry
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether an entry has no outcome yet."""
+        return bool(self.count or self.unshown)
+
     def written(self) -> list[Entry]:
         """Return what was handed out and is not settled, in order; some of it may wait to be handed
         out again.
@@ -188,15 +204,50 @@ class Outbox:
         """It was handed out, is unconfirmed, and may not be repeated: its outcome is unknown."""
         self._end(entry, EntryState.UNKNOWN, reason=reason)
 
-    def let_go(self, generation: int, keep: int) -> bool:
-        """End what was written on this connection, except the last `keep`, as WRITTEN: nothing will
-        ever confirm it.
+    def release(self, keep: int) -> None:
+        """Free the room of what has been written, except the last `keep`: nothing will confirm it.
+
+        It stays here until a pong shows that it left this machine. Beyond a bound the oldest ends
+        as UNKNOWN.
         """
-        count = len(self.unconfirmed) - keep
-        while count > 0 and self.unconfirmed and self.unconfirmed[0].generation == generation:
-            self._end(self.unconfirmed[0], EntryState.WRITTEN, reason="nothing in this dialect confirms it")
-            count -= 1
-        return bool(self._settled)
+        count = size = 0
+        for entry in islice(reversed(self.unconfirmed), keep, None):
+            if not entry.holds_room:
+                break
+            entry.holds_room = False
+            count += 1
+            size += entry.size
+        self.count -= count
+        self.bytes -= size
+        self.unshown += count
+        self._unshown_bytes += size
+        while self.unshown > MOST_UNSHOWN or self._unshown_bytes > self._policy.max_bytes:
+            self.lose(self.unconfirmed[0], NOT_SHOWN)
+
+    def shown_through(self, seq: int, generation: int, now: Now) -> None:
+        """A pong to a ping behind the entry `seq`: what was written up to it left this machine."""
+        unconfirmed, keys, size = self.unconfirmed, list[str](), 0
+        while unconfirmed:
+            entry = unconfirmed[0]
+            # an entry that holds room may be acknowledged yet
+            if entry.seq > seq or entry.generation != generation or entry.holds_room:
+                break
+            unconfirmed.popleft()  # not `_end`: this is done for each send (P11)
+            size += entry.size
+            keys.append(entry.key)
+            entry.settle(EntryState.WRITTEN, reason=SHOWN)
+            self._settled.append(entry)
+        if keys:
+            self.unshown -= len(keys)
+            self._unshown_bytes -= size
+            if self._suspects:
+                self._suspects.difference_update(self._settled)
+            self.doubt.shown(keys, now)
+
+    def lose_unshown(self) -> None:
+        """This connection has no pings: nothing will ever show what left this machine."""
+        while self.unshown:
+            self.lose(self.unconfirmed[0], NO_PINGS)
 
     def end_expired(self, entry: Entry) -> None:
         """End entries that wait to be sent and whose ttl has ended: EXPIRED if never handed out,
@@ -228,13 +279,21 @@ class Outbox:
                 queue.remove(entry)
             except ValueError:
                 (self.queued if queue is self.unconfirmed else self.unconfirmed).remove(entry)
-        self.count -= 1
-        self.bytes -= entry.size
+        self._release_of(entry)
         if entry.coalesce is not None and self._coalesce.get(entry.coalesce) is entry:
             del self._coalesce[entry.coalesce]
         self._suspects.discard(entry)
         entry.settle(state, confirmation=confirmation, reason=reason, failure=failure)
         self._settled.append(entry)
+        if state is EntryState.UNKNOWN:
+            self.doubt.unknown(entry)
+
+    def _release_of(self, entry: Entry) -> None:
+        if entry.holds_room:
+            self.free(entry)
+        else:
+            self.unshown -= 1
+            self._unshown_bytes -= entry.size
 
     # ---- losses and joins -------------------------------------------------------------------------------------
 
@@ -279,6 +338,10 @@ class Outbox:
         for entry in self.written():
             reason = self._unrepeatable(entry, now, same_epoch=same_epoch, dedupes=dedupes)
             if reason is None:
+                if not entry.holds_room:
+                    self._release_of(entry)
+                    self.hold(entry)
+                    entry.holds_room = True
                 again.append(entry)
             else:
                 self.lose(entry, reason)
@@ -298,28 +361,28 @@ class Outbox:
             return "the server is not known to run a message once that arrives twice"
         return None if entry.age(now) < self._policy.resend_within else "too old to be recognised"
 
-    def end_all(self, *, confirmable: bool) -> list[Entry]:
-        """The client ends: what was never handed out is DROPPED, the rest is UNKNOWN (or a final
-        WRITTEN). Returns them in order.
+    def end_all(self) -> list[Entry]:
+        """The client ends: what was never handed out is DROPPED, the rest is UNKNOWN.
+
+        Returns them in order.
         """
         remaining = self.unsettled()
         for entry in remaining:
-            if entry.state is EntryState.QUEUED:
-                self.drop(entry, "closed")
-            elif confirmable:
-                self.lose(entry, "closed")
-            else:
-                self._end(entry, EntryState.WRITTEN, reason="closed")
+            (self.drop if entry.state is EntryState.QUEUED else self.lose)(entry, "closed")
         return remaining
 
-    def keep_all(self) -> list[Entry]:
+    def keep_all(self, *, keeps_written: bool) -> list[Entry]:
         """The client ends, and the store keeps what it has accepted for the next one: each entry
         keeps its state. Returns them in order.
+
+        Not `keeps_written`: the next one could only say that the outcome is unknown.
         """
         remaining = self.unsettled()
         for entry in remaining:
-            if entry.volatile:
-                (self.lose if entry.state is EntryState.WRITTEN else self.drop)(entry, "closed")
+            if entry.state is EntryState.WRITTEN and (entry.volatile or not keeps_written):
+                self.lose(entry, "closed")
+            elif entry.volatile:
+                self.drop(entry, "closed")
             else:
                 self._end(entry, entry.state, reason="kept")
         return remaining

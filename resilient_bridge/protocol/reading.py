@@ -46,20 +46,20 @@ class Reading:
             return True
         if self.is_paused:
             if not inbox.has_room:
-                self._full(link, inbox, outbound, is_iterating=is_iterating)
+                self._full(link, inbox, outbound, now, is_iterating=is_iterating)
                 return False
             self.is_paused = False
             inbox.absorbs_replay = False
             link.resume(now)
-        return not inbox.is_full or self._full(link, inbox, outbound, is_iterating=is_iterating)
+        return not inbox.is_full or self._full(link, inbox, outbound, now, is_iterating=is_iterating)
 
-    def _full(self, link: AnyLink, inbox: Inbox, outbound: Outbound, *, is_iterating: bool) -> bool:
+    def _full(self, link: AnyLink, inbox: Inbox, outbound: Outbound, now: Now, *, is_iterating: bool) -> bool:
         """The inbox is full: drop the link, keep reading for a waiting request, or stop reading."""
         if self._is_resync and not inbox.absorbs_replay:
             link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
             return False
         if not is_iterating:
-            outbound.inbox_full(_inbox_full(_UNREAD))
+            outbound.inbox_full(_inbox_full(_UNREAD), now)
         elif outbound.open_requests:
             if not inbox.is_overfull:
                 return True

@@ -244,7 +244,9 @@ class Session:
         self.link = None
         self._move("fatal", reason, now)
         self.events.append(GaveUp(at=now.at, name="bridge", failure=failure))
-        self.undelivered += self.outbound.end_all(failure, is_stored=self._store.is_durable)
+        self.undelivered += self.outbound.end_all(
+            failure, now, is_stored=self._store.is_durable, is_loss=True
+        )
 
     # ---- a running connection ---------------------------------------------------------------------------------
 
@@ -269,7 +271,7 @@ class Session:
         link = self.link
         if link is None or self.state not in LINKED:
             return False
-        if link.wire.control or self.inbound.acknowledgements.ready:
+        if link.wire.control or link.wire.ping_due or self.inbound.acknowledgements.ready:
             return True
         outbound = self.outbound
         if self.state not in SENDING or not (outbound.requests or outbound.outbox.queued):
@@ -352,7 +354,9 @@ class Session:
             return []
         self._move("close", "user", now)
         closed = Failure.of("CONN_NOT_CONNECTED", "the bridge client was closed")
-        ended = self.outbound.end_all(self.failure or closed, is_stored=self._store.is_durable)
+        ended = self.outbound.end_all(
+            self.failure or closed, now, is_stored=self._store.is_durable, is_loss=False
+        )
         return [*self.undelivered, *ended]
 
     def closed(self, now: Now) -> None:

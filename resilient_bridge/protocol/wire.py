@@ -2,7 +2,9 @@
 has read.
 
 A barrier is a ping behind entries: its pong proves that they were read. One per 64 entries under
-load, one within a second when idle, none while the server acknowledges. Rule: control frames are
+load, one within a second when idle, none while the server acknowledges. Where nothing confirms a
+send, the barrier is a ping of the WebSocket: its pong shows that they left this machine, and a
+missing pong shows nothing. Rule: control frames are
 sent before everything else, so a full queue starves neither the handshake nor the heartbeat.
 """
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _BARRIER_EVERY: Final = 64  # entries
 _BARRIER_WITHIN: Final = 0.9  # seconds
+_MOST_UNANSWERED: Final = 64  # pings of the WebSocket, to a server that answers none
 
 
 class Wire:
@@ -39,6 +42,10 @@ class Wire:
         self.heartbeat: Heartbeat | None = None
         self.acks_seen = False
         self.barrier_due: float | None = None
+        self.ping_due = False  # a ping of the WebSocket, behind what was written
+        self.can_ping = True
+        self._unanswered = 0
+        self._written = 0  # the last entry that the transport has written
         self.policy = policy  # when pings are due
         self._ping_type = ping_type
         self.ids = ids
@@ -85,3 +92,28 @@ class Wire:
             return None
         self.ping("barrier", now)
         return self.control.pop()
+
+    def written(self, *, is_last: bool) -> None:
+        """The transport has written all that was handed out; `is_last`: nothing follows."""
+        self._written = self._last_seq
+        if is_last or self._since_barrier >= _BARRIER_EVERY:
+            self.want_ping()
+
+    def want_ping(self) -> None:
+        """A ping of the WebSocket is due, unless the server does not answer them."""
+        self.ping_due = self.can_ping and self._unanswered < _MOST_UNANSWERED
+
+    def pinging(self) -> int:
+        """A ping of the WebSocket is written now; return the last entry before it."""
+        self._unanswered += 1
+        self._since_barrier = 0
+        self.ping_due, self.barrier_due = False, None
+        return self._written
+
+    def ponged(self) -> None:
+        """A ping of the WebSocket was answered."""
+        self._unanswered -= 1
+
+    def cannot_ping(self) -> None:
+        """The transport has no pings."""
+        self.can_ping = self.ping_due = False

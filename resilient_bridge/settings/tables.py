@@ -143,6 +143,7 @@ class ClientSettings(Value):
     pin: str | None = attrs.field(default=None, validator=_check_pin)
     receive: bool = attrs.field(default=True, validator=flag)
     on_gap: Any = attrs.field(default=None, validator=_function)
+    on_doubt: Any = attrs.field(default=None, validator=_function)
     on_connect: Any = attrs.field(default=None, validator=_function)
     backfill: Any = attrs.field(default=None, validator=_function)
     health_check: Any = attrs.field(default=None, validator=_function)

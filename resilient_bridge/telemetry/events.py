@@ -53,7 +53,7 @@ __all__ = [
     "ClockJumped", "Closed", "CommandAnswered", "CommandSent", "Connected", "ContextCompacted",
     "ContextNearlyFull", "Degraded", "DeliveryUnknown", "Disconnected", "DuplicateConflict", "Event",
     "FeatureRefused", "FellBack", "GaveUp", "HookRejected", "Joined", "LateReply", "MessageDropped",
-    "MessageQuarantined", "MessageRejected", "MessageResent", "PhaseCompleted", "PhaseSkipped",
+    "MessageQuarantined", "MessageRejected", "MessageResent", "OutboundInDoubt", "PhaseCompleted", "PhaseSkipped",
     "PhaseStarted", "PhaseUndone", "PollFailed", "ReconnectScheduled", "ReplayIgnored", "Restored",
     "Resumed", "RetryRecovered", "RetryScheduled", "SpendApproved", "SpendCancelled", "SpendPaused",
     "SpendWarned", "StateChanged", "StateSetAside", "StoreFailed", "StoreRecovered", "Suspended",
@@ -275,6 +275,23 @@ class DeliveryUnknown(Event):
     type: str
     key: str
     reason: str
+
+
+class OutboundInDoubt(Event):
+    """Sends of a BridgeClient are in doubt, after a loss or at its end; one event for each loss.
+
+    `unknown` of them ended with an unknown outcome: nothing shows that they left this machine, or
+    their server can no longer confirm them. `reached` had left this machine before the loss, and
+    may be unread: the last 64, or those of the last 30 s if these are more; their receipts say
+    `written`. None of them is sent again. `unknown_keys` and `reached_keys` are the idempotency
+    keys of the last 1,000 of each.
+    """
+
+    unknown: int
+    reached: int
+    unknown_keys: tuple[str, ...] = ()
+    reached_keys: tuple[str, ...] = ()
+    session_id: str | None = None
 
 
 class MessageQuarantined(Event):

@@ -26,7 +26,7 @@ def log_event(event: Event) -> None:
     """Log an event if it is important; ignore every other event. Never raises.
 
     Warnings: waits over a second, suspensions, fallbacks, circuits that open, stores that fail,
-    damaged state, unknown deliveries, contexts that are nearly full, and work that is skipped,
+    damaged state, sends in doubt, contexts that are nearly full, and work that is skipped,
     repeated or paused. A workflow that halts is an error. A call that gave up is logged at the
     level of its severity: info, warning, error, and critical for critical or fatal. An error that
     is not retryable and was called once is logged at debug, as is a retry after a short wait; a
@@ -98,6 +98,14 @@ def _circuit_opened(event: Any) -> str:
     return f"circuit {event.key} opened{after}: {_reason(event.reason, event.failure)}"
 
 
+def _in_doubt(event: Any) -> str:
+    total = event.unknown + event.reached
+    return (
+        f"{total} send{'' if total == 1 else 's'} in doubt: the outcome of {event.unknown} is unknown, "
+        f"{event.reached} left this machine and may be unread"
+    )
+
+
 def _tool_failed(event: Any) -> str:
     text = "failed" if event.required else "is optional and skipped"
     return f"tool {event.tool} {text}: {event.failure}"
@@ -130,9 +138,10 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "StoreRecovered": ("info", lambda event: f"{event.store} works again"),
     "StateSetAside": ("warning", _state_set_aside),
     "DeliveryUnknown": (
-        "warning",
+        "debug",  # after a loss there may be many: OutboundInDoubt is the warning
         lambda event: f"{event.type} may or may not have arrived: {event.reason}; key {event.key}",
     ),
+    "OutboundInDoubt": ("warning", _in_doubt),
     "ThreadLeftBehind": (
         "warning",
         lambda event: f"{event.name}: a thread runs on after {event.seconds:.3g} s",

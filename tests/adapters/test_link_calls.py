@@ -285,6 +285,21 @@ async def test_patience_has_an_end(options, seconds):
 
 
 @virtual
+async def test_l05_patience_none_is_no_limit():
+    """A call waits for the next client, however long that takes; None is not 0."""
+    world = World()
+    link = rb.reconnecting(world.factory, quick(backoff=TENTH, attempts=None), patience=None)
+    async with link as client:
+        world.refuses = REFUSED
+        await world.lose(link)
+        call = asyncio.ensure_future(client.work("a"))
+        await asyncio.sleep(10_000)
+        assert not call.done()
+        world.refuses = None
+        assert (await call)[:4] == "a by"
+
+
+@virtual
 async def test_a_deadline_is_shorter_than_patience():
     """A policy's Deadline bounds the wait as it bounds the call."""
     world = World()

@@ -185,6 +185,20 @@ async def test_a_request_that_takes_too_long_may_have_run_and_its_answer_is_drop
         assert peer.unmatched == 1
 
 
+async def test_l05_a_request_without_a_limit_waits():
+    """`timeout=None` waits for the answer, `timeout=0` for none, and no other word is taken."""
+    async with stdio(*CHILD)() as peer:
+        asking = asyncio.create_task(peer.request("silence", timeout=None))
+        await until(lambda: peer._calls)
+        with pytest.raises(rb.AttemptTimeoutError):
+            await peer.request("silence", timeout=0)
+        with pytest.raises(rb.ConfigError, match=r"request\.timeout"):
+            await peer.request("silence", timeout="none")
+        assert not asking.done()
+        await peer.notify("say", {"message": {"id": 1, "result": "at last"}})
+        assert await asking == "at last"
+
+
 async def test_a_request_that_was_never_sent_says_so():
     """While the pipe is full the next line waits: timed out there, it did not run and is never written."""
     async with stdio(*CHILD, close_timeout=0.1)() as peer:
@@ -327,7 +341,6 @@ def test_a_bad_argument_is_refused_at_once(make, field):
         (lambda peer: peer.request("x", {"a": object()}), "request.params"),
         (lambda peer: peer.request("x", {"a": float("nan")}), "request.params"),
         (lambda peer: peer.request("x", timeout=-1), "request.timeout"),
-        (lambda peer: peer.request("x", timeout=None), "request.timeout"),
         (lambda peer: peer.notify("", {}), "notify.method"),
         (lambda peer: peer.notify("x", {"a": {1, 2}}), "notify.params"),
     ],

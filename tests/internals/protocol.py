@@ -11,6 +11,7 @@ __getattr__ = lazily(
         "": "outbound positioned recovery rejoin replaying resuming",
         "clock": "Identifiers Stamps",
         "dialects": "End Positions",
+        "doubt": "Doubt",
         "envelope_link": "EnvelopeLink",
         "event_stream": "EventStream Position",
         "frames": "Encoder InvalidFrameError canonical decode decode_json own_frame",

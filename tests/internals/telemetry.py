@@ -12,7 +12,7 @@ __getattr__ = lazily(
         "events": (
             "AcknowledgementLate ClockJumped Closed Connected DeliveryUnknown Disconnected "
             "DuplicateConflict Event FeatureRefused GaveUp Joined LateReply MessageDropped "
-            "MessageQuarantined MessageRejected ReconnectScheduled ReplayIgnored Resumed SpendApproved "
+            "MessageQuarantined MessageRejected OutboundInDoubt ReconnectScheduled ReplayIgnored Resumed SpendApproved "
             "SpendCancelled SpendPaused SpendWarned StateChanged StateSetAside StoreFailed "
             "StoreRecovered Suspended"
         ),

@@ -153,7 +153,7 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def close(self):
-        remaining = self.box.end_all(confirmable=True)
+        remaining = self.box.end_all()
         assert remaining == [row[0] for row in self.model]
         for row in list(self.model):
             self._end(row, "dropped" if row[1] == "queued" else "unknown")

@@ -25,6 +25,7 @@ url = "wss://host/ws"
 token = "env:BRIDGE_TOKEN"
 headers = { X-Team = "agents", Authorization = "env:BRIDGE_TOKEN" }
 on_gap = "reload"
+on_doubt = "reload"
 
 [reconnect]
 grace = "4m"

@@ -104,6 +104,15 @@ async def test_waiting_has_an_end(backend):
         assert 0.3 <= seconds < 1
 
 
+async def test_l05_waiting_without_a_limit(backend):
+    """`wait=None` waits for the lease to end; the default, 0, does not wait."""
+    await _killed(backend, 1.0)
+    failure, _ = await refused(backend.store(wait=0).open(now()))
+    assert failure.code == "SYS_STORE_IN_USE"
+    async with backend.opened(wait=None) as store:
+        assert ids(store.entries()) == ["id-1", "id-2", "id-3"]
+
+
 async def test_taken_over(backend, server):
     """An owner that was replaced is refused from then on, changes nothing, and hears of it even if it only listens."""
     heard = []

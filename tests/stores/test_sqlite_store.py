@@ -103,6 +103,17 @@ async def test_waiting_for_the_owner(path):
     assert list(content.entries) == [1]
 
 
+async def test_l05_waiting_for_the_owner_without_a_limit(path):
+    """`wait=None` waits until it is free; the default, 0, does not wait."""
+    async with opened(path):
+        with pytest.raises(StoreError):
+            await look(path, wait=0)
+        waiting = asyncio.create_task(look(path, wait=None))
+        await asyncio.sleep(0.15)
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 5)
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_a_fork_that_uses_the_store(path, durability):

@@ -59,6 +59,12 @@ async def on_gap(gap: rb.Gap) -> None:
     assert_type(gap.since, datetime | None)
 
 
+async def on_doubt(doubt: rb.events.OutboundInDoubt) -> None:
+    """Called after a loss; a plain function is, too."""
+    assert_type(doubt.unknown + doubt.reached, int)
+    assert_type(doubt.unknown_keys, tuple[str, ...])
+
+
 async def token() -> str:
     """Asked for at each attempt."""
     return "secret"
@@ -73,7 +79,13 @@ async def bridge(url: str) -> None:
     """The client that stays connected."""
     with rb.listen(watch):
         async with rb.BridgeClient(
-            url, token=token, headers={"x": "y"}, policy=policy, on_gap=on_gap, health_check=is_well
+            url,
+            token=token,
+            headers={"x": "y"},
+            policy=policy,
+            on_gap=on_gap,
+            on_doubt=on_doubt,
+            health_check=is_well,
         ) as client:
             await client.wait_ready(timeout=timedelta(seconds=30))
             receipt = await client.send("tool_result", {"content": "ok"}, idempotency_key="k", ttl=60)
@@ -93,7 +105,8 @@ async def bridge(url: str) -> None:
             assert_type(client.health().failure, rb.Failure | None)
             async for event in client.events():
                 assert_type(event, rb.events.Event)
-            assert_type(await client.aclose(drain=5), list[rb.Receipt])
+            assert_type(await client.request("look", {}, timeout=None), rb.Message)
+            assert_type(await client.aclose(drain=None), list[rb.Receipt])
 
 
 def outcome(receipt: rb.Receipt) -> str:
@@ -112,7 +125,7 @@ def outcome(receipt: rb.Receipt) -> str:
 async def own(connect: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
     """A websocket that you open yourself; a plain function for gaps; other credentials."""
     gaps: list[rb.Gap] = []
-    async with rb.BridgeClient.over(connect, on_gap=gaps.append, receive=False) as client:
+    async with rb.BridgeClient.over(connect, on_gap=gaps.append, on_doubt=print, receive=False) as client:
         assert_type(client, rb.BridgeClient)
     rb.BridgeClient(
         lambda: "wss://host/ws", token="secret", headers=lambda: {"x": "y"}, pin="sha256:" + 64 * "0"

@@ -45,6 +45,7 @@ async def client(bridge: rb.BridgeClient, receipt: rb.Receipt) -> None:
     rb.BridgeClient("wss://x", token=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.BridgeClient("wss://x", policy=rb.Reconnect())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.BridgeClient("wss://x", store=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.BridgeClient("wss://x", on_doubt=not_a_gap)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.BridgeClient("wss://x", on_gap=not_a_gap)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await bridge.send("a")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.send("a", [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

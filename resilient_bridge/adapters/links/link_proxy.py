@@ -99,7 +99,7 @@ class LinkCalls:
         link: LinkSeen,
         policy: BridgePolicy,
         idempotent: Idempotent | None,
-        patience: float,
+        patience: float | None,
         max_bytes: Mapping[str, int],
         *,
         trust_hints: bool,
@@ -175,9 +175,10 @@ class LinkCalls:
         """Make a call on the current client; after a loss, on the next one if a repeat is safe."""
         if _receives(self.link.current, call.method):
             return await self._receive(call)
-        until = self.link.loop.time() + self._patience
+        until = None if self._patience is None else self.link.loop.time() + self._patience
         for losses in count(1):
-            connection = await self._awaited(self.link.connection(max(0.0, until - self.link.loop.time())))
+            remaining = None if until is None else max(0.0, until - self.link.loop.time())
+            connection = await self._awaited(self.link.connection(remaining))
             client, wire = connection.client, MCPWire(connection.client)
             self._is_peer = package_of(client) == "resilient_bridge"
             if _receives(client, call.method):  # the call was made before the first client existed

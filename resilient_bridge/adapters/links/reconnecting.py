@@ -43,7 +43,7 @@ def reconnecting(
     *,
     idempotent: Idempotent | None = None,
     trust_hints: bool = False,
-    patience: Seconds = 30.0,
+    patience: Seconds | None = 30.0,
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
     answers: bool = False,
@@ -72,8 +72,8 @@ def reconnecting(
     dicts that any other client returns. A failure counts for the circuit, is repeated as any other,
     and is returned if it stays one.
 
-    A call made while the client is disconnected waits, for `patience` seconds at most, then fails
-    with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
+    A call made while the client is disconnected waits, for `patience` seconds at most (None: no
+    limit), then fails with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
     a bad argument.
 
     For a `connect` of websockets, credentials (in its headers, or in its url before the @) are not
@@ -98,7 +98,7 @@ def reconnecting(
         supervisor,
         checked,
         checked_idempotent(idempotent, "reconnecting.idempotent"),
-        optional_seconds("reconnecting.patience", patience) or 0.0,
+        optional_seconds("reconnecting.patience", patience),
         checked_bytes(max_bytes, "reconnecting.max_bytes"),
         trust_hints=trust_hints,
         answers=answers,

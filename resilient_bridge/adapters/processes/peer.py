@@ -25,7 +25,7 @@ from ...errors import (
     stays_here,
 )
 from ...transports.loop_guard import LoopGuard
-from ...values.fields import Seconds, read_seconds
+from ...values.fields import Seconds, optional_seconds
 from .notifications import Notifications, Reader
 from .peer_lines import decode, encode, refusal, result_of
 
@@ -127,7 +127,7 @@ class Peer:
         params: Mapping[str, Any] | None = None,
         /,
         *,
-        timeout: Seconds = 30,  # noqa: ASYNC109 -- the error at the timeout says whether it can have run
+        timeout: Seconds | None = 30,  # noqa: ASYNC109 -- the error at the timeout says whether it can have run
         idempotent: bool = False,  # noqa: ARG002 -- rb.reconnecting reads it
     ) -> Any:
         """Send a request and return the `result` of its answer.
@@ -138,7 +138,7 @@ class Peer:
 
         - The error of an error answer, as `classify` reads it; ProtocolError (UPSTREAM) for an
           answer that is neither.
-        - AttemptTimeoutError after `timeout` seconds; a late answer is dropped.
+        - AttemptTimeoutError after `timeout` seconds (None: never); a late answer is dropped.
         - OutcomeUnknownError if the child exits after the request was written, NotConnectedError if
           it was not, both from `close_exc`.
         - ConfigError for what cannot be sent.
@@ -146,7 +146,7 @@ class Peer:
         A cancelled request is withdrawn if it was not written yet.
         """
         self._guard.check()
-        seconds = read_seconds("request.timeout", timeout, zero=True)
+        seconds = optional_seconds("request.timeout", timeout)
         number = next(self._ids)
         data = encode("request", method, params, number)
         self._check_open(method)
@@ -159,7 +159,7 @@ class Peer:
         finally:
             self._calls.pop(number, None)
             self._child.withdraw(line)
-        if not outcome.done():
+        if seconds is not None and not outcome.done():
             raise _timed_out(method, seconds, line, *self._came_instead(*before))
         answer = outcome.result()
         if answer is None:

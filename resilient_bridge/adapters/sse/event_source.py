@@ -17,6 +17,7 @@ from ...classification.statuses import status_finding
 from ...client import Health
 from ...client.arguments import shown
 from ...client.cancelled import ended
+from ...client.one_reader import OneReader, second_reader
 from ...errors import Failure, config_error, error_for, redact, stays_here
 from ...protocol import Now
 from ...protocol.event_stream import EventStream, refusal
@@ -30,7 +31,7 @@ from .event_source_arguments import check_arguments, checked_headers, checked_po
 
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
@@ -94,6 +95,7 @@ class EventSource:
         self._options: dict[str, Any] = {"timeout": timeouts(client, policy, read_timeout)}
         self._options |= {k: v for k, v in (("content", content), ("params", params)) if v is not None}
         self._on_gap = on_gap
+        self._one_reader = OneReader("EventSource.__aiter__")
         self._name = shown(str(url).replace("http", "ws", 1)).replace("ws", "http", 1)
         self._secrets = secrets_in(client, str(url), headers or {})
         world = current_world()
@@ -175,9 +177,12 @@ class EventSource:
             scope.reschedule(self._now().mono)
             await asyncio.wait([self._reader_gone], timeout=2 * _GOODBYE)
 
-    def __aiter__(self) -> Self:
-        """Iterate over events in the server's order, across reconnects, without repeated ones."""
-        return self
+    def __aiter__(self) -> AsyncIterator[ServerSentEvent]:
+        """Iterate over events in the server's order, across reconnects, without repeated ones.
+
+        ConfigError in a second task, while the first one reads on.
+        """
+        return self._one_reader.begins(self.__anext__)
 
     async def __anext__(self) -> ServerSentEvent:
         """Return the next event; connect and wait as needed.
@@ -188,7 +193,8 @@ class EventSource:
             raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
         self._guard.check()
         if self._reading is not None:
-            raise config_error("EventSource.__anext__", "one reader at a time", "a second one")
+            raise second_reader("EventSource.__anext__")
+        self._one_reader.check()
         event = self._take()
         return await self._wait() if event is None else event
 

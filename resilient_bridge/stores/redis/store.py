@@ -46,7 +46,7 @@ class RedisStore:
     is accepted. Use a Redis that evicts nothing (`maxmemory-policy noeviction`).
 
     One client at a time owns `{prefix:name}`: it holds a `lease` (seconds) and renews it. A second
-    client gets StoreError (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds;
+    client gets StoreError (SYS_STORE_IN_USE) with the seconds left, or waits up to `wait` seconds (None: no limit);
     after a crash the lease expires. An owner that was suspended for longer than its lease and was
     replaced is refused, and its client fails (SESS_SUPERSEDED). What Redis does not do within
     `timeout` is refused with StoreError (SYS_STORE_UNAVAILABLE), is never done later, and may be
@@ -65,7 +65,7 @@ class RedisStore:
         prefix: str = "resilient_bridge",
         lease: float = 30.0,
         timeout: float = 2.0,
-        wait: float | None = None,
+        wait: float | None = 0,
     ) -> None:
         """Check the arguments; nothing is connected yet. ConfigError names a wrong argument."""
         check_url("RedisStore.url", url)

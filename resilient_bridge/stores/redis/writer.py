@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import Executed, Failure, StoreError
@@ -77,7 +78,7 @@ class Writer:
 
     async def acquire(self) -> None:
         lease, timeout, wait = self._terms
-        until = self._loop.time() + (wait or 0.0)
+        until = self._loop.time() + (inf if wait is None else wait)
         args = self._token, int(lease * 1000), FORMAT
         while True:
             answer, _, number = await self._link.script(

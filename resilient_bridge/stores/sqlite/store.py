@@ -12,6 +12,7 @@ import asyncio
 import os
 from contextlib import suppress
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -52,7 +53,7 @@ class SQLiteStore:
     death of the process (`kill -9`), not of the machine, and costs 10 us a send; "machine" waits
     for the disk, so that it survives a power cut, and concurrent senders share the wait. One client
     at a time owns the file: a second gets StoreError (SYS_STORE_IN_USE) at once, or after `wait`
-    seconds. The directory is created 0700, the file 0600. A damaged file is set aside beside it,
+    seconds (None: no limit). The directory is created 0700, the file 0600. A damaged file is set aside beside it,
     its certain content is used, and the event `StateSetAside` names what was lost.
     """
 
@@ -63,7 +64,7 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         durability: Literal["process", "machine"] = "process",
-        wait: float | None = None,
+        wait: float | None = 0,
     ) -> None:
         """Check the arguments; nothing is opened yet. ConfigError names a wrong argument."""
         self._path = path_of(path, "SQLiteStore.path")
@@ -104,7 +105,7 @@ class SQLiteStore:
 
     async def _open(self, now: Now) -> None:
         owner, database, mended = await opened(
-            self._path, is_machine=self._is_machine, wait=self._wait or 0.0
+            self._path, is_machine=self._is_machine, wait=inf if self._wait is None else self._wait
         )
         try:
             self._load(database, now)
