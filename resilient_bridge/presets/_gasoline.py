@@ -15,7 +15,7 @@ from .bridge_policy import BridgePolicy
 _BACKOFF = Backoff.steps(0, 1, 2, 4, 8, 30)
 
 gasoline = BridgePolicy(
-    reconnect=Reconnect(backoff=_BACKOFF, attempts=6, on_exhausted="suspend"),
+    reconnect=Reconnect(backoff=_BACKOFF, attempts=6, on_exhausted="suspend", retry_certificates=False),
     calls=Policy(
         Retry(attempts=6, backoff=_BACKOFF, rules={"CONN_REFUSED": Rule(attempts=1)}, budget=None),
         Breaker.consecutive(5, open_for=30),
