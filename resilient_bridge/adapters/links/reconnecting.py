@@ -66,7 +66,8 @@ def reconnecting(
     OutcomeUnknownError, from the cause.
 
     A call made while the client is disconnected waits, for `patience` seconds at most, then fails
-    with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
+    with NotConnectedError: it was not sent. A new client closes the circuit of the link's calls,
+    if that is this process's own and not isolated. `name` is used in events and metrics. ConfigError names
     a bad argument.
 
     For a `connect` of websockets, credentials (in its headers, or in its url before the @) are not
@@ -94,6 +95,7 @@ def reconnecting(
         checked_bytes(max_bytes, "reconnecting.max_bytes"),
         trust_hints=trust_hints,
     )
+    supervisor.on_ready_again = calls.link_ready
     return Reconnecting(supervisor, calls)
 
 
