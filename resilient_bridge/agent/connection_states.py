@@ -14,13 +14,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
+from ..telemetry.events import BridgeState, CircuitClosed, CircuitHalfOpened, CircuitOpened, StateChanged
+from ..telemetry.hub import listen
 from ..telemetry.log import say
 from ..values.fields import Value, one_of
 from ..world import current_world
 
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
+    from collections.abc import AsyncIterator, Mapping
+    from typing import Protocol, Self, Unpack
+
+    from ..telemetry.events import Event
+
+    class Link(Protocol):
+        """A BridgeClient or a `reconnecting` link."""
+
+        @property
+        def state(self) -> BridgeState: ...
+        def events(self) -> AsyncIterator[Event]: ...
 
 
 Server: TypeAlias = Literal["down", "booting", "up"]
@@ -39,6 +51,35 @@ class Dimensions(TypedDict, total=False):
     extension: Extension
     circuit: CircuitIs | Literal["half_open"]
     polling: Polling
+
+
+_DOWN: Final = Dimensions(server="down", extension="disconnected", polling="running")
+_UP: Final = Dimensions(server="up", extension="disconnected", polling="running")
+_READY: Final = Dimensions(server="up", extension="connected", polling="running")
+_OVER: Final = Dimensions(extension="disconnected", polling="stopped")
+_OF_STATE: Final[Mapping[BridgeState, Dimensions]] = {
+    BridgeState.IDLE: _OVER,
+    BridgeState.CONNECTING: _DOWN,
+    BridgeState.AUTHENTICATING: _UP,
+    BridgeState.JOINING: _UP,
+    BridgeState.REPLAYING: _UP,
+    BridgeState.FLUSHING: _UP,
+    BridgeState.READY: _READY,
+    BridgeState.DRAINING: _READY,
+    BridgeState.BACKOFF: _DOWN,
+    BridgeState.SUSPENDED: _DOWN,
+    BridgeState.FAILED: {**_DOWN, **_OVER},
+    BridgeState.CLOSING: _OVER,
+    BridgeState.CLOSED: _OVER,
+}
+# A circuit that is isolated lets nothing through, one that is disabled everything.
+_OF_CIRCUIT: Final[Mapping[str, CircuitIs]] = {
+    "closed": "closed",
+    "disabled": "closed",
+    "open": "open",
+    "isolated": "open",
+    "half_open": "half-open",
+}
 
 
 def _as_circuit(value: Any) -> CircuitIs:
@@ -158,6 +199,35 @@ class ConnectionTracker:
         if new:
             say("warning", f"impossible connection state after {shown}: {'; '.join(new)}")
         return states
+
+    async def watch(self, link: Link, /) -> None:
+        """Record the changes of a BridgeClient or of a `reconnecting` link, until it ends.
+
+        Run it in a task, from the start: `asyncio.create_task(tracker.watch(link))`. The server is
+        up while there is a connection, the extension connected while the link is READY, and polling
+        runs until the link ends. The circuit is that of a `reconnecting` link's calls. What a link
+        cannot know (a server that boots, an active extension) is for `change`. Raises ConfigError
+        from another event loop than the link's.
+        """
+        stream, state = link.events(), link.state
+        self.change("watched", **_OF_STATE[state])
+
+        def note(event: Event) -> None:
+            if isinstance(event, (CircuitOpened, CircuitHalfOpened, CircuitClosed)):
+                self._note_circuit(link, event.reason)
+
+        with listen(note):
+            self._note_circuit(link, "watched")
+            async for event in stream:
+                if isinstance(event, StateChanged):
+                    self.change(event.reason, **_OF_STATE[event.state])
+
+    def _note_circuit(self, link: Link, reason: str) -> None:
+        """Record the state of the link's circuit, if it has one and that has changed."""
+        asked = getattr(link, "__circuit__", None)
+        found = None if asked is None else asked()
+        if found is not None and _OF_CIRCUIT[found.state] != self._states.circuit:
+            self.change(reason, circuit=_OF_CIRCUIT[found.state])
 
     def __repr__(self) -> str:
         """Return the states, and the number of kept diagnostics."""

@@ -47,6 +47,9 @@ class CircuitAsked(Protocol):
         """Return whether it would reject a call at this moment."""
         ...
 
+    def link_ready(self, now: float) -> None:
+        """The link whose calls it guards is READY again."""
+
     def count_overdue(self, now: float) -> None:
         """Count the running calls that already take too long."""
 

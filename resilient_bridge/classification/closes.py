@@ -6,6 +6,7 @@ what the failure is; the reconnect policy says which codes a link reconnects aft
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -65,7 +66,7 @@ _SENT: Mapping[int, Finding] = {  # codes that mean something else when we send 
     1011: _CLOSED,
 }
 _CLOSERS: Mapping[By, str] = {"peer": "connection closed by the peer", "us": "connection closed by us"}
-_SILENCE = ("keepalive", "heartbeat", "ping timeout")
+_SILENCE = re.compile(r"\b(keep-?alive|heartbeat|pings?|pongs?|idle|inactiv\w*)\b", re.IGNORECASE)
 
 
 def close_finding(code: int | None, text: str, by: By | None) -> Finding:
@@ -87,11 +88,16 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
     )
 
 
+def names_silence(text: str) -> bool:
+    """Return whether a close text says that one end heard nothing of the other for too long."""
+    return _SILENCE.search(text) is not None
+
+
 def _look_up(code: int | None, text: str, by: By | None) -> Finding:
     if code is None:
         return _CLOSED
     if by == "us":
-        if code == 1011 and (not text or any(word in text.lower() for word in _SILENCE)):
+        if code == 1011 and (not text or names_silence(text)):
             return Finding(code="CONN_HEARTBEAT_TIMEOUT")
         if code in _SENT:
             return _SENT[code]

@@ -64,6 +64,14 @@ def _no_answer(error: BaseException) -> Finding:
     return _HANDSHAKE
 
 
+def _unusable_uri(error: BaseException) -> Finding:
+    """Distinguish the URL that was configured from one that a redirect named."""
+    if type(error.__context__).__name__ == "InvalidStatus":
+        return attrs.evolve(_REDIRECT, message="redirect to what is no websocket url refused")
+    return wrong_setting("url not valid")
+
+
+_REDIRECT = Finding(code="CONN_REDIRECT_REFUSED")
 _NOT_UTF8 = Finding(code="PROTO_INVALID_MESSAGE", message="text cannot be encoded as utf-8")
 
 
@@ -82,7 +90,7 @@ RULES: Rules = {
         code="CONN_RESET", message="proxy could not be used", proof="tunnel_refused"
     ),
     ("websockets", "InvalidHandshake"): _HANDSHAKE,
-    ("websockets", "InvalidURI"): wrong_setting("url not valid"),
+    ("websockets", "InvalidURI"): _unusable_uri,
     ("websockets", "InvalidProxy"): wrong_setting("proxy url not valid"),
     ("websockets", "ProtocolError"): _FRAMES,
     ("websockets", "PayloadTooBig"): _TOO_BIG,
@@ -93,6 +101,6 @@ RULES: Rules = {
     ("builtins", "UnicodeDecodeError"): _NO_TEXT,
     ("builtins", "UnicodeEncodeError"): _unencodable,
     ("asyncio", "LimitOverrunError"): Finding(code="PROTO_MESSAGE_TOO_BIG", message="line over the limit"),
-    ("resilient_bridge", "RedirectRefusedError"): Finding(code="CONN_REDIRECT_REFUSED"),
+    ("resilient_bridge", "RedirectRefusedError"): _REDIRECT,
     ("resilient_bridge", "InsecureURLError"): Finding(code="CONN_INSECURE", category=Category.CONFIG),
 }

@@ -143,13 +143,19 @@ class _TappedDialer:
         self.secrets = inner.secrets
         self._inner, self._journal = inner, journal
 
+    @property
+    def target(self) -> str:
+        return self._inner.target
+
     async def __call__(
         self,
         address: tuple[str, int] | None,
         resolved: Callable[[tuple[str, int]], None],
         resume: Resume | None,
+        *,
+        is_doubtful: bool,
     ) -> tuple[Transport, str | None]:
-        transport, token = await self._inner(address, resolved, resume)
+        transport, token = await self._inner(address, resolved, resume, is_doubtful=is_doubtful)
         self._journal.transport = tapped = TappedTransport(transport, self._journal)
         self._journal.add("opened")
         return cast("Transport", tapped), token

@@ -108,6 +108,9 @@ class BridgeClient:
         check_url(url)
         check_dialect(chosen.dialect, on_connect, token, backfill)
         check_pin(pin)
+        if pin is not None:  # the pin names the only certificate that there can be
+            reconnect = chosen.reconnect.evolve(retry_certificates=False)
+            chosen = chosen.evolve(reconnect=reconnect)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"
         dial = URLDialer(
             url, token=token, headers=headers, pin=pin, ssl=ssl, reconnect=chosen.reconnect, dialect=chosen.dialect

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ..errors import BridgeError, Failure, config_error
+from ..errors import BridgeError, Failure, config_error, is_sensitive
+from ..transports.following import may_follow
 from .arguments import secrets_of
 from .secrets import Secrets
 
@@ -33,12 +35,20 @@ class Dialer(Protocol):
 
     secrets: Secrets
 
-    async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
+    @property
+    def target(self) -> str:
+        """The URL of the last attempt, without user and query; "" if it is not known."""
+        ...
+
+    async def __call__(
+        self, address: Address | None, resolved: Resolved, resume: Resume | None, *, is_doubtful: bool
+    ) -> Dialed:
         """Connect, to `address` if it is given, without DNS.
 
         Otherwise call `resolved` with the answer of DNS.
 
-        Add `resume`'s fields.
+        Add `resume`'s fields. `is_doubtful`: something else than the server may have answered the
+        last attempts, so no upgrade may show it a credential in clear text.
         """
         ...
 
@@ -61,16 +71,23 @@ class URLDialer:
         dialect: Dialect,
     ) -> None:
         self.secrets = Secrets()
+        self.target = ""
         self._url, self._token, self._headers = url, token, headers
         self._pin, self._ssl = pin, ssl
         self._allows_plaintext = reconnect.allow_plaintext_credentials
         self._dialect = dialect
 
-    async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
+    async def __call__(
+        self, address: Address | None, resolved: Resolved, resume: Resume | None, *, is_doubtful: bool
+    ) -> Dialed:
         """Make one attempt; everything is evaluated again."""
         from ..transports.websocket import open_websocket
 
-        url: str = await _ask(self._url) if resume is None or resume.url is None else resume.url
+        if resume is None or resume.url is None:
+            url: str = await _ask(self._url)
+            self.target = _without(url, query=lambda _: True)
+        else:
+            url = resume.url  # named by the server at `target`, which it has proved
         token: str | None = await _ask(self._token)
         headers: dict[str, str] = {
             **(await _ask(self._headers) or {}),
@@ -83,18 +100,19 @@ class URLDialer:
             url = _with_query(url, resume.query)
         if self._dialect.auth is None and self._dialect.login is None and token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        transport = await open_websocket(
-            url,
-            headers=headers,
+        dial = partial(
+            open_websocket,
             ssl=self._ssl,
             pin=self._pin,
             address=address,
             max_frame_bytes=self._dialect.max_frame_bytes,
             subprotocols=self._dialect.subprotocols,
             allow_plaintext_credentials=self._allows_plaintext,
-            has_credentials=token is not None,
             resolved=resolved,
         )
+        if is_doubtful:
+            await _ask_in_clear(dial, url, headers)
+        transport = await dial(url, headers=headers, has_credentials=token is not None)
         transport.keeps_bytes = self._dialect.decode is not None
         return transport, token
 
@@ -110,15 +128,18 @@ class FactoryDialer:
         keeps_bytes: bool = False,
     ) -> None:
         self.secrets = Secrets()
+        self.target = ""
         self._keeps_bytes = keeps_bytes
         self._factory, self._token = factory, token
 
-    async def __call__(self, address: Address | None, resolved: Resolved, resume: Resume | None) -> Dialed:
-        """Make one attempt; the address is the user's.
+    async def __call__(
+        self, address: Address | None, resolved: Resolved, resume: Resume | None, *, is_doubtful: bool
+    ) -> Dialed:
+        """Make one attempt; the address and the upgrade are the user's.
 
         Raises ConfigError if the dialect resumes by URL or headers.
         """
-        del address, resolved
+        del address, resolved, is_doubtful
         if resume is not None and (resume.url or resume.query or resume.headers):
             wanted = "BridgeClient(url), as this dialect asks in the URL or in headers for what was missed"
             raise config_error("BridgeClient.over", wanted, "a websocket that was opened elsewhere")
@@ -160,6 +181,41 @@ class _Entered:
             if entered is not None:
                 task = asyncio.ensure_future(entered.__aexit__(None, None, None))
                 await asyncio.shield(task)
+
+
+async def _ask_in_clear(dial: Callable[..., Awaitable[Transport]], url: str, headers: dict[str, str]) -> None:
+    """Dial once without credentials, if the upgrade would show some in clear text.
+
+    Returns if a WebSocket server accepts that, or answers that it wants credentials (401). Raises
+    the error of every other answer: no credential is sent after it.
+    """
+    bare = _without(url, query=is_sensitive)
+    harmless = {name: value for name, value in headers.items() if may_follow(name)}
+    if urlsplit(url).scheme.lower() != "ws" or (bare == url and harmless == headers):
+        return
+    from websockets.exceptions import InvalidStatus
+
+    try:
+        transport = await dial(bare, headers=harmless)
+    except InvalidStatus as refused:
+        if refused.response.status_code != 401:
+            raise
+    else:
+        await transport.close()
+
+
+def _without(url: str, query: Callable[[str], bool]) -> str:
+    """Return a URL without user and password, and without the fields of the query that `query` names."""
+    try:
+        parts = urlsplit(url)
+        fields = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return ""  # it cannot be dialled either
+    remaining = [(name, value) for name, value in fields if not query(name)]
+    if len(remaining) == len(fields) and "@" not in parts.netloc:
+        return url
+    netloc = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(remaining)))
 
 
 def _with_query(url: str, fields: Mapping[str, str | int]) -> str:

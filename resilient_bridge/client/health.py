@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 
 _PATIENCE: Final = 1.0  # seconds in which an answer is not yet late
+_WAITS_FOR: Final = {
+    BridgeState.CONNECTING: "the first attempt has no answer yet",
+    BridgeState.FLUSHING: "what was queued is being sent",
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +76,8 @@ def not_ready(driver: Driver, timeout: object) -> BridgeError:
     why = obstacle(session, now) or obstacle(session, now, patience=0)
     text = f"still {session.state.value} after {timeout} s"
     if why is None:
-        return driver.error(Failure.of("SYS_TIMEOUT", f"{text}: {session.reason}"))
+        waits_for = _WAITS_FOR.get(session.state, session.reason)
+        return driver.error(Failure.of("SYS_TIMEOUT", f"{text}: {waits_for}"))
     shown = Failure.of(
         "SYS_TIMEOUT", f"{text}: {why.message}", suggestions=why.suggestions, cause=driver.error(why)
     )

@@ -85,6 +85,8 @@ class Supervisor:
             transport, token = made or await self._connect(address)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the session decides what it means
             return self._dial.secrets.mask(_classified(error))
+        finally:
+            driver.session.reconnection.target = self._dial.target
         self._address = transport.address or self._address
         now = driver.now()
         driver.session.connection_made(token, now)
@@ -97,8 +99,11 @@ class Supervisor:
         return self._dial.secrets.mask(loss if isinstance(loss, Failure) else _classified(loss))
 
     async def _connect(self, address: tuple[str, int] | None) -> tuple[Transport, str | None]:
+        session = self._driver.session
         async with asyncio.timeout(self._timeout):
-            return await self._dial(address, self._note_address, self._driver.session.resume())
+            return await self._dial(
+                address, self._note_address, session.resume(), is_doubtful=session.reconnection.is_doubtful
+            )
 
     def _replace(self) -> None:
         """Make the next connection now, then end this one.

@@ -23,6 +23,7 @@ gasoline = BridgePolicy(
         rules={"CONN_TIMEOUT": _LATE, "CONN_HEARTBEAT_TIMEOUT": _LATE},
         attempts=6,
         on_exhausted="suspend",
+        retry_certificates=False,
     ),
     calls=Policy(
         Retry(

@@ -18,6 +18,7 @@ openviber = BridgePolicy(
         backoff=Backoff.exponential(1, cap=16, jitter="none"),
         attempts=5,
         on_exhausted="suspend",
+        retry_certificates=False,
     ),
     heartbeat=Heartbeat(timeout=30),
     dialect=Dialect(dedupes=True),

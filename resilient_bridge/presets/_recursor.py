@@ -26,6 +26,7 @@ recursor = BridgePolicy(
         attempts=5,
         on_exhausted="raise",
         reuse_address_on=(2,),
+        retry_certificates=False,
     ),
     calls=Policy(
         Retry(

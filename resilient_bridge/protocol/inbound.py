@@ -8,7 +8,8 @@ messages never has to guess which of them the consumer will see.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
 from ..telemetry.events import DuplicateConflict, Event
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from .ports import Store
     from .rejoin import Outcome
     from .watermark import Key, Memory, Watermark
+
+
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Acknowledgements:
@@ -151,14 +155,20 @@ class Inbound:
         """The server's timestamp of the last accepted message, if need be of an earlier session."""
         return self.watermark.last_timestamp or self._before
 
-    def merge(self, outcome: Outcome, now: Now) -> Gap | None:
+    def merge(self, outcome: Outcome, now: Now, *, overlap: float = 0.0) -> Gap | None:
         """Deliver the result of a join: the gap at its position first, then the news in the
         server's order.
+
+        `overlap`: seconds by which the time that was asked for lies before the last message.
         """
         since = self.last_timestamp
         gap: Gap | None = None
         if outcome.verdict is not None and outcome.verdict != "RECOVERED":
-            gap = Gap(outcome.verdict, since, _until(outcome, since), outcome.reason)
+            start = since
+            if since is not None and outcome.reason == "no_anchor":
+                # the server's clock may have stepped back that far
+                start = since - min(timedelta(seconds=overlap), since - _EARLIEST)
+            gap = Gap(outcome.verdict, start, _until(outcome, since), outcome.reason)
             if self.receives:
                 self.inbox.put_gap(gap)
         is_new_session = outcome.reason == "new_session"

@@ -349,6 +349,7 @@ class Joining(Join):
         self.rejoin, self.is_open = None, False
         self.deadline = None
         self._features.replay_refusals = 0
+        overlap = self._features.asking.overlap(self._policy)
         self._features.asking.joined()
         outcome = rejoin.resolve()
         watermark = self._in.watermark
@@ -356,9 +357,9 @@ class Joining(Join):
         new_session = rejoin.new_session
         same_epoch = self._remembers and not new_session and watermark.epoch == self._epoch
         since = self._in.last_timestamp
-        gap = self._in.merge(outcome, now)
+        gap = self._in.merge(outcome, now, overlap=overlap)
         watermark.joined, watermark.replaces, watermark.epoch = True, False, self._epoch
-        self._report(outcome, since, now, gap.until if gap else None)
+        self._report(outcome, gap.since if gap else since, now, gap.until if gap else None)
         reason = "replay_timeout" if outcome.reason == "timeout" else "merged"
         self._flush(now, reason, same_epoch=same_epoch, new_session=new_session)
 

@@ -75,7 +75,8 @@ class Gap:
 
     `verdict` is GAP (provably or presumably lost) or UNKNOWN (it cannot be known). `since` is the
     server's timestamp of the last message before the hole, `until` that of the first one after it,
-    where known. `reason`: `new_session truncated mismatch` for GAP; `order no_replay empty
+    where known; where no message of the answer showed that the log is the same (UNKNOWN(no_anchor)),
+    `since` lies `Replay.overlap` before the last message. `reason`: `new_session truncated mismatch` for GAP; `order no_replay empty
     no_anchor timeout side_buffer_full too_large` for UNKNOWN, and for an EventSource `no_event_id
     repeated_event_id event_id_jump`. Where the server numbers its events
     (docs/reference/positions.md has the reasons), `channel` says whose are missing (None: the

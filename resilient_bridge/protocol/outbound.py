@@ -335,7 +335,9 @@ class Outbound:
 
     # ---- losses and joins -------------------------------------------------------------------------------------
 
-    def link_lost(self, failure: Failure, now: Now, generation: int) -> str | None:
+    def link_lost(
+        self, failure: Failure, now: Now, generation: int, *, has_slept: bool = False
+    ) -> str | None:
         """Handle a loss: requests fail unless they may be repeated.
 
         What nothing can confirm any more ends as UNKNOWN, unless the server dedupes: then it is
@@ -345,7 +347,7 @@ class Outbound:
             for entry in self.outbox.written():
                 self.outbox.lose(entry, NOT_SHOWN)
         asked = [entry for entry in self.open_requests.values() if entry.generation == generation]
-        suspect = self.outbox.link_lost(failure, generation, asked)
+        suspect = self.outbox.link_lost(failure, generation, asked, has_slept=has_slept)
         if suspect is not None and suspect.is_poison:
             self.quarantined(suspect, "poison", failure, now)
             if suspect.is_request:

@@ -17,6 +17,7 @@ from ..errors import Failure, OutboxFullError
 from .deadlines import Deadlines
 from .doubt import Doubt
 from .entries import NO_PINGS, Entry, EntryState
+from .policies.losses import is_silence
 
 
 if TYPE_CHECKING:
@@ -297,14 +298,23 @@ class Outbox:
 
     # ---- losses and joins -------------------------------------------------------------------------------------
 
-    def link_lost(self, failure: Failure, generation: int, requests: Iterable[Entry] = ()) -> Entry | None:
+    def link_lost(
+        self,
+        failure: Failure,
+        generation: int,
+        requests: Iterable[Entry] = (),
+        *,
+        has_slept: bool = False,
+    ) -> Entry | None:
         """The link ended: find poison, drop what was volatile.
 
-        `requests`: what was asked on it and is unanswered.
+        `requests`: what was asked on it and is unanswered. `has_slept`: this machine did, so the
+        link was lost to its silence.
 
         Returns the entry that is under suspicion, if one is; DEAD if it was set aside.
         """
-        suspect = self._poison(failure, generation, requests)
+        is_silent = is_silence(failure, has_slept=has_slept)
+        suspect = None if is_silent else self._poison(failure, generation, requests)
         for entry in [e for e in self.queued if e.volatile and e.state is EntryState.QUEUED]:
             self.drop(entry, "not connected")
         return suspect

@@ -5,7 +5,11 @@ Pure decisions.
 Two counters, because they answer different questions. `attempt` is the position in the schedule; it
 starts over only after a link that was READY for `stable_after` seconds and answered one ping, so
 accept-then-close never becomes a storm. `failed` counts attempts in a row that never became READY;
-it decides when the user is final, or the client gives up.
+it decides when the user is informed, or the client gives up.
+
+Answers to a dial that come from something else than the server (511), or may do so after a link
+that has proved its URL and credentials, do not use up `attempts` (`_elsewhere`). The latter are
+counted by themselves (`_portals`), and are the end after a while.
 """
 
 from __future__ import annotations
@@ -18,7 +22,15 @@ import attrs
 from ..errors import Failure
 from ..values.backoff import Backoff
 from ..values.rule import most_specific
-from .policies.losses import LossAction, is_superseded, meaning, reason_of, wants_slow_start
+from .policies.losses import (
+    LossAction,
+    is_network_login,
+    is_superseded,
+    may_be_a_portal,
+    meaning,
+    reason_of,
+    wants_slow_start,
+)
 
 
 if TYPE_CHECKING:
@@ -31,6 +43,9 @@ if TYPE_CHECKING:
 
 _SLOW_START: Final = 5.0
 _REMEMBERED: Final = 16
+_SIGN_IN: Final = (
+    "something else than the server may have answered, such as a captive portal: sign in to the network"
+)
 
 
 class Decision(NamedTuple):
@@ -85,6 +100,16 @@ class Reconnection:
         self._tokens_at: float | None = None
         self._rule_counts: dict[int, int] = {}
         self._failures: deque[Failure] = deque(maxlen=_REMEMBERED)  # of this outage
+        # Where the last dial went, and where links have been READY. Set by who dials, if it can vary.
+        self.target = ""
+        self._proven: deque[str] = deque(maxlen=_REMEMBERED)
+        self.sends_in_clear = False
+        """Whether the next dial would show credentials to whatever answers it (ws://, http://)."""
+        self.is_doubtful = False
+        """Whether an answer in this outage may have come from something else than the server."""
+        self._elsewhere = 0  # of the `failed` attempts, those with such an answer
+        self._portals = 0  # such answers that would be final otherwise
+        self._portal_since: Now | None = None
 
     def connected(self) -> None:
         self._connected = True
@@ -92,6 +117,9 @@ class Reconnection:
     def entered(self) -> None:
         """The user has been given a client: `first_connect` no longer applies."""
         self._ever_ready = True
+        if self.target not in self._proven:
+            self._proven.append(self.target)
+        self._portals, self._portal_since, self.is_doubtful = 0, None, False
 
     def ready(self, now: Now, *, proves_credentials: bool = True) -> None:
         """The link is READY.
@@ -100,10 +128,10 @@ class Reconnection:
         again.
         """
         self._ready_at = now
-        self._ever_ready = True
+        self.entered()
         self._down_since = None
         self._refreshed = self._refreshed and not proves_credentials
-        self.failed = 0
+        self.failed = self._elsewhere = 0
         self.last_loss = None
 
     def pong(self) -> None:
@@ -123,21 +151,29 @@ class Reconnection:
         what superseded us: a join that was still on its way. Then the client joins once more; any
         other takeover is final.
         """
-        self.last_loss = failure
         rule = most_specific(self._policy.rules, failure)
         action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
+        is_elsewhere = is_network_login(failure)
+        if action is LossAction.FAIL and self._may_be_a_portal(failure, now):
+            is_elsewhere = True
+            failure = attrs.evolve(failure, suggestions=(*failure.suggestions, _SIGN_IN))
+            action = self._action_for_a_portal(now)
+        elif is_elsewhere and self.sends_in_clear and rule is None:
+            action = LossAction.FAIL
+        self.is_doubtful |= is_elsewhere
+        self.last_loss = failure
         reason = reason_of(failure) if poison is None else f"poison({poison})"
-        if reason == "connection_lost" and not self._connected and failure.code != "CONN_UNREACHABLE":
-            # A handshake that breaks off was accepted by some server: it counts as a connection
-            # that was lost early.
-            reason, self._connected = "connect_failed", True
-        down_since, died_young = self._book(now)
+        if reason == "connection_lost" and not self._connected:
+            reason = "connect_failed"
+        down_since, died_young = self._book(now, is_elsewhere=is_elsewhere)
         self._failures.append(failure)
-        final = self._final(action, failure, reason, rule, now)
+        # How long something else than the server asks to wait says nothing about the server.
+        hint = None if is_elsewhere else _hint(failure, now)
+        final = self._final(action, failure, reason, rule, hint)
         if final is not None:
             return final
         self.attempt += 1
-        wait = self._wait(failure, rule, now)
+        wait = self._wait(failure, rule, hint)
         cap = self._rate_cap(now.mono) if died_young else 0.0
         out = self._policy.attempts is not None and self.failed >= self._policy.attempts
         return Decision(
@@ -170,7 +206,25 @@ class Reconnection:
             return LossAction.FAIL
         return action
 
-    def _book(self, now: Now) -> tuple[Now, bool]:
+    def _may_be_a_portal(self, failure: Failure, now: Now) -> bool:
+        """Return whether a lasting failure is the answer to a dial that may not be the server's.
+
+        A link that was READY at this address has proved the URL and the credentials.
+        """
+        if self._connected or self.target not in self._proven or self.sends_in_clear:
+            return False
+        certificates = self._policy.retry_certificates
+        return may_be_a_portal(failure, now.wall, certificates=certificates)
+
+    def _action_for_a_portal(self, now: Now) -> LossAction:
+        """Count one; the end is when they have come for `grace`, and at least `attempts` times."""
+        self._portals += 1
+        self._portal_since = self._portal_since or now
+        is_late = now.since(self._portal_since) >= self._policy.grace
+        is_over = is_late and self._portals >= (self._policy.attempts or 0)
+        return LossAction.FAIL if is_over else LossAction.RECONNECT
+
+    def _book(self, now: Now, *, is_elsewhere: bool) -> tuple[Now, bool]:
         """Count this loss.
 
         Returns since when the link is down, and whether the connection was lost early.
@@ -188,14 +242,14 @@ class Reconnection:
             self._failures.clear()
         elif not was_ready:
             self.failed += 1
+            self._elsewhere += is_elsewhere
         return self._down_since, died_young
 
     def _final(
-        self, action: LossAction, failure: Failure, reason: str, rule: Rule | None, now: Now
+        self, action: LossAction, failure: Failure, reason: str, rule: Rule | None, hint: float | None
     ) -> Decision | None:
         if action is LossAction.FAIL:
             return Decision(False, 0.0, self.attempt, reason, failure)
-        hint = _hint(failure, now)
         if hint is not None and hint > self._policy.max_retry_after:
             final = attrs.evolve(failure, retry_after=hint, stopped="retry_after")
             return Decision(False, 0.0, self.attempt, reason, final)
@@ -217,7 +271,11 @@ class Reconnection:
             count = self._rule_counts[id(rule)] = self._rule_counts.get(id(rule), 0) + 1
             if count > limit:
                 return True
-        return self._policy.on_exhausted == "raise" and attempts is not None and self.failed >= attempts
+        return (
+            self._policy.on_exhausted == "raise"
+            and attempts is not None
+            and self.failed - self._elsewhere >= attempts
+        )
 
     def _exhausted(self, failure: Failure) -> Failure:
         return Failure.of(
@@ -228,13 +286,12 @@ class Reconnection:
             stopped="attempts",
         )
 
-    def _wait(self, failure: Failure, rule: Rule | None, now: Now) -> float:
+    def _wait(self, failure: Failure, rule: Rule | None, hint: float | None) -> float:
         backoff = (
             rule.backoff if rule is not None and isinstance(rule.backoff, Backoff) else self._policy.backoff
         )
         wait = backoff.next(self.attempt, self._previous, self._rng)
         self._previous = wait
-        hint = _hint(failure, now)
         if hint is not None:
             # The first hint of an outage is the server's plan for us, and kept as it is. A server
             # that repeats the same hint has no plan, so our own jitter is added. A schedule without

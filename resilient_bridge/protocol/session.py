@@ -96,6 +96,7 @@ class Session:
         self._replay, self.dialect = replay, dialect
         self._generation = 0
         self._drift: float | None = None
+        self._slept = 0  # the last connection during which this machine slept
         self._new_session = self._is_suspended_reported = False
         self.reading = Reading(inbox)
         self._features = Features(dialect)
@@ -198,7 +199,8 @@ class Session:
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
         failure, self.link = self.link.lost(failure, now) if self.link is not None else failure, None
-        poison = self.outbound.link_lost(failure, now, generation)
+        has_slept = generation > 0 and self._slept == generation
+        poison = self.outbound.link_lost(failure, now, generation, has_slept=has_slept)
         if self.state in {BridgeState.CLOSING, BridgeState.CLOSED, BridgeState.FAILED, BridgeState.DRAINING}:
             return Decision(False, 0.0, 0, self.reason, failure)
         decision = self.reconnection.lost(failure, now, poison=poison, ghost=ghost)
@@ -388,6 +390,7 @@ class Session:
                 ):  # a machine that slept has aged, though its monotonic clock stood still
                     self.outbound.outbox.end_expired(entry)
             if self.link is not None:
+                self._slept = self._generation
                 # Even if a probe is out: its pong may have come before the jump.
                 self.link.wire.ping("probe", now, "suspected_sleep")
         self._drift = drift

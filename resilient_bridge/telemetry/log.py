@@ -35,7 +35,8 @@ def log_event(event: Event) -> None:
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
             why = _reason(event.reason, event.failure)
-            say("warning", f"connection lost, attempt {event.attempt} in {event.wait:.3g} s: {why}", event)
+            began = _what_was_lost(event)
+            say("warning", f"{began}, attempt {event.attempt} in {event.wait:.3g} s: {why}", event)
     elif isinstance(event, Suspended):
         why = _reason(event.reason, event.failure)
         say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
@@ -46,6 +47,22 @@ def log_event(event: Event) -> None:
         say(_level(event.failure), text, event)
     else:
         _log_call(event)
+
+
+_NOT_REACHED = frozenset({"connect_refused", "connect_failed", "dns"})
+_NOT_CONNECTED = frozenset(
+    {"timeout", "tls", "upgrade_rejected", "rejected", "auth_expired", "auth_rejected"}
+)
+
+
+def _what_was_lost(event: ReconnectScheduled) -> str:
+    """Say of an attempt that failed that it did: no connection was lost by it."""
+    reason, failure = event.reason.partition("(")[0], event.failure
+    # an attempt that took too long has an error; a server that does not answer a join has none
+    is_dial = reason == "timeout" and failure is not None and failure.cause is not None
+    if reason in _NOT_REACHED or is_dial:
+        return "not reached"
+    return "not connected" if reason in _NOT_CONNECTED else "connection lost"
 
 
 def _log_call(event: Event) -> None:

@@ -151,8 +151,14 @@ REFUSALS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("before", [(), (stream(numbered(1), then="end"),)])
+OPEN_BEFORE = (stream(numbered(1), then="end"),)
+ALWAYS_FINAL = ("401", "404 with a code", "too big")  # even after an open stream no portal is thought of
+
+
+@pytest.mark.parametrize(
+    ("refusal", "before"),
+    [(name, ()) for name in REFUSALS] + [(name, OPEN_BEFORE) for name in ALWAYS_FINAL],
+)
 async def test_a_refusal_is_raised_and_not_repeated(library, refusal, before):
     """An answer that no repeat can change: a typed error, at once and on every later request, and no further connection."""
     script, kind, code, wanted = REFUSALS[refusal]
@@ -165,6 +171,43 @@ async def test_a_refusal_is_raised_and_not_repeated(library, refusal, before):
             assert wanted in caught.value.failure.message
         assert (source.state, source.health().failure) == ("FAILED", caught.value.failure)
         assert len(server.asked) == len(before) + 1
+
+
+@pytest.mark.parametrize("refusal", sorted({*REFUSALS, "511"} - {*ALWAYS_FINAL}))
+def test_l09_a_portal_after_an_open_stream_is_waited_for(library, refusal):
+    """The stream goes on at its position when the server answers again; a portal that stays is the error after the grace."""
+    portal = answer(511, "Retry-After: 999999") if refusal == "511" else REFUSALS[refusal][0]
+
+    async def comes_back(source, server):
+        return await take(source, 2), server.asked[-1]["Last-Event-ID"], len(server.asked)
+
+    scripts = [*OPEN_BEFORE, *[portal] * 6, stream(numbered(2))]
+    assert simulated(comes_back, library, *scripts, reconnect=rb.presets.recursor) == (["n1", "n2"], "1", 8)
+
+    async def stays(source, server):
+        await take(source, 1)
+        with pytest.raises(rb.BridgeError) as caught:
+            await anext(source)
+        seconds = server.asked[-1]["time"] - server.asked[1]["time"]
+        return caught.value.failure.code, 300 <= seconds < 331
+
+    if refusal != "511":
+        assert simulated(stays, library, *OPEN_BEFORE, portal, reconnect=rb.presets.recursor) == (
+            REFUSALS[refusal][2],
+            True,
+        )
+
+
+@pytest.mark.parametrize(
+    "options", [{"headers": {"Authorization": "Bearer s3cret99"}}, {"params": {"api_key": "s3cret99"}}]
+)
+async def test_l09_a_token_in_clear_text_is_shown_to_a_portal_once(library, options):
+    """By http no further request carries it: what answered is the end, as on a first request."""
+    async with reading(library, *OPEN_BEFORE, answer(200), **options) as (source, server):
+        await take(source, 1)
+        with pytest.raises(rb.errors.ProtocolError):
+            await anext(source)
+        assert len(server.asked) == 2
 
 
 async def test_a_cancelled_reader_closes_the_response_and_can_come_back(library):

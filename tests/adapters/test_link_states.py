@@ -177,6 +177,33 @@ async def test_its_circuit_is_its_own():
 
 
 @virtual
+@pytest.mark.requirement("G2")
+async def test_l13_a_link_that_is_ready_again_closes_the_circuit_of_its_calls():
+    """The server is back: calls go at once, not after the open time; a circuit that was isolated by hand stays so."""
+    world = World()
+    calls = rb.Policy(rb.Breaker.consecutive(2, open_for=30))
+    link = rb.reconnecting(world.factory, quick(calls=calls))
+    with rb.testing.record() as seen:
+        async with link as client:
+            world.made[0].fault = TimeoutError("slow")
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await client.work("a")
+            with pytest.raises(rb.CircuitOpenError):
+                await client.work("a")
+            await world.lose(link)
+            await link.wait_ready(5)
+            assert await client.work("b") == "b by 2"
+            assert rb.circuit(link).state == "closed"
+            rb.circuit(link).isolate()
+            await world.lose(link)
+            await link.wait_ready(5)
+            assert rb.circuit(link).state == "isolated"
+    closed = [event.reason for event in seen if isinstance(event, rb.events.CircuitClosed)]
+    assert closed == ["link_ready"]
+
+
+@virtual
 async def test_a_listener_that_raises_does_no_harm():
     """Threat 48: the link goes on."""
     world = World()

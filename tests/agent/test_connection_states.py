@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import ConnectionStates, ConnectionTracker
+from tests.adapters.link_peers import World, quick
 
 
 SERVERS = ("down", "booting", "up")
@@ -223,3 +225,65 @@ def test_threads_lose_no_change():
     for before, after in pairwise(seen):
         change = {after.reason: getattr(after.states, after.reason)}
         assert after.states == before.states.evolve(**change)
+
+
+# ---- fed by a link ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("G7")
+def test_l13_a_link_feeds_the_states_itself():
+    """Up and connected, away, back, and over: each change with its reason, the circuit of its calls too, no violation."""
+
+    async def main(_bridge):
+        world = World()
+        calls = rb.Policy(rb.Breaker.consecutive(1, open_for=30))
+        link, tracker, seen = rb.reconnecting(world.factory, quick(calls=calls)), ConnectionTracker(), []
+        async with link as client:
+            watching = asyncio.create_task(tracker.watch(link))
+            await asyncio.sleep(0.001)
+            seen.append(tracker.states)
+            world.made[0].fault = TimeoutError("slow")
+            with pytest.raises(TimeoutError):
+                await client.work("a")
+            seen.append(tracker.states)
+            world.refuses = ConnectionRefusedError(111, "refused")
+            await world.lose(link)
+            await asyncio.sleep(0.5)
+            seen.append(tracker.states)
+            world.refuses = None
+            await link.wait_ready(5)
+            await asyncio.sleep(0.001)
+            seen.append(tracker.states)
+        await watching
+        seen.append(tracker.states)
+        return seen, tracker.diagnostics
+
+    up = ConnectionStates(server="up", extension="connected", polling="running")
+    away = ConnectionStates(server="down", circuit="open", polling="running")
+    seen, violations = rb.testing.simulate(main)
+    assert seen == [
+        up,
+        up.evolve(circuit="open"),
+        away,
+        up,
+        up.evolve(extension="disconnected", polling="stopped"),
+    ]
+    assert violations == ()
+
+
+def test_l13_a_bridge_client_feeds_them_as_well():
+    """From before it is READY to its end; it has no circuit."""
+
+    async def main(bridge):
+        tracker = ConnectionTracker()
+        async with rb.BridgeClient(bridge.url) as client:
+            watching = asyncio.create_task(tracker.watch(client))
+            await client.wait_ready(5)
+            await asyncio.sleep(0.001)
+            ready = tracker.states
+        await watching
+        return ready, tracker.states, tracker.diagnostics
+
+    ready, end, violations = rb.testing.simulate(main)
+    assert ready == ConnectionStates(server="up", extension="connected", polling="running")
+    assert (end.extension, end.polling, violations) == ("disconnected", "stopped", ())

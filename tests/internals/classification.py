@@ -15,5 +15,6 @@ __getattr__ = lazily(
         "proofs": "PROOFS",
         "retry_after": "parse_http_date wait_from_headers",
         "statuses": "status_finding",
+        "tls_errors": "tls_finding",
     },
 )

@@ -210,11 +210,11 @@ def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplo
     lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "resilient_bridge"]
     assert [line[0] for line in lines] == ["WARNING", "WARNING", "WARNING", "WARNING", "WARNING", "ERROR"]
     assert [line[1].split(":")[0] for line in lines] == [
-        "connection lost, attempt 2 in 2 s",
-        "connection lost, attempt 3 in 4 s",
+        "not reached, attempt 2 in 2 s",
+        "not reached, attempt 3 in 4 s",
         "disconnected after 3 attempts, still trying",
-        "connection lost, attempt 4 in 8 s",
-        "connection lost, attempt 5 in 8 s",
+        "not reached, attempt 4 in 8 s",
+        "not reached, attempt 5 in 8 s",
         "bridge gave up after a permanent failure",
     ]
     caplog.clear()

@@ -27,6 +27,33 @@ def test_three_deaths_set_the_entry_aside_and_the_rest_goes_on(code):
     assert good.state is S.CONFIRMED
 
 
+@pytest.mark.parametrize("text", ["keepalive ping timeout", "Heartbeat missed", "idle timeout", "no pong"])
+def test_l12_a_peer_that_heard_nothing_blames_no_message(text):
+    """1011 for our silence (websockets' keepalive, after a sleep) says nothing about what was written before it."""
+    rig = Rig().up()
+    (entry,) = sends(rig, 1)
+    for _ in range(4):
+        rig.write()
+        assert rig.lose(closed(1011, text)).reason == f"peer_closed(1011, {text})"
+        again(rig)
+    assert (entry.deaths, entry.state) == (0, S.WRITTEN)
+    rig.write()
+    assert rig.lose(closed(1011, "mapping failed: stopping")).reason == "poison(note)"
+
+
+def test_l12_a_loss_in_which_this_machine_slept_blames_no_message():
+    """1011 says nothing then: the wall clock jumped by 40 s while the connection lasted; the next connection is judged as ever."""
+    rig = Rig().up()
+    (entry,) = sends(rig, 1)
+    rig.write()
+    rig.wall += 40
+    decision = rig.lose(closed(1011))
+    assert (decision.reason, entry.deaths) == ("peer_closed(1011)", 0)
+    again(rig)
+    rig.write()
+    assert rig.lose(closed(1011)).reason == "poison(note)"
+
+
 def test_under_suspicion_one_goes_at_a_time():
     """After a death the entries in flight go one by one, each confirmed first: the innocent are cleared."""
     rig = Rig().up()

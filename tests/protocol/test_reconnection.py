@@ -150,6 +150,16 @@ def test_the_cap_never_bends_a_schedule_of_refused_attempts():
     assert life.lost(CUT).wait == 0.1
 
 
+@pytest.mark.parametrize("failure", [Failure.of("CONN_RESET"), Failure.of("CONN_UNREACHABLE"), TIMEOUT, CUT])
+def test_l12_the_cap_counts_no_connection_that_was_never_made(failure):
+    """A handshake that breaks off (a proxy in front of a server that is away) is a failed attempt, as a refused one is."""
+    life = Life(Reconnect(backoff=Backoff.constant(0.1), attempts=None)).ready(5, pong=True)
+    assert life.lost(CUT).wait == 0.1
+    decisions = [life.lost(failure) for _ in range(20)]
+    assert {decision.wait for decision in decisions} == {0.1}
+    assert {decision.reason for decision in decisions} <= {"connect_failed", "timeout"}
+
+
 def test_the_burst_comes_back_with_time():
     """After a quiet while three connections may die young again before the cap holds."""
     life = Life(Reconnect(backoff=Backoff.constant(0)))

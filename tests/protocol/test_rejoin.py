@@ -199,6 +199,20 @@ def test_a_gap_says_from_when_to_when():
     assert (gap.verdict, gap.reason, event.replayed) == (Verdict.GAP, "truncated", 1)
 
 
+@pytest.mark.requirement("R14")
+def test_l12_without_an_anchor_the_gap_may_begin_an_overlap_earlier():
+    """UNKNOWN(no_anchor): `since` is what was asked for, 300 s before the last message; so in the event."""
+    rig = rejoined(lost("x"))
+    last = rig.session.inbound.last_timestamp
+    rig.replay(m("z"))
+    if rig.state is BridgeState.REPLAYING:
+        rig.replay(m("z"))
+    gap, event = rig.take()[0], rig.of(Resumed)[-1]
+    assert (gap.verdict, gap.reason) == (Verdict.UNKNOWN, "no_anchor")
+    assert gap.since == event.since
+    assert (last - gap.since).total_seconds() == 300
+
+
 def test_unknown_without_a_proof():
     """3.6e: each cause by its name, and the gap's marker in its place."""
     rig = rejoined(lost())

@@ -17,7 +17,7 @@ LOUD = [
     (
         events.ReconnectScheduled(at=AT, attempt=3, wait=5.25, reason="connect_refused", failure=FAILURE),
         logging.WARNING,
-        f"connection lost, attempt 3 in 5.25 s: connect_refused: {FAILURE}",
+        f"not reached, attempt 3 in 5.25 s: connect_refused: {FAILURE}",
     ),
     (
         events.Suspended(at=AT, reason="connect_refused", failure=FAILURE, attempts=5),
@@ -116,3 +116,23 @@ def test_a_broken_handler_does_not_reach_the_emitter():
         emit(LOUD[2][0])
     finally:
         logger.removeFilter(broken)
+
+
+TIMED_OUT = Failure.of("CONN_TIMEOUT", cause=TimeoutError())
+LATE = Failure.of("CONN_TIMEOUT", "no answer to the join")
+
+
+@pytest.mark.parametrize(
+    ("reason", "failure", "words"),
+    [
+        ("connect_refused", FAILURE, "not reached"), ("dns", None, "not reached"), ("connect_failed", None, "not reached"),
+        ("timeout", TIMED_OUT, "not reached"), ("timeout", LATE, "not connected"), ("tls", None, "not connected"),
+        ("upgrade_rejected(503)", None, "not connected"), ("rejected(503)", None, "not connected"),
+        ("auth_expired", None, "not connected"), ("peer_closed(1001)", None, "connection lost"),
+        ("rate_capped", None, "connection lost"), ("heartbeat_timeout", None, "connection lost"),
+    ],
+)  # fmt: skip
+def test_l12_an_attempt_that_failed_is_not_called_a_lost_connection(caplog, reason, failure, words):
+    """Nothing was lost by it: the server was not reached, or did not accept the connection."""
+    emit(events.ReconnectScheduled(at=AT, attempt=2, wait=2.0, reason=reason, failure=failure))
+    assert caplog.messages[-1].startswith(f"{words}, attempt 2 in 2 s: {reason}")

@@ -42,10 +42,10 @@ CLOSES = {
     FAIL: (1002, 1003, 1007, 1010, 4003, 4403, 4409),
 }
 STATUSES = {
-    RECONNECT: (408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 599),
+    RECONNECT: (408, 425, 429, 500, 502, 503, 504, 507, 509, 511, 520, 521, 522, 523, 524, 599),
     REFRESH: (401,),
     FAIL: (200, 204, 300, 400, 402, 403, 404, 405, 406, 407, 409, 410, 411, 413, 414, 415, 417, 418, 421, 422, 423, 424,
-           426, 428, 431, 451, 501, 505, 506, 508, 510, 511),
+           426, 428, 431, 451, 501, 505, 506, 508, 510),
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_what_a_close_code_means(code, action):
 
 @each_row(("status", "action"), _rows(STATUSES))
 def test_what_an_upgrade_status_means(status, action):
-    """408 425 429 and 5xx but the permanent six try again, 401 refreshes, every other status is final."""
+    """408 425 429 and 5xx but the permanent five try again, 401 refreshes, every other status is final."""
 
     class Response:
         status_code = status

@@ -85,6 +85,18 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
     cast("Any", made).process_redirect = process_redirect
 
 
+def sends_in_clear(made: object) -> bool:
+    """Return whether this `connect` of websockets would show credentials to whatever answers it."""
+    library = sys.modules.get("websockets.asyncio.client")
+    if library is None or not isinstance(made, library.connect):
+        return False
+    from ...transports.websockets_releases import target_of
+
+    dialled = cast("connect", made)
+    target, names = target_of(dialled), cast("Any", dialled.additional_headers or ())
+    return not target.secure and (target.user_info is not None or any(is_sensitive(name) for name in names))
+
+
 def _as_websocket(error: Exception) -> None:
     """Rewrite http and https in a redirect's Location to ws and wss, for proxies such as nginx."""
     from websockets.exceptions import InvalidStatus

@@ -15,6 +15,7 @@ from ...protocol.clock import Now
 from ...protocol.policies.losses import is_programming_error, is_unreadable
 from ...protocol.reconnection import Decision, Reconnection
 from ...values.rule import most_specific
+from .link_credentials import sends_in_clear
 
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Losses:
                 f"returned the same object again, which said: {failure.message}", failure
             )
         self._made = connection.made
+        self.reconnection.sends_in_clear = sends_in_clear(connection.made)
         decision = self.reconnection.lost(failure, now)
         return decision._replace(retry=False) if self._is_stuck(failure) else decision
 

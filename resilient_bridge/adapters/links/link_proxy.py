@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 import wrapt
 
+from ...calls.breaker.in_use import clock
 from ...calls.evidence import failure_in
 from ...calls.frame import CURRENT, new_frame
 from ...calls.results import Reading, failure_of_answer, failure_of_result
@@ -120,6 +121,11 @@ class LinkCalls:
         self._bound: dict[tuple[str, bool], Any] = {}
         # a policy that cannot be used raises here, not at a call
         self._protected("", is_idempotent=False)
+
+    def link_ready(self) -> None:
+        """The link is READY again: what opened the circuit of its calls is over."""
+        if self.states.current is not None:
+            self.states.current.link_ready(clock())
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the client, and repeat it if the policy allows that and it is safe."""

@@ -56,6 +56,7 @@ class LinkSupervisor:
         self._wall = world.loop_wall
         self._losses = Losses(policy.reconnect, world.new_rng())
         self.guard = LoopGuard("Reconnecting")
+        self.on_ready_again: Callable[[], None] | None = None
         self._owner: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._client: Any = None
@@ -265,6 +266,8 @@ class LinkSupervisor:
                 self._unread.append(connection)
             self._losses.opened()
             self._reconnects += 1
+            if self._reconnects and self.on_ready_again is not None:
+                self.on_ready_again()  # before the calls that wait for READY
             self._become(BridgeState.READY, "connected")
             self._tell(events.Connected(at=self._now().at))
             await asyncio.wait([connection.over])

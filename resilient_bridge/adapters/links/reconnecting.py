@@ -73,7 +73,9 @@ def reconnecting(
     and is returned if it stays one.
 
     A call made while the client is disconnected waits, for `patience` seconds at most (None: no
-    limit), then fails with NotConnectedError: it was not sent. `name` is used in events and metrics. ConfigError names
+    limit), then fails with NotConnectedError: it was not sent. A new client closes the circuit of
+    the link's calls, if that is this process's own and not isolated. `name` is used in events and
+    metrics. ConfigError names
     a bad argument.
 
     For a `connect` of websockets, credentials (in its headers, or in its url before the @) are not
@@ -103,6 +105,7 @@ def reconnecting(
         trust_hints=trust_hints,
         answers=answers,
     )
+    supervisor.on_ready_again = calls.link_ready
     return Reconnecting(supervisor, calls)
 
 

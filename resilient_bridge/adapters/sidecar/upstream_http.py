@@ -157,7 +157,14 @@ class HTTPUpstream(Upstream):
             await self._post(exchange)
         except Exception as error:  # noqa: BLE001 -- any error of the HTTP client is classified
             sent = exchange.sent
-            self._ended(exchange, loss_of_error(error, is_started=sent.is_started, hops=sent.hops))
+            loss = loss_of_error(
+                error,
+                is_started=sent.is_started,
+                hops=sent.hops,
+                is_known=self._wire.is_known,
+                now_wall=current_world().loop_wall(),
+            )
+            self._ended(exchange, loss)
 
     async def _post(self, exchange: Exchange) -> None:
         message, wire = exchange.message, self._wire

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ...classification import classify
 from ...classification.mcp_sessions import is_session_unknown
 from ...classification.retry_after import wait_from_headers
+from ...classification.statuses import status_finding
 from ...errors import Executed, mapping_of, redact
+from ...protocol.policies.losses import may_be_a_portal
 from .message import Message, NotAMessage, parse
 from .upstream import Loss
 
@@ -36,13 +38,17 @@ _SHOWN: Final = 300  # characters of a refusal's body
 _CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
 
-def loss_of_error(error: Exception, *, is_started: bool, hops: int = 0) -> Loss:
+def loss_of_error(
+    error: Exception, *, is_started: bool, hops: int = 0, is_known: bool = False, now_wall: float = 0.0
+) -> Loss:
     """Return the loss for an error of the HTTP client, before the response had a status.
 
     `is_started`: whether a byte of the request was written. `hops`: how many redirects it followed;
-    a server has then received it before.
+    a server has then received it before. `is_known`: whether this path has accepted a message
+    before; then a certificate may be that of a captive portal.
     """
     failure = classify(error)
+    is_portal = is_known and may_be_a_portal(failure, now_wall, certificates=True)
     is_proof = hops == 0 and failure.executed is Executed.NO
     if is_started and not is_proof:
         return Loss(reason=failure.message)
@@ -52,7 +58,7 @@ def loss_of_error(error: Exception, *, is_started: bool, hops: int = 0) -> Loss:
         reason=failure.message,
         executed=Executed.NO,
         is_unreachable=is_unreachable,
-        is_final=is_before and not failure.retryable,
+        is_final=is_before and not failure.retryable and not is_portal,
     )
 
 
@@ -68,10 +74,13 @@ def loss_of_status(
     """Return the loss that a status means, if `answer_in_refusal` has found no answer.
 
     `had_session`: whether the request carried a session id. `is_known`: whether this path has
-    accepted a message before.
+    accepted a message before. Then a status without a word of an MCP server may be the answer of a
+    captive portal or a proxy, so it is not final.
     """
     words = _words(headers, body)
     title = f"HTTP {status}"
+    failure = status_finding(status, headers, body, now_wall=now_wall).failure()
+    is_portal = is_known and not words and may_be_a_portal(failure, now_wall or 0.0, certificates=True)
     if had_session and is_session_unknown(status, body):
         return Loss(reason="the session is unknown", executed=Executed.NO, is_session_gone=True, words=words)
     wait, _ = wait_from_headers(headers, now_wall)
@@ -79,16 +88,17 @@ def loss_of_status(
         why = _reason_of(headers.get("proxy-authenticate" if status == 407 else "www-authenticate", ""))
         hint = "the proxy asks for credentials" if status == 407 else _SIGN_IN
         reason = f"{title}{f' ({why})' if why else ''}: {hint}"
-        return Loss(reason=reason, executed=Executed.NO, is_final=True, words=words)
+        is_final = not is_portal or bool(why)
+        return Loss(reason=reason, executed=Executed.NO, is_final=is_final, words=words)
     if status in {425, 429} or (status == 408 and wait is not None):
         return Loss(reason=title, executed=Executed.NO, retry_after=wait, words=words)
     if status in {404, 405} and not had_session and not is_known:
         return Loss(reason=f"{title}: {_NOT_HERE}", executed=Executed.NO, is_final=True, words=words)
     if status in {421, 426}:
-        return Loss(reason=title, executed=Executed.NO, is_final=True, words=words)
+        return Loss(reason=title, executed=Executed.NO, is_final=not is_portal, words=words)
     if 300 <= status < 400:
         reason = f"{title}: a redirect that is not followed, give the final URL inside one origin"
-        return Loss(reason=reason, is_final=True)
+        return Loss(reason=reason, is_final=not is_portal)
     return Loss(reason=title, retry_after=wait, words=words)
 
 

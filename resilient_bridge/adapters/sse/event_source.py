@@ -27,7 +27,14 @@ from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard
 from ...world import current_world
 from ..http.requests import followed
-from .event_source_arguments import check_arguments, checked_headers, checked_policy, secrets_in, timeouts
+from .event_source_arguments import (
+    check_arguments,
+    checked_headers,
+    checked_policy,
+    secrets_in,
+    sends_in_clear,
+    timeouts,
+)
 
 
 if TYPE_CHECKING:
@@ -103,6 +110,7 @@ class EventSource:
         self._stream = EventStream(
             policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes
         )
+        self._stream.reconnection.sends_in_clear = sends_in_clear(client, str(url), headers or {}, params)
         self._state = BridgeState.IDLE
         self._reason = ""
         self._failure: Failure | None = None

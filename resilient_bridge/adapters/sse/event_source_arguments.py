@@ -5,17 +5,15 @@ Rule: a wrong argument raises ConfigError with its name before anything is conne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 from ...client.arguments import secrets_of
 from ...client.secrets import Secrets
-from ...errors import is_sensitive
+from ...errors import is_sensitive, mapping_of
 from ...protocol.policies.reconnect import Reconnect
 from ...values.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
-
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 _HARMLESS: Final = frozenset({"accept", "accept-encoding", "accept-language", "cache-control", "content-type", "user-agent"})  # fmt: skip
@@ -81,3 +79,22 @@ def secrets_in(client: object, url: str, headers: Mapping[str, str]) -> Secrets:
     secrets = Secrets()
     secrets.learn(*sent, *(value.rpartition(" ")[2] for value in sent), *secrets_of(url))
     return secrets
+
+
+def sends_in_clear(client: object, url: str, headers: Mapping[str, str], params: object) -> bool:
+    """Return whether a request shows credentials to whatever answers it: by http, not https."""
+    base = str(getattr(client, "base_url", "") or "")
+    where = url if urlsplit(url).scheme else base
+    if urlsplit(where).scheme.lower() != "http":
+        return False
+    names = [*headers, *getattr(client, "headers", ()), *_names_of(url, params)]
+    has_login = any(getattr(client, name, None) for name in ("auth", "cookies"))
+    return has_login or "@" in urlsplit(where).netloc or any(is_sensitive(name) for name in names)
+
+
+def _names_of(url: str, params: Any) -> list[str]:
+    """Return the names in the query of a request; `params` of other forms than a mapping have none."""
+    own: Mapping[object, object] = mapping_of(params)
+    return [str(name) for name in own] + [
+        name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    ]

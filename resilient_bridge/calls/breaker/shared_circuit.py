@@ -181,6 +181,9 @@ class SharedCircuit(CircuitState):
         if not (is_real_time() and waited_for(self._line.put(state)) is not None):
             super()._set(state, reason, now)
 
+    def link_ready(self, now: float) -> None:
+        """Leave it to its probes: one link of one process says nothing about those of the others."""
+
     # ---- to look at ---------------------------------------------------------------------------------------------
 
     def retry_after(self, now: float) -> float | None:

@@ -235,6 +235,11 @@ class CircuitState:
         """Close it, forget what was counted, and let the open times start over."""
         self._set("closed", "manual_reset", now)
 
+    def link_ready(self, now: float) -> None:
+        """The link whose calls it guards is READY again: close it, unless it was set by hand."""
+        if self.state in ("open", "half_open"):
+            self._set("closed", "link_ready", now)
+
     def isolate(self, now: float) -> None:
         """Let nothing through until `reset`."""
         self._set("isolated", "isolated", now)

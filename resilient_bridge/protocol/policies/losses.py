@@ -6,6 +6,9 @@ programming error (NameError, TypeError, ValueError …) of the code that opens 
 lasting, because the next attempt runs the same code; errors of the system and of the network,
 timeouts, and what is not known are passing.
 
+What `meaning` calls lasting is asked once more of a link that was READY before, if it was the answer
+to a dial: `may_be_a_portal` says which answers may come from something between us and the server.
+
 Rule: an unlisted close code, or a loss without one, reconnects (mission.md, "where the seeds
 disagree" 1); a decision that can be overridden is overridden in the policy (`Reconnect.rules`), not
 here.
@@ -13,9 +16,11 @@ here.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from ...classification.closes import names_silence
 from ...errors import Category, Kind
 
 
@@ -59,7 +64,10 @@ _PROGRAMMING: Final = (
     ReferenceError, SyntaxError, TypeError, ValueError,
 )  # fmt: skip
 _RETRIED_STATUS: Final = frozenset({408, 425, 429})
-_PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510, 511})
+_PERMANENT_5XX: Final = frozenset({501, 505, 506, 508, 510})
+_NETWORK_LOGIN: Final = 511  # by RFC 6585 an origin server never sends it
+#: A certificate for something else, or no TLS at all. The server's own, expired or revoked, is not among them.
+_FOREIGN_TLS: Final = frozenset({"SELF_SIGNED", "UNTRUSTED_CHAIN", "HOSTNAME_MISMATCH", "PROTOCOL"})
 _TEXT: Final = 60  # characters of a peer's close text in a reason
 _SLOW_CLOSES: Final = frozenset({1012, 1013})
 #: Why a probe was sent, which is the reason if it is not answered.
@@ -79,6 +87,7 @@ _REASON_BY_CODE: Final[Mapping[str, str]] = {
     "CONN_RECONNECT_EXHAUSTED": "exhausted",
     "SYS_CONFIG_INVALID": "config",
     "CONN_INSECURE": "config",
+    "CONN_REDIRECT_REFUSED": "upgrade_rejected(redirect)",
 }
 
 
@@ -123,6 +132,39 @@ def meaning(
     return LossAction.RECONNECT
 
 
+def may_be_a_portal(failure: Failure, wall: float, *, certificates: bool) -> bool:
+    """Return whether the answer to a dial may come from something between us and the server.
+
+    That is a captive portal, a proxy, or an ingress between two deployments: any HTTP status but
+    401, which is about the credentials, as is a body that says so; a redirect to another origin;
+    and with `certificates` a certificate of something else, or a peer that speaks no TLS. An
+    expired certificate (`wall` is the time) is the server's own defect.
+    """
+    if failure.code == "CONN_REDIRECT_REFUSED":
+        return True
+    details = failure.details
+    if failure.code == "CONN_TLS_HANDSHAKE_FAILED":
+        is_foreign = details.get("reason") in _FOREIGN_TLS
+        return certificates and is_foreign and not _is_past(details.get("expiry"), wall)
+    names_client = failure.code == "SESS_SUPERSEDED" or (
+        failure.code.startswith("AUTH_") and failure.code != "AUTH_FORBIDDEN"
+    )
+    status = details.get("http_status")
+    return isinstance(status, int) and status != 401 and not names_client
+
+
+def _is_past(moment: object, wall: float) -> bool:
+    try:
+        return isinstance(moment, str) and datetime.fromisoformat(moment).timestamp() <= wall
+    except ValueError:
+        return False
+
+
+def is_network_login(failure: Failure) -> bool:
+    """Return whether the network asks for a login (511): nothing in it is about the server."""
+    return failure.details.get("http_status") == _NETWORK_LOGIN
+
+
 def is_programming_error(failure: Failure) -> bool:
     """Is it a mistake in the code that was run?
 
@@ -141,6 +183,16 @@ def is_unreadable(failure: Failure) -> bool:
     If it comes again, another connection will not help.
     """
     return failure.details.get("close_by") == "us" and failure.details.get("close_code") in _UNREADABLE
+
+
+def is_silence(failure: Failure, *, has_slept: bool = False) -> bool:
+    """Return whether the peer closed because it heard nothing of us, and not because of what it heard.
+
+    The library websockets says so with 1011, "keepalive ping timeout". `has_slept`: this machine
+    did while the connection lasted.
+    """
+    is_named = has_slept or names_silence(str(failure.details.get("close_text") or ""))
+    return _peer_close(failure) == 1011 and is_named
 
 
 def is_superseded(failure: Failure, codes: tuple[int, ...]) -> bool:

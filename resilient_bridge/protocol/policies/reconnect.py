@@ -67,7 +67,14 @@ class Reconnect(Value):
     `rate_capped`. A server's Retry-After is a lower bound of the wait, and the first of an outage
     is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the
     hint. Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again
-    (the second). A token goes over an unencrypted link only to this machine, unless
+    (the second).
+
+    A dial of a link that was READY before, with the same URL and credentials, may be answered by a
+    captive portal or a proxy: an HTTP status that is final otherwise (401 stays final), or a
+    redirect elsewhere. Such answers do not count as failed attempts. They end the client, with the
+    last one, when they have come for `grace` and at least `attempts` times, whatever `on_exhausted`
+    says. `retry_certificates` says whether a foreign certificate (and a peer that speaks no TLS) is
+    such an answer too; a pinned, an expired or a revoked one never is. A token goes over an unencrypted link only to this machine, unless
     `allow_plaintext_credentials`.
     """
 
@@ -91,6 +98,7 @@ class Reconnect(Value):
     reuse_address_on: tuple[int, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("an attempt number of at least 1", is_count)
     )
+    retry_certificates: bool = attrs.field(default=True, validator=flag)
     allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
 
     def process_exception(self, error: Exception, /) -> Exception | None:
