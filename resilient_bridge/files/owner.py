@@ -4,6 +4,10 @@ The lock is on a separate file, because closing any descriptor of a file drops e
 its process has on it, and SQLite has its own on the database. For the same reason a second owner in
 this process is found in a list, without opening the file. Rule: without the lock the state is not
 touched.
+
+Whoever removes the lock file lets a second owner in, because that one makes a file of its own. So
+`check` compares the file at the path with the one that is locked; a database has a number besides,
+which grows with each owner.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure, StoreError
+from ..errors import Executed, Failure, StoreError
+from .identity import leads_to
 from .portable import read_at, write_at
 from .private_files import open_private, prepare_directory
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 # by process, because a fork inherits the list and not the locks
 _held: Final[set[tuple[int, str]]] = set()
 _held_lock: Final = Lock()
+_TRIES: Final = 100
 
 
 class Owner:
@@ -56,26 +62,58 @@ class Owner:
             _held.add(self._key)
             self._is_listed = True
         try:
-            prepare_directory(self._path, "store")
-            self._descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT, "store")
-            self._lock()
-        except OSError as error:
-            self.release()
-            text = f"{self._path.name} cannot be locked: {error.strerror}"
-            raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text, cause=error)) from error
+            self._descriptor = self._locked_file()
         except BaseException:
             self.release()
             raise
         return self
 
-    def _lock(self) -> None:
-        is_free = _locked(self._descriptor)
-        text = read_at(self._descriptor, 100, 0).decode("ascii", "replace").split("\n")
+    def check(self) -> bool:
+        """Return True while the lock file is the one that is locked; else lock the new one: False.
+
+        Raises StoreError: SESS_SUPERSEDED if another process has locked the new one,
+        SYS_STORE_UNAVAILABLE if there can be none. The old lock is then still held.
+        """
+        if leads_to(self._path, self._descriptor):
+            return True
+        try:
+            descriptor = self._locked_file()
+        except StoreError as error:
+            if error.failure.code != "SYS_STORE_IN_USE":
+                raise
+            raise superseded(self._path.name.removesuffix(".owner")) from error
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        self.note_boot()
+        return False
+
+    def _locked_file(self) -> int:
+        """Return the descriptor of the lock file, locked. Raises StoreError."""
+        prepare_directory(self._path, "store")
+        for _ in range(_TRIES):
+            descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT, "store")
+            try:
+                self._lock(descriptor)
+                if leads_to(self._path, descriptor):
+                    return descriptor
+            except OSError as error:
+                os.close(descriptor)
+                text = f"{self._path.name} cannot be locked: {error.strerror}"
+                raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text, cause=error)) from error
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # removed between the two steps: another process has a new one
+        raise _in_use("another process, and its lock file is removed again and again")
+
+    def _lock(self, descriptor: int) -> None:
+        is_free = _locked(descriptor)
+        text = read_at(descriptor, 100, 0).decode("ascii", "replace").split("\n")
         if not is_free:
             raise _in_use(f"process {text[0]}" if text[0].isdigit() else "another process")
         boot = _boot()
         self.is_same_boot = bool(boot) and boot in text[1:]
-        self._write(boot if self.is_same_boot else "")
+        _write(descriptor, boot if self.is_same_boot else "")
 
     def note_boot(self) -> None:
         """Record that the state has been used since this start of the machine.
@@ -83,12 +121,7 @@ class Owner:
         A write that fails, as on a full disk, is ignored.
         """
         with suppress(OSError):
-            self._write(_boot())
-
-    def _write(self, boot: str) -> None:
-        text = f"{os.getpid()}\n{boot}\n".encode()
-        write_at(self._descriptor, text, 0)
-        os.ftruncate(self._descriptor, len(text))
+            _write(self._descriptor, _boot())
 
     def release(self) -> None:
         """Release the lock. May be called again."""
@@ -107,6 +140,19 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, ValueError):
         return ""
+
+
+def superseded(name: str) -> StoreError:
+    """Return the error for an owner that was replaced: it has not done what it was asked to."""
+    text = f"{name} was taken over by another process"
+    hints = ("let one process use it; never remove its lock file (.owner) while one does",)
+    return StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints))
+
+
+def _write(descriptor: int, boot: str) -> None:
+    text = f"{os.getpid()}\n{boot}\n".encode()
+    write_at(descriptor, text, 0)
+    os.ftruncate(descriptor, len(text))
 
 
 def _in_use(by: str) -> StoreError:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 
 NOTE: Final = "-end"
+INDEX: Final = "-shm"
+SIDES: Final = ("-wal", INDEX, NOTE)
+"""What the names of the files beside a database end with."""
 _START: Final = 32  # bytes that identify a log
 _PIECE: Final = 12_288  # bytes; a transaction is seldom longer than five pages of the log
 _FIELDS: Final = Struct("<32sQI?")  # the log's start, size, check sum, and whether it may restart
@@ -46,8 +49,9 @@ def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
     `is_same_boot`: the last owner used it since the machine was started. If not, the note may be
     older than the log. Raises StoreError, ConfigError.
     """
-    log = read_private(log_of(path), "store") or b""
+    # The note first: if its owner is alive (somebody has removed the lock file), the log may grow.
     note = (read_private(note_of(path), "store") or b"")[: _FIELDS.size]
+    log = read_private(log_of(path), "store") or b""
     if note in (b"", _VOID):
         return False
     start: bytes
@@ -150,10 +154,21 @@ class LogEnd:
             close_quietly(self._log)
             self._log = -1
 
-    def close(self) -> None:
-        """Close the note, and remove it if there is no log."""
+    @property
+    def has_note(self) -> bool:
+        return isinstance(self._note, mmap)
+
+    def empty_log(self) -> None:
+        """Drop the content of the log, so that SQLite copies none of it into the database."""
+        with suppress(OSError):
+            os.ftruncate(self._log, 0)
+
+    def close(self, *, keeps_note: bool = False) -> None:
+        """Close the note, and remove it if there is no log, unless it `keeps_note`."""
         if isinstance(self._note, mmap):
             self._note.close()
+        if keeps_note:
+            return
         with suppress(OSError):
             if not log_of(self._path).exists():
                 note_of(self._path).unlink(missing_ok=True)

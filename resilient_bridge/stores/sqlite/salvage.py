@@ -130,7 +130,7 @@ def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict
     rows: Rows = {table: [] for table in layout.tables}
     losses: dict[str, str] = {}
     for table in layout.tables:
-        rows[table], bad, is_whole = _table(connection, table, layout)
+        rows[table], bad, is_whole = read_table(connection, table, layout)
         if not is_whole:
             losses[table] = "an unknown number of rows"
         elif bad:
@@ -138,7 +138,7 @@ def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict
     return rows, losses
 
 
-def _table(
+def read_table(
     connection: sqlite3.Connection, table: str, layout: Layout
 ) -> tuple[list[tuple[Any, ...]], int, bool]:
     """Return the rows of a table, read forwards and then backwards around what cannot be read."""
