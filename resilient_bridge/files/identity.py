@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..world import REAL
+from .private_files import close_quietly
 
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 disk: Final = os
 
+# flags by which a directory is opened; 0 on Windows, which cannot
+_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0) and os.O_DIRECTORY | os.O_CLOEXEC
 # seconds; a file system may give two changes of a directory the same time if they are closer
 _TICK: Final = 0.012
 
@@ -63,44 +66,59 @@ def leads_to(path: str | os.PathLike[str], handle: int, *, follows: bool = False
 class HeldFiles:
     """The files of one directory that are in use, as they were when `note` was called.
 
-    `may_have_changed` costs one system call: as long as the directory is the same and has the same
-    time of change, no name in it was added, removed or replaced. It does not notice a file that was
-    changed in place.
+    `may_have_changed` costs one system call: as long as the directory has the same time of change,
+    it was not moved, and no name in it was added, removed or replaced. It does not notice a file
+    that was changed in place, nor that a directory further up was moved: `others` does the latter.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
-        """The paths are of one directory. Raises OSError."""
-        self._paths = tuple(paths)
-        self._directory = str(self._paths[0].parent)
-        self._known: dict[Path, Identity | None] = {}
-        self._time = self._inode = -1
+    def __init__(self, directory: Path, names: Iterable[str]) -> None:
+        """The names are those of files in the directory. Raises OSError."""
+        self._directory = str(directory)
+        # texts: a look takes microseconds, and a `Path` for each file would be most of them
+        self._paths = {name: f"{self._directory}{os.sep}{name}" for name in names}
+        self._known: dict[str, Identity | None] = {}
+        self._handle = -1
+        self._time = -1
         self.note()
 
     def note(self) -> None:
         """Take the files that are there now for those that are held. Raises OSError."""
-        self._known = {path: identity_at(path) for path in self._paths}
+        self._known = {name: identity_at(path) for name, path in self._paths.items()}
+        self.close()
+        if _DIRECTORY:
+            self._handle = disk.open(self._directory, os.O_RDONLY | _DIRECTORY)
         self.agree()
 
     def agree(self) -> None:
         """Note that the files were compared now, so the directory need not be until it changes."""
-        found = disk.stat(self._directory)
-        self._inode = found.st_ino
+        changed = self._changed()
         # A change within the same tick would not be seen: look again until it is over.
-        is_over = abs(REAL.wall() - found.st_mtime) > _TICK
-        self._time = found.st_mtime_ns if is_over else -1
+        self._time = changed if abs(REAL.wall() - changed / 1e9) > _TICK else -1
+
+    if _DIRECTORY:
+
+        def _changed(self) -> int:
+            return disk.fstat(self._handle).st_ctime_ns  # also of a directory that was moved
+
+    else:
+
+        def _changed(self) -> int:
+            try:
+                return disk.stat(self._directory).st_mtime_ns
+            except OSError:
+                return 0
 
     def may_have_changed(self) -> bool:
-        """Return whether a file may have been removed, moved or replaced."""
-        try:
-            found = disk.stat(self._directory)
-        except OSError:
-            return True
-        return found.st_mtime_ns != self._time or found.st_ino != self._inode
+        """Return whether a file may have been removed, moved or replaced. Raises OSError."""
+        return self._changed() != self._time
 
-    def is_same(self, path: Path) -> bool:
-        """Return whether the path leads to the file that was noted. Raises OSError."""
-        return identity_at(path) == self._known[path]
+    def close(self) -> None:
+        """Close the directory. May be called again."""
+        if self._handle >= 0:
+            close_quietly(self._handle)
+            self._handle = -1
 
-    def is_missing(self, path: Path) -> bool:
-        """Return whether nothing is at the path. Raises OSError."""
-        return identity_at(path) is None
+    def others(self) -> dict[str, Identity | None]:
+        """Return the names that lead to another file, or to none (None). Raises OSError."""
+        found = {name: identity_at(path) for name, path in self._paths.items()}
+        return {name: at for name, at in found.items() if at != self._known[name]}

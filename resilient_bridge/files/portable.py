@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_readv: Final = getattr(os, "preadv", None)
+
+
+def read_into(handle: int, buffer: bytearray, offset: int) -> int:
+    """Read at an offset into a buffer, without a copy where the system can; return how many bytes."""
+    if _readv is not None:
+        return int(_readv(handle, (buffer,), offset))
+    data = read_at(handle, len(buffer), offset)
+    buffer[: len(data)] = data
+    return len(data)
+
+
 if sys.platform == "win32":
     _PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.32)  # seconds; one second in all
 

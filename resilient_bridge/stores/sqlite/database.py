@@ -66,7 +66,8 @@ def summed(row: Sequence[Any]) -> tuple[Any, ...]:
     """Return a row with its CRC, in plain values: the CRC is of what SQLite will return."""
     if not _PLAIN.issuperset(map(type, row)):
         row = [_plain(value) for value in row]
-    return *row, crc_of(row)
+    plain = tuple(row)
+    return (*plain, zlib.crc32(repr(plain).encode()))  # as `crc_of`
 
 
 def _plain(value: object) -> object:

@@ -14,6 +14,7 @@ its owner is the last one.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 RENEWED: Final = ".renewed"
 """What the name of the new file ends with, once it is complete, until it has the name."""
 _PART: Final = ".new"
+_LOCK: Final = ".owner"
 _OWN: Final = insert("marks", or_what="REPLACE")
 _SET_ASIDE: Final = "replaced"
 
@@ -81,6 +83,7 @@ class OwnedDatabase(Database):
 
     def __init__(self, path: Path, *, is_machine: bool, owner: Owner | None = None) -> None:
         self._owner = owner
+        self._text = str(path)
         self._own: frozenset[float] = frozenset()
         self._is_superseded = False
         self._is_announced = False
@@ -103,21 +106,21 @@ class OwnedDatabase(Database):
             self._end.close(keeps_note=True)
             raise
 
-    def _paths(self) -> list[Path]:
-        names = ["", *SIDES] if self._end.has_note else ["", *SIDES[:-1]]
-        names += [".owner"] if self._owner is not None else []
-        return [self._beside(end) for end in names]
-
     def _beside(self, end: str) -> Path:
         return self.path.with_name(self.path.name + end)
 
     def _note(self) -> None:
-        self.files = HeldFiles(self._paths())
+        ends = ["", *SIDES] if self._end.has_note else ["", *SIDES[:-1]]
+        ends += [_LOCK] if self._owner is not None else []
+        before, self.files = self.files, None
+        if before is not None:
+            before.close()
+        self.files = HeldFiles(self.path.parent, (self.path.name + end for end in ends))
         self._content = self._content_now()
         self._must_look = False
 
     def _content_now(self) -> tuple[int, int]:
-        found = self.path.stat()
+        found = os.stat(self._text)  # noqa: PTH116 -- without a `Path`: it is asked often
         return found.st_size, found.st_mtime_ns
 
     # ---- the owner --------------------------------------------------------------------------------------------
@@ -164,40 +167,36 @@ class OwnedDatabase(Database):
         try:
             self._check_owner(is_idle=is_idle)
             self.files = files
-            change = self._change()
+            change = None if files is None else self._change(files)
             if change is None:
-                self._agree()
-            elif change.is_foreign:
+                return
+            if change.is_foreign:
                 self._is_overwritten = change.is_in_place
                 raise self._foreign(change)
-            else:
-                self._renew(change)
+            self._renew(change)
         except (OSError, sqlite3.Error) as error:
             raise store_error(error, f"{self.path.name} cannot be looked at") from error
         finally:
             self.files = self.files or files
 
-    def _agree(self) -> None:
-        assert self.files is not None  # noqa: S101 -- since it was opened
-        if self._owner is not None and not self.files.is_same(self._beside(".owner")):
-            self._note()  # the lock was taken again
-        self.files.agree()
-        self._must_look = False
-
-    def _change(self) -> _Change | None:
-        """Return what has happened to the files, None if nothing has. Raises OSError."""
-        files = self.files
-        assert files is not None  # noqa: S101 -- since it was opened
-        if files.is_missing(self.path):
+    def _change(self, files: HeldFiles) -> _Change | None:
+        """Return what has happened to the files; None if nothing has: then they are noted again."""
+        others = files.others()
+        name = self.path.name
+        if name in others and others[name] is None:
             return _Change("was removed or moved while it was open")
-        if not files.is_same(self.path):
+        if name in others:
             return self._judged("was replaced while it was open")
-        if self._content_now() != self._content and not self._is_sound():
+        content = self._content_now()
+        if content != self._content and not self._is_sound():
             return self._judged("was overwritten while it was open")._replace(is_in_place=True)
-        self._content = self._content_now()
-        sides = [self._beside(end) for end in SIDES[: 3 if self._end.has_note else 2]]
-        gone = [one.name for one in sides if not files.is_same(one)]
-        return _Change(f"was there, and {', '.join(gone)} removed, while it was open") if gone else None
+        sides = sorted(others.keys() - {name + _LOCK})
+        if sides:
+            return _Change(f"lost {', '.join(sides)} while it was open")
+        self._content = content
+        files.note() if others else files.agree()  # the lock was taken again
+        self._must_look = False
+        return None
 
     def _judged(self, what: str) -> _Change:
         """Say whose the file at the path is: an empty one, or a copy of ours, has nothing of others."""
@@ -325,8 +324,9 @@ class OwnedDatabase(Database):
     def _remove_own_sides(self) -> None:
         """Remove our log from beside another's file: whoever opens that would read it."""
         assert self.files is not None  # noqa: S101 -- since it was opened
-        for path in self._paths()[1:]:
-            if not path.name.endswith(".owner") and self.files.is_same(path):
+        others = self.files.others()
+        for path in (self._beside(end) for end in SIDES):
+            if path.name not in others:
                 path.unlink(missing_ok=True)
 
     def _drop_kept(self) -> None:
@@ -360,11 +360,17 @@ class OwnedDatabase(Database):
         except BaseException:
             self._abandon()
             raise
+        if self.files is not None:
+            self.files.close()
+            self.files = None
         super().close()
 
     def _abandon(self) -> None:
         """Close without a change of what is at the path, or of what its owner has."""
         self._let_log_go()
+        if self.files is not None:
+            self.files.close()
+            self.files = None
         if self._is_overwritten:
             self._end.empty_log()  # or SQLite would copy it into the file of others
         self._end.close_log()

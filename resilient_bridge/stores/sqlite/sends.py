@@ -25,8 +25,8 @@ _PRUNE_EVERY: Final = 256  # outcomes
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
-# REPLACE: a send that waits for its transaction may be in a file that was written anew meanwhile
-_PUT: Final = insert("outbox", or_what="REPLACE")
+# IGNORE: a send that waits for its transaction may be in a file that was written anew meanwhile
+_PUT: Final = insert("outbox", or_what="IGNORE")
 _MARK: Final = insert("marks", or_what="IGNORE")  # the first time counts
 _OUTCOME: Final = insert("outcomes", or_what="REPLACE")
 
@@ -43,7 +43,7 @@ class Sends:
         ]
         parts = [OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)]
         parts = sorted(parts)[-_REMEMBERED:]
-        self._unsettled: dict[int, tuple[Any, ...]] = {row.seq: row for row in outbox}
+        self._unsettled: dict[int, tuple[Any, ...]] = {row.seq: summed(row) for row in outbox}
         self._marks = dict(marks)
         self.entries = [entry_of(row, handed, now) for row, handed in _handed(outbox, marks)]
         self.outcomes = [outcome_of(row) for row in parts]
@@ -57,9 +57,11 @@ class Sends:
 
     def put(self, entry: Entry, wall: float) -> Op:
         """Return the row of an accepted send. If its commit fails, settle it: it may be on disk."""
-        self.last_seq = max(self.last_seq, entry.seq)
-        self._unsettled[entry.seq] = row = entry_row(entry, wall)
-        return _PUT, summed(row)
+        if entry.seq > self.last_seq:
+            self.last_seq = entry.seq
+        # a plain tuple of plain values: the garbage collector does not look at it again
+        self._unsettled[entry.seq] = row = summed(entry_row(entry, wall))
+        return _PUT, row
 
     def mark(self, through: int, wall: float) -> Op:
         """Return the row of a mark."""
@@ -68,7 +70,7 @@ class Sends:
 
     def in_memory(self) -> Rows:
         """Return the rows of all unsettled sends and of their marks."""
-        return {"outbox": list(self._unsettled.values()), "marks": sorted(self._marks.items())}
+        return {"outbox": [row[:-1] for row in list(self._unsettled.values())], "marks": sorted(self._marks.items())}
 
     def settle(self, entry: Entry) -> bool:
         """Note the outcome of a send; False for one that is not in this file."""

@@ -124,6 +124,7 @@ class SQLiteStore:
 
     def _load(self, database: OwnedDatabase, now: Now) -> None:
         self._now = now
+        self._wall_offset = now.wall - now.mono
         self._is_soon = False
         self._touched = 0
         self._has_moved = True
@@ -351,7 +352,7 @@ class SQLiteStore:
             self._timer = self._loop.call_soon(self._flush)
 
     def _wall(self) -> float:
-        return self._now.wall + self._loop.time() - self._now.mono
+        return self._wall_offset + self._loop.time()
 
     # ---- session records --------------------------------------------------------------------------------------
 
