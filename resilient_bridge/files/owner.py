@@ -50,6 +50,7 @@ class Owner:
         self._descriptor = -1
         self._is_listed = False
         self.is_same_boot = False
+        self._is_superseded = False
 
     def take(self) -> Self:
         """Become the owner; create the directory, or check that it is safe.
@@ -61,6 +62,7 @@ class Owner:
                 raise _in_use("another client of this process")
             _held.add(self._key)
             self._is_listed = True
+            self._is_superseded = False
         try:
             self._descriptor = self._locked_file()
         except BaseException:
@@ -74,6 +76,8 @@ class Owner:
         Raises StoreError: SESS_SUPERSEDED if another process has locked the new one,
         SYS_STORE_UNAVAILABLE if there can be none. The old lock is then still held.
         """
+        if self._is_superseded:
+            raise self.superseded()
         if leads_to(self._path, self._descriptor):
             return True
         try:
@@ -81,11 +85,18 @@ class Owner:
         except StoreError as error:
             if error.failure.code != "SYS_STORE_IN_USE":
                 raise
-            raise superseded(self._path.name.removesuffix(".owner")) from error
+            raise self.superseded() from error
         os.close(self._descriptor)
         self._descriptor = descriptor
         self.note_boot()
         return False
+
+    def superseded(self) -> StoreError:
+        """Be the owner no more, for good; return the error that says so: it did nothing."""
+        self._is_superseded = True
+        text = f"{self._path.name.removesuffix('.owner')} was taken over by another process"
+        hints = ("let one process use it; never remove its lock file (.owner) while one does",)
+        return StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints))
 
     def _locked_file(self) -> int:
         """Return the descriptor of the lock file, locked. Raises StoreError."""
@@ -107,7 +118,7 @@ class Owner:
         raise _in_use("another process, and its lock file is removed again and again")
 
     def _lock(self, descriptor: int) -> None:
-        is_free = _locked(descriptor)
+        is_free = is_locked_now(descriptor)
         text = read_at(descriptor, 100, 0).decode("ascii", "replace").split("\n")
         if not is_free:
             raise _in_use(f"process {text[0]}" if text[0].isdigit() else "another process")
@@ -142,13 +153,6 @@ def _boot() -> str:
         return ""
 
 
-def superseded(name: str) -> StoreError:
-    """Return the error for an owner that was replaced: it has not done what it was asked to."""
-    text = f"{name} was taken over by another process"
-    hints = ("let one process use it; never remove its lock file (.owner) while one does",)
-    return StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints))
-
-
 def _write(descriptor: int, boot: str) -> None:
     text = f"{os.getpid()}\n{boot}\n".encode()
     write_at(descriptor, text, 0)
@@ -162,7 +166,7 @@ def _in_use(by: str) -> StoreError:
 if sys.platform == "win32":
     import msvcrt
 
-    def _locked(descriptor: int) -> bool:
+    def is_locked_now(descriptor: int) -> bool:
         try:
             os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte that is never read
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -173,7 +177,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _locked(descriptor: int) -> bool:
+    def is_locked_now(descriptor: int) -> bool:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -29,6 +29,12 @@ _LOOK_EVERY: Final = 512  # transactions
 _LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that, writers wait until the log restarts
 
 
+# Another object in each fork: asking the system for the process costs more than the rest of a check.
+_process: Final = [object()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _process.__setitem__(0, object()))
+
+
 class Gathered(NamedTuple):
     """Postponed work that is written with the next transaction, and what to call after it."""
 
@@ -65,7 +71,7 @@ class Commits:
         self._inline = inline
         self._loop = asyncio.get_running_loop()
         self._thread = current_world().new_executor("store")
-        self._pid = os.getpid()
+        self._process = _process[0]
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
         self._is_busy = False
         self._is_due = False  # was asked to write while it was busy
@@ -75,7 +81,7 @@ class Commits:
 
     def check_process(self) -> None:
         """Raise ConfigError in a fork: it has neither the lock nor the thread."""
-        if os.getpid() != self._pid:
+        if _process[0] is not self._process:
             raise config_error("BridgeClient.store", "the process that opened it", "a fork of it")
 
     def submit(self, *ops: Op) -> asyncio.Future[None] | None:

@@ -77,8 +77,8 @@ class LogEnd:
         """Open the log and the note. Raises OSError, StoreError, ConfigError; then none is open."""
         self._path = path
         self._log = -1
-        self._piece = bytearray(_PIECE)
-        self._view = memoryview(self._piece)
+        self._pieces = [bytearray(_PIECE)]
+        self._view = memoryview(self._pieces[0])
         self._note: mmap | bytearray = bytearray(_VOID)
         with suppress(FileNotFoundError):  # on a file system that cannot have one
             self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
@@ -112,7 +112,7 @@ class LogEnd:
     def add(self) -> None:
         try:
             is_plain = self.is_followed and not self._may_restart
-            count = read_into(self._log, self._piece, self._size) if is_plain else 0
+            count = read_into(self._log, self._pieces, self._size) if is_plain else 0
             if 0 < count < _PIECE:
                 self._size += count
                 self._total = crc32(self._view[:count], self._total)

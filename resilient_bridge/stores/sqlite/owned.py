@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...errors import Failure, StoreError
 from ...files.file_changes import set_aside
 from ...files.identity import HeldFiles
-from ...files.owner import superseded
+from ...files.owner import Owner
 from ...files.private_files import prepare_directory, sync_directory
 from ...world import current_world
 from .database import GENERATION, Database, insert, make, store_error, summed
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ...files.owner import Owner
     from .log_end import LogEnd
     from .versions import Rows
 
@@ -82,7 +81,8 @@ class OwnedDatabase(Database):
     """
 
     def __init__(self, path: Path, *, is_machine: bool, owner: Owner | None = None) -> None:
-        self._owner = owner
+        self._owner = Owner(path) if owner is None else owner
+        self._has_lock = owner is not None
         self._text = str(path)
         self._own: frozenset[float] = frozenset()
         self._is_superseded = False
@@ -111,7 +111,7 @@ class OwnedDatabase(Database):
 
     def _note(self) -> None:
         ends = ["", *SIDES] if self._end.has_note else ["", *SIDES[:-1]]
-        ends += [_LOCK] if self._owner is not None else []
+        ends += [_LOCK] if self._has_lock else []
         before, self.files = self.files, None
         if before is not None:
             before.close()
@@ -143,13 +143,12 @@ class OwnedDatabase(Database):
             if not self._is_announced and not self._is_superseded:
                 self._announce()
         if self._is_superseded:
-            raise superseded(self.path.name)
-        if self._owner is None:
-            return
+            raise self._owner.superseded()
         try:
-            self._owner.check()
+            if self._has_lock:
+                self._owner.check()
         except StoreError as error:
-            self._is_superseded = self._must_look = error.failure.code == "SESS_SUPERSEDED"
+            self._is_superseded = error.failure.code == "SESS_SUPERSEDED"
             raise
 
     # ---- the files --------------------------------------------------------------------------------------------
@@ -374,6 +373,10 @@ class OwnedDatabase(Database):
         if self._is_overwritten:
             self._end.empty_log()  # or SQLite would copy it into the file of others
         self._end.close_log()
+        with suppress(sqlite3.Error), closing(self._reading("")) as beside:
+            # The last connection that can write would copy the log and remove it.
+            beside.execute("SELECT 1 FROM sqlite_master").fetchone()
+            self.connection.close()
         with suppress(sqlite3.Error):
             self.connection.close()
         self._end.close(keeps_note=True)
