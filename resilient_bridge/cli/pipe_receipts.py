@@ -112,7 +112,9 @@ class Receipts:
             is_other = identity_at(self._path) is not None
         if is_other:
             copy = keep_copy(self._path, data, "kept")
-            text = f"{self._path}: wanted the file that was opened, got another; the receipts are in {copy.name}"
+            text = (
+                f"{self._path}: wanted the file that was opened, got another; the receipts are in {copy.name}"
+            )
             hint = f"move the other file away, and {copy.name} to its path; then run again"
             raise StoreError(Failure.of("SYS_STATE_FOREIGN", text, suggestions=(hint,)))
         prepare_directory(self._path, _FIELD)

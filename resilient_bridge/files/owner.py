@@ -45,6 +45,7 @@ class Owner:
     """
 
     def __init__(self, path: Path) -> None:
+        self._of = path
         self._path = path.with_name(path.name + ".owner")
         self._key = os.getpid(), os.path.realpath(self._path)
         self._descriptor = -1
@@ -94,13 +95,13 @@ class Owner:
     def superseded(self) -> StoreError:
         """Be the owner no more, for good; return the error that says so: it did nothing."""
         self._is_superseded = True
-        text = f"{self._path.name.removesuffix('.owner')} was taken over by another process"
+        text = f"{self._of.name} was taken over by another process"
         hints = ("let one process use it; never remove its lock file (.owner) while one does",)
         return StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints))
 
     def _locked_file(self) -> int:
         """Return the descriptor of the lock file, locked. Raises StoreError."""
-        prepare_directory(self._path, "store")
+        prepare_directory(self._of, "store")
         for _ in range(_TRIES):
             descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT, "store")
             try:

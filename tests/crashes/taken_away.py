@@ -152,7 +152,7 @@ def lock_removed(path: Path) -> None:
     path.with_name(path.name + ".owner").unlink()
 
 
-WAYS: Final[dict[str, Callable[[Path], None]]] = {
+CASES: Final[dict[str, Callable[[Path], None]]] = {
     way.__name__: way
     for way in (
         unlinked, moved, all_removed, sides_removed, log_removed, folder_removed, folder_moved, replaced_by_a_copy, copied_over,
@@ -185,7 +185,15 @@ def _redis_ways(server: Any) -> dict[str, Callable[[str], None]]:
     return {"flushed": flushed, "restarted": restarted, "outbox_replaced": of_another_kind, **parts}
 
 
-REDIS_WAYS: Final = ("flushed", "restarted", "outbox_replaced", "outbox_removed", "head_removed", "owner_removed", "handed_removed")
+REDIS_CASES: Final = (
+    "flushed",
+    "restarted",
+    "outbox_replaced",
+    "outbox_removed",
+    "head_removed",
+    "owner_removed",
+    "handed_removed",
+)
 
 
 # ---- a run -------------------------------------------------------------------------------------------------------------
@@ -276,7 +284,7 @@ async def sqlite_run(way: str, seed: int) -> Account:
         (Path(folder) / "here").mkdir(mode=0o700)
         path = Path(folder) / "here" / "bridge.db"
         durability = rng.choice(["process", "machine"])
-        return await run(lambda: SQLiteStore(path, durability=durability), lambda: WAYS[way](path), rng)
+        return await run(lambda: SQLiteStore(path, durability=durability), lambda: CASES[way](path), rng)
 
 
 async def two_owners_run(seed: int) -> Account:
@@ -319,14 +327,19 @@ def main(runs: int) -> int:
     """Print a row for each way."""
     logging.disable(logging.CRITICAL)
     has_failed = False
-    for way in (*WAYS, "two owners"):
+    for way in (*CASES, "two owners"):
         wrong, accepted, received = [], 0, 0
         for seed in range(runs):
             account = asyncio.run(two_owners_run(seed) if way == "two owners" else sqlite_run(way, seed))
             accepted += len(account.accepted)
             received += len(account.received)
             wrong += [f"{way} {seed}: {text}" for text in account.wrong()]
-        print(f"| SQLite | {way} | {runs} | {accepted} | {received} | {len(wrong)} |", *wrong[:5], sep="\n", flush=True)
+        print(  # noqa: T201 -- the row
+            f"| SQLite | {way} | {runs} | {accepted} | {received} | {len(wrong)} |",
+            *wrong[:5],
+            sep="\n",
+            flush=True,
+        )
         has_failed |= bool(wrong)
     return has_failed
 

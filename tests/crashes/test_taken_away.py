@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crashes.taken_away import REDIS_WAYS, WAYS, Account, redis_run, sqlite_run, two_owners_run
+from tests.crashes.taken_away import REDIS_CASES, CASES, Account, redis_run, sqlite_run, two_owners_run
 from tests.redis_server import redis_server_fixture
 from tests.samples import IS_ALL
 
@@ -20,7 +20,7 @@ server = redis_server_fixture()
 
 
 @pytest.mark.requirement("V9")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", CASES)
 async def test_d01_files_that_are_taken_away(way):
     """Each accepted message arrives once, or its sender was told; 0 losses unsaid, 0 doubles."""
     for seed in range(RUNS):
@@ -36,7 +36,7 @@ async def test_d02_two_owners_after_the_lock_file_was_removed():
         assert sum(account.received.values()) == len(account.accepted)
 
 
-@pytest.mark.parametrize("way", REDIS_WAYS)
+@pytest.mark.parametrize("way", REDIS_CASES)
 async def test_d01_a_redis_whose_data_is_taken_away(server, way):
     """The same for a Redis: emptied, restarted empty, and each of its keys removed or replaced."""
     for seed in range(RUNS):

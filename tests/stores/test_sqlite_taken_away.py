@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -89,7 +88,7 @@ def emptied(path):
     os.truncate(path, 0)
 
 
-WAYS = [
+CASES = [
     unlinked, moved, all_removed, folder_removed, folder_moved, replaced_by_a_copy,
     log_removed, index_removed, sides_removed, lock_removed, emptied,
 ]  # fmt: skip
@@ -108,7 +107,7 @@ async def opened(path, durability):
 
 
 @pytest.mark.parametrize("durability", ["process", "machine"])
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", CASES, ids=lambda way: way.__name__)
 async def test_d01_what_was_accepted_is_in_the_file_again(path, way, durability):
     """Whatever is taken away: the next process finds what was accepted before and after, and the settled one settled."""
     store = await opened(path, durability)
@@ -121,7 +120,7 @@ async def test_d01_what_was_accepted_is_in_the_file_again(path, way, durability)
     assert set(content.entries) == {1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", CASES, ids=lambda way: way.__name__)
 async def test_d01_at_the_close_too(path, way, heard):
     """The files are taken away after the last send: the close writes them again, and says so."""
     store = await opened(path, "process")
@@ -160,7 +159,7 @@ FOREIGN = [replaced_by_another, overwritten_by_another, replaced_by_a_folder, re
 
 @pytest.mark.parametrize("durability", ["process", "machine"])
 @pytest.mark.parametrize("way", FOREIGN, ids=lambda way: way.__name__)
-async def test_d01_a_file_of_others_is_left_alone(path, way, durability):
+async def test_d01_a_file_of_others_is_not_touched(path, way, durability):
     """It is refused with a typed error, not written to, and what the store had is kept beside it; a store opens it."""
     store = await opened(path, durability)
     failures = []
@@ -185,9 +184,9 @@ async def test_d01_a_file_of_others_is_left_alone(path, way, durability):
         with closing(sqlite3.connect(theirs)) as connection:
             assert connection.execute("SELECT n FROM theirs").fetchall() == [(1,)]
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    (kept,) = path.parent.glob("bridge.db.kept-*")
-    assert kept.name in str(caught.value)
-    assert set((await look(kept))[0].entries) == {1, 2}
+    (copy,) = path.parent.glob("bridge.db.kept-*")
+    assert copy.name in str(caught.value)
+    assert set((await look(copy))[0].entries) == {1, 2}
 
 
 async def test_d01_it_goes_on_when_the_file_of_others_is_gone(path):
@@ -274,7 +273,10 @@ asyncio.run(main())
 def another_owner(path, how):
     """A process that opens the store, and what it found."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER, str(path), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     found = process.stdout.readline().strip()
     if how == "close":
@@ -308,7 +310,7 @@ async def test_d02_the_owner_before_is_refused(path, how, durability):
 
 
 @pytest.mark.real
-async def test_d02_an_idle_owner_is_told(path):
+async def test_d02_an_idle_owner_ends_too(path):
     """It writes nothing: when it looks at its files it hears that it is the owner no more."""
     store = await opened(path, "process")
     failures = []
@@ -330,14 +332,18 @@ async def test_d02_a_lock_file_that_is_removed_is_made_again(path):
     lock_removed(path)
     await done(store.put(entry(1)))
     probe = subprocess.run(
-        [sys.executable, "-c", OWNER, str(path), "close"], input="", capture_output=True, text=True, check=False
+        [sys.executable, "-c", OWNER, str(path), "close"],
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "SYS_STORE_IN_USE" in probe.stderr or "in use by process" in probe.stderr
     await store.close()
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", CASES, ids=lambda way: way.__name__)
 def test_d01_and_then_it_is_killed(path, way):
     """The process is killed right after the first send that follows: the next one finds what was accepted, or is told of a loss."""
     program = f"""
@@ -357,7 +363,9 @@ async def main():
 
 asyncio.run(main())
 """
-    ran = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
     assert ran.stdout == "accepted\n", ran.stderr
     content, events = asyncio.run(look(path))
     assert set(content.entries) == {1, 2} or events, way

@@ -53,7 +53,7 @@ def test_d01_a_state_file_that_is_gone_is_written_again(file, path, heard, way):
     assert len(heard) == 1
 
 
-def test_d01_what_somebody_else_has_saved_is_kept_under_another_name(file, path, heard):
+def test_d01_what_somebody_else_has_saved_is_set_aside(file, path, heard):
     """Two processes and no lock: nothing of either is lost, and the event names the file that has the other's value."""
     file.save(ONE)
     StateFile(path, version=1).save(TWO)

@@ -40,9 +40,7 @@ _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file 
 #: The number of the mark whose time is the generation: it grows with each owner of the database.
 GENERATION: Final = -1
 # Three rows, of which the first is read: the statement stays open, and with it the read.
-_HOLD: Final = (
-    f"SELECT wall FROM marks WHERE seq = {GENERATION} UNION ALL SELECT 0.0 UNION ALL SELECT 0.0"  # noqa: S608 -- a number of ours
-)
+_HOLD: Final = f"SELECT wall FROM marks WHERE seq = {GENERATION} UNION ALL SELECT 0.0 UNION ALL SELECT 0.0"  # noqa: S608 -- a number of ours
 
 _PLAIN: Final = frozenset({str, int, float, type(None)})
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...errors import Failure, StoreError
+from ...errors import StoreError
 from ...files.file_changes import set_aside
 from ...files.owner import Owner
 from ...files.private_files import open_private, prepare_directory, sync_directory
@@ -29,7 +29,7 @@ from .versions import newest
 
 
 if TYPE_CHECKING:
-    from .versions import Rows
+    pass
 
 
 _ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
@@ -61,7 +61,9 @@ async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, O
                 raise
         await asyncio.sleep(_ASK_AGAIN)
     try:
-        work = partial(open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot, owner=owner)
+        work = partial(
+            open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot, owner=owner
+        )
         found = await _uncancelled(loop.run_in_executor(None, work))
         owner.note_boot()
     except BaseException:

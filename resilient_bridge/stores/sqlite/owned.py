@@ -128,7 +128,9 @@ class OwnedDatabase(Database):
     def hold_log(self) -> None:
         """As in `Database`; from another generation on, nothing is written any more."""
         super().hold_log()
-        if self._own and self.generation not in self._own:
+        if self._held is None:  # then a transaction of another owner would not be noticed
+            self._must_look = True
+        elif self._own and self.generation not in self._own:
             self._is_superseded = self._must_look = True
 
     def _announce(self) -> None:
@@ -138,7 +140,7 @@ class OwnedDatabase(Database):
         self.hold_log()
 
     def _check_owner(self, *, is_idle: bool) -> None:
-        if is_idle and not self._is_superseded:
+        if (is_idle or self._held is None) and not self._is_superseded:
             self.hold_log()
             if not self._is_announced and not self._is_superseded:
                 self._announce()
@@ -231,9 +233,7 @@ class OwnedDatabase(Database):
         try:
             aside = self._put_at_path(rows, is_there=change.is_there)
         except (OSError, sqlite3.Error) as error:
-            raise store_error(
-                error, f"{self.path.name} {change.what}, and cannot be written anew"
-            ) from error
+            raise store_error(error, f"{self.path.name} {change.what}, and cannot be written anew") from error
         old = self.connection, self._end
         self._let_log_go()
         try:
@@ -302,7 +302,9 @@ class OwnedDatabase(Database):
         with suppress(OSError, sqlite3.Error, StoreError):
             where = f"what it had is in {self._keep().name}"
         text = f"{self.path.name} {change.what}: wanted the file that was opened, got another; {where}"
-        hint = f"move the other file away, or open a store from {self._kept.name if self._kept else 'a backup'}"
+        hint = (
+            f"move the other file away, or open a store from {self._kept.name if self._kept else 'a backup'}"
+        )
         return StoreError(Failure.of("SYS_STATE_FOREIGN", text, suggestions=(hint,)))
 
     def _keep(self) -> Path:

@@ -57,8 +57,7 @@ class Sends:
 
     def put(self, entry: Entry, wall: float) -> Op:
         """Return the row of an accepted send. If its commit fails, settle it: it may be on disk."""
-        if entry.seq > self.last_seq:
-            self.last_seq = entry.seq
+        self.last_seq = max(self.last_seq, entry.seq)
         # a plain tuple of plain values: the garbage collector does not look at it again
         self._unsettled[entry.seq] = row = summed(entry_row(entry, wall))
         return _PUT, row
@@ -70,7 +69,10 @@ class Sends:
 
     def in_memory(self) -> Rows:
         """Return the rows of all unsettled sends and of their marks."""
-        return {"outbox": [row[:-1] for row in list(self._unsettled.values())], "marks": sorted(self._marks.items())}
+        return {
+            "outbox": [row[:-1] for row in list(self._unsettled.values())],
+            "marks": sorted(self._marks.items()),
+        }
 
     def settle(self, entry: Entry) -> bool:
         """Note the outcome of a send; False for one that is not in this file."""

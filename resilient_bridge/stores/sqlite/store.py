@@ -116,8 +116,7 @@ class SQLiteStore:
         self._commits = Commits(
             database, self._gather, self._failed, self._doubt, self._works, inline=not self._is_machine
         )
-        database.in_memory = lambda: self._sends.in_memory()
-        database.on_renewal = partial(self._loop.call_soon_threadsafe, self._renewed)
+        database.on_renewal = self._on_renewal
         self._look_later()
         if mended is not None:
             self._tell(mended)
@@ -131,6 +130,7 @@ class SQLiteStore:
         self._timer: asyncio.Handle | None = None
         self._loop = asyncio.get_running_loop()
         self._sends = Sends(database, now)
+        database.in_memory = self._sends.in_memory
         records = sorted(database.rows("records"), key=_used)
         self._records = {session: body for session, _, body in records}
         self._records_used = _used(records[-1]) if records else 0
@@ -149,6 +149,9 @@ class SQLiteStore:
         """Return both clocks now, computed from the reading when loaded; for ages only."""
         passed = self._loop.time() - self._now.mono
         return type(self._now)(self._now.mono + passed, self._now.wall + passed)
+
+    def _on_renewal(self, renewal: Renewal) -> None:
+        self._loop.call_soon_threadsafe(partial(self._renewed, renewal))  # it may be in the thread
 
     def _renewed(self, renewal: Renewal) -> None:
         """Report that all was written anew, and write the positions in use again."""
