@@ -354,7 +354,7 @@ def test_d01_receipts_that_are_taken_away_are_written_again(tmp_path, way):
     again.close()
 
 
-def test_d01_another_file_in_the_place_of_receipts_is_left_alone(path):
+def test_d01_another_file_at_the_path_of_receipts_is_not_touched(path):
     """StoreError names the file that has the receipts; the other one is not written to."""
     receipts = Receipts(str(path))
     receipts.add("accepted", receipts.key_of(b"one"))

@@ -2,7 +2,7 @@
 
 A run has two lives over one store. The first accepts messages while the server is away or there, and meanwhile the store is taken
 away; it is closed. The second sends what is left. Rule: each message that `send()` accepted reaches the server exactly once, or the
-sender was told: by an error, by a receipt that came back and that no later life has, or by an event that names a loss.
+sender was informed: by an error, by a receipt that came back and that no later life has, or by an event that names a loss.
 `python -m tests.crashes.taken_away [RUNS]` prints a row for each way.
 """
 
@@ -28,7 +28,7 @@ from websockets.asyncio.server import serve
 import resilient_bridge as rb
 from resilient_bridge.stores import RedisStore, SQLiteStore
 from resilient_bridge.telemetry import events, listen
-from tests.internals.files import held_owners
+from tests.internals.files import _held as owners_of_this_process
 
 
 if TYPE_CHECKING:
@@ -44,12 +44,14 @@ class Account:
 
     accepted: list[int] = attrs.field(factory=list)
     received: Counter[int] = attrs.field(factory=Counter)
-    told: set[int] = attrs.field(factory=set)
+    informed: set[int] = attrs.field(factory=set)
     losses: list[str] = attrs.field(factory=list)
 
     def wrong(self) -> list[str]:
-        """Losses that nobody was told of, and doubles."""
-        lost = [n for n in self.accepted if not self.received[n] and n not in self.told and not self.losses]
+        """Losses that nobody was informed of, and doubles."""
+        lost = [
+            n for n in self.accepted if not self.received[n] and n not in self.informed and not self.losses
+        ]
         doubles = [n for n, times in self.received.items() if times > 1]
         return [f"lost, unsaid: {lost}"] * bool(lost) + [f"doubled: {doubles}"] * bool(doubles)
 
@@ -161,7 +163,7 @@ CASES: Final[dict[str, Callable[[Path], None]]] = {
 }  # fmt: skip
 
 
-def _redis_ways(server: Any) -> dict[str, Callable[[str], None]]:
+def _redis_cases(server: Any) -> dict[str, Callable[[str], None]]:
     def flushed(_: str) -> None:
         with server.client() as client:
             client.flushall()
@@ -215,7 +217,7 @@ async def _send(client: rb.BridgeClient, account: Account, n: int) -> None:
     try:
         await client.send({"n": n}, idempotency_key=f"k{n}")
     except rb.BridgeError:
-        account.told.add(n)
+        account.informed.add(n)
     else:
         account.accepted.append(n)
 
@@ -254,8 +256,8 @@ async def run(new_store: Callable[[], Any], take_away: Callable[[], None], rng: 
             has_failed = client.health().store_failed or client.health().failure is not None
         if is_there:
             await far.away()
-        if has_failed:  # told: by StoreFailed, and by the receipts that come back
-            account.told |= {int(receipt.idempotency_key[1:]) for receipt in back}
+        if has_failed:  # informed: by StoreFailed, and by the receipts that come back
+            account.informed |= {int(receipt.idempotency_key[1:]) for receipt in back}
         await _next_life(new_store, far, account)
     return account
 
@@ -266,13 +268,13 @@ async def _next_life(new_store: Callable[[], Any], far: FarEnd, account: Account
     try:
         async with _client(far.url, new_store()) as client, asyncio.timeout(PATIENCE):
             for receipt in client.pending():
-                if receipt.state == "written":  # perhaps it arrived: its sender is told so
-                    account.told.add(int(receipt.idempotency_key[1:]))
+                if receipt.state == "written":  # perhaps it arrived: its sender is informed so
+                    account.informed.add(int(receipt.idempotency_key[1:]))
             while client.health().queued:
                 await asyncio.sleep(0.002)
             await asyncio.sleep(0.01)
     except rb.BridgeError as error:
-        account.losses.append(str(error))  # told: the path has something else
+        account.losses.append(str(error))  # informed: the path has something else
     finally:
         await far.away()
 
@@ -301,7 +303,7 @@ async def two_owners_run(seed: int) -> Account:
                 for n in range(MESSAGES):
                     await _send(first, account, n)
                 lock_removed(path)
-                held_owners().clear()  # as if the second were another process
+                owners_of_this_process.clear()  # as if the second were another process
                 async with _client(far.url, SQLiteStore(path)) as second:
                     await far.there()
                     await asyncio.sleep(rng.choice([0, 0.005, 0.02]))
@@ -318,7 +320,7 @@ async def two_owners_run(seed: int) -> Account:
 async def redis_run(server: Any, way: str, seed: int) -> Account:
     """A run with a Redis, and keys of its own."""
     rng, name = random.Random(f"{way}/{seed}"), f"{way}-{seed}"
-    take = _redis_ways(server)[way]
+    take = _redis_cases(server)[way]
     tag = f"{{resilient_bridge:{name}}}"
     return await run(lambda: RedisStore(server.url, name=name, lease=1.0, wait=5.0), lambda: take(tag), rng)
 

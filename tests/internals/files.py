@@ -11,14 +11,7 @@ __getattr__ = lazily(
         "": "file_changes private_files",
         "file_changes": "keep_copy remove remove_leftovers replace_atomically set_aside write_all",
         "identity": "identity_at leads_to",
-        "owner": "Owner",
+        "owner": "Owner _held",
         "private_files": "open_private path_of prepare_directory read_private",
     },
 )
-
-
-def held_owners():
-    """The locks of this process, by which a second owner in it is found; without them it is as another process."""
-    from resilient_bridge.files import owner
-
-    return owner._held

@@ -64,13 +64,13 @@ class _Change(NamedTuple):
     """What has happened to the files.
 
     `is_there`: a file of ours is at the path that has to be set aside; `is_foreign`: one of others.
-    `is_in_place`: the open file itself was changed.
+    `was_overwritten`: the open file itself was changed.
     """
 
     what: str
     is_there: bool = False
     is_foreign: bool = False
-    is_in_place: bool = False
+    was_overwritten: bool = False
 
 
 class OwnedDatabase(Database):
@@ -88,7 +88,7 @@ class OwnedDatabase(Database):
         self._is_superseded = False
         self._is_announced = False
         self._is_overwritten = False  # by somebody whose file it is now
-        self._kept: Path | None = None
+        self._copy: Path | None = None
         self.in_memory: Callable[[], Rows] = dict
         self.on_renewal: Callable[[Renewal], object] = lambda _: None
         super().__init__(path, is_machine=is_machine)
@@ -172,7 +172,7 @@ class OwnedDatabase(Database):
             if change is None:
                 return
             if change.is_foreign:
-                self._is_overwritten = change.is_in_place
+                self._is_overwritten = change.was_overwritten
                 raise self._foreign(change)
             self._renew(change)
         except (OSError, sqlite3.Error) as error:
@@ -190,7 +190,7 @@ class OwnedDatabase(Database):
             return self._judged("was replaced while it was open")
         content = self._content_now()
         if content != self._content and not self._is_sound():
-            return self._judged("was overwritten while it was open")._replace(is_in_place=True)
+            return self._judged("was overwritten while it was open")._replace(was_overwritten=True)
         sides = sorted(others.keys() - {name + _LOCK})
         if sides:
             return _Change(f"lost {', '.join(sides)} while it was open")
@@ -242,11 +242,11 @@ class OwnedDatabase(Database):
             self.connection, self._end = old
             self.hold_log()
             raise
-        if change.is_in_place:
+        if change.was_overwritten:
             old[1].empty_log()  # or SQLite would copy it into what was set aside
         self._retire(*old)
         self._note()
-        self._drop_kept()
+        self._drop_copy()
         self.on_renewal(Renewal(change.what, lost, aside))
 
     def _put_at_path(self, rows: Rows, *, is_there: bool) -> str:
@@ -303,7 +303,7 @@ class OwnedDatabase(Database):
             where = f"what it had is in {self._keep().name}"
         text = f"{self.path.name} {change.what}: wanted the file that was opened, got another; {where}"
         hint = (
-            f"move the other file away, or open a store from {self._kept.name if self._kept else 'a backup'}"
+            f"move the other file away, or open a store from {self._copy.name if self._copy else 'a backup'}"
         )
         return StoreError(Failure.of("SYS_STATE_FOREIGN", text, suggestions=(hint,)))
 
@@ -314,13 +314,13 @@ class OwnedDatabase(Database):
         for end in ("", *SIDES):
             self._beside(_PART + end).unlink(missing_ok=True)
         make(part, rows)
-        if self._kept is None:
-            self._kept = set_aside(part, "kept", like=self.path)
+        if self._copy is None:
+            self._copy = set_aside(part, "kept", like=self.path)
         else:
-            part.replace(self._kept)
+            part.replace(self._copy)
             sync_directory(self.path.parent)
         self._remove_own_sides()
-        return self._kept
+        return self._copy
 
     def _remove_own_sides(self) -> None:
         """Remove our log from beside another's file: whoever opens that would read it."""
@@ -330,11 +330,11 @@ class OwnedDatabase(Database):
             if path.name not in others:
                 path.unlink(missing_ok=True)
 
-    def _drop_kept(self) -> None:
-        if self._kept is not None:
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
             with suppress(OSError):
-                self._kept.unlink(missing_ok=True)
-            self._kept = None
+                self._copy.unlink(missing_ok=True)
+            self._copy = None
 
     # ---- the log ----------------------------------------------------------------------------------------------
 

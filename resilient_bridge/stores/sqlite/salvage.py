@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import Failure, StoreError
-from .database import APPLICATION, is_good
+from .database import APPLICATION, GENERATION, is_good
 from .integrity import is_about_content, schema_of, version_of
 from .log_end import log_of
 from .versions import LAYOUTS, Layout, lifted, newest
@@ -135,6 +135,8 @@ def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict
             losses[table] = "an unknown number of rows"
         elif bad:
             losses[table] = f"{bad} rows"
+    # The generation is no content: the next owner writes a greater one.
+    rows["marks"] = [row for row in rows["marks"] if row[0] != GENERATION]
     return rows, losses
 
 
