@@ -228,6 +228,8 @@ ELSEWHERE = {
     "stores/test_sqlite_faults.py": "stores/sqlite/salvage",
     "stores/test_sqlite_later_version.py": "stores/arguments",
     "stores/test_sqlite_migration.py": "stores/session_record",
+    "stores/test_sqlite_taken_away.py": "stores/sqlite/owned",
+    "stores/test_state_file_taken_away.py": "files/identity",
     "stores/test_sqlite_path.py": "files/portable stores/sqlite/integrity stores/sqlite/opening stores/sqlite/versions",
     "stores/test_sqlite_store.py": "stores/sqlite/commits stores/sqlite/database",
     "stores/test_sqlite_version_1.py": "stores/rows",

@@ -106,6 +106,7 @@ class Pipe:
         self._open = {"queued", "written"} if can_confirm(dialect) else {"queued"}
         self._store = arguments.store
         self._receipts: Receipts | None = None
+        self._noticed = ""
         self._out = Output(1)
         self._err = Output(2)
         self._waiting: asyncio.Queue[Waiting | None] = asyncio.Queue()
@@ -167,7 +168,8 @@ class Pipe:
                 self._say(f"resilient-bridge pipe: receipts: {error.failure}")
                 return USAGE
             if self._receipts.notice:
-                self._say(f"receipts: {self._receipts.notice}")
+                self._noticed = self._receipts.notice
+                self._say(f"receipts: {self._noticed}")
         return OK
 
     async def _play(self, client: BridgeClient) -> None:
@@ -263,11 +265,13 @@ class Pipe:
         try:
             if self._receipts is not None:
                 self._receipts.add(state, key)
-        except OSError as error:
+                if self._receipts.notice != self._noticed:
+                    self._noticed = self._receipts.notice
+                    self._say(f"receipts: {self._noticed}")
+        except (OSError, BridgeError) as error:
             self._failed = True
-            self._say(
-                f"failed: line {number} is {state}, and its receipt cannot be written: {words_of(error)}"
-            )
+            why = words_of(error) if isinstance(error, OSError) else str(error.failure)
+            self._say(f"failed: line {number} is {state}, and its receipt cannot be written: {why}")
             return False
         return True
 

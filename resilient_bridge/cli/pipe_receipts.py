@@ -22,6 +22,8 @@ import attrs
 
 from ..errors import Failure, StoreError, config_error
 from ..files.file_changes import keep_copy, replace_atomically, set_aside, write_all
+from ..files.identity import identity_at, leads_to
+from ..files.portable import read_at
 from ..files.private_files import (
     close_quietly,
     open_private,
@@ -87,14 +89,39 @@ class Receipts:
         return f"{name}-{self.lines + 1}-{digest}"
 
     def add(self, state: Dealt, key: str | None = None) -> None:
-        """Record that the next line was processed. Raises OSError."""
+        """Record that the next line was processed.
+
+        A file that was removed or moved is written anew, and `notice` says so. Raises OSError, and
+        StoreError if the file cannot be written again, or another file is at the path, which is
+        left alone; what was recorded is kept beside it then.
+        """
         line = _line(self._head, self.lines + 1, state, key)
         write_all(self._handle, line.removeprefix(self._head) if self._ends_in_head else line)
         self._ends_in_head = False
         self.lines += 1
+        if not leads_to(self._path, self._handle):
+            self._put_back()
 
     def close(self) -> None:
         close_quietly(self._handle)
+
+    def _put_back(self) -> None:
+        """Write all receipts, which are in the open file, into a new one at the path."""
+        with typed_errors(self._path, "be read"):
+            data = read_at(self._handle, os.fstat(self._handle).st_size, 0)
+            is_other = identity_at(self._path) is not None
+        if is_other:
+            copy = keep_copy(self._path, data, "kept")
+            text = (
+                f"{self._path}: wanted the file that was opened, got another; the receipts are in {copy.name}"
+            )
+            hint = f"move the other file away, and {copy.name} to its path; then run again"
+            raise StoreError(Failure.of("SYS_STATE_FOREIGN", text, suggestions=(hint,)))
+        prepare_directory(self._path, _FIELD)
+        replace_atomically(self._path, data)
+        old, self._handle = self._handle, open_private(self._path, os.O_RDWR | os.O_APPEND, _FIELD)
+        close_quietly(old)
+        self.notice = f"{self._path} was removed or moved; its {self.lines} receipts were written anew"
 
     # ---- the file
     def _looked_at(self) -> _Found:

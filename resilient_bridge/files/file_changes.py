@@ -74,17 +74,17 @@ def remove_leftovers(path: Path) -> None:
 # ---- what is damaged -------------------------------------------------------------------------------------------------
 
 
-def set_aside(path: Path, label: str = "damaged") -> Path:
+def set_aside(path: Path, label: str = "damaged", *, like: Path | None = None) -> Path:
     """Rename the file to `<name>.<label>-<UTC time>`, plus a number if it exists; return the path.
 
-    Nothing is overwritten.
+    Nothing is overwritten. The name is that of `like`, if it is another.
 
     Raises StoreError (SYS_STORE_UNAVAILABLE); the file has its old name then, or the new one if
     `failure.executed` is MAYBE.
     """
     with typed_errors(path, "be set aside"):
         # the name is reserved first, because a rename overwrites
-        aside = _written_aside(path, b"", label)
+        aside = _written_aside(like or path, b"", label)
         try:
             move(path, aside, disk.replace)
         except BaseException:

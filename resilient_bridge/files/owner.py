@@ -4,6 +4,10 @@ The lock is on a separate file, because closing any descriptor of a file drops e
 its process has on it, and SQLite has its own on the database. For the same reason a second owner in
 this process is found in a list, without opening the file. Rule: without the lock the state is not
 touched.
+
+Whoever removes the lock file lets a second owner in, because that one makes a file of its own. So
+`check` compares the file at the path with the one that is locked; a database has a number besides,
+which grows with each owner.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure, StoreError
+from ..errors import Executed, Failure, StoreError
+from .identity import leads_to
 from .portable import read_at, write_at
 from .private_files import open_private, prepare_directory
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 # by process, because a fork inherits the list and not the locks
 _held: Final[set[tuple[int, str]]] = set()
 _held_lock: Final = Lock()
+_TRIES: Final = 100
 
 
 class Owner:
@@ -39,11 +45,13 @@ class Owner:
     """
 
     def __init__(self, path: Path) -> None:
+        self._of = path
         self._path = path.with_name(path.name + ".owner")
         self._key = os.getpid(), os.path.realpath(self._path)
         self._descriptor = -1
         self._is_listed = False
         self.is_same_boot = False
+        self._is_superseded = False
 
     def take(self) -> Self:
         """Become the owner; create the directory, or check that it is safe.
@@ -55,27 +63,69 @@ class Owner:
                 raise _in_use("another client of this process")
             _held.add(self._key)
             self._is_listed = True
+            self._is_superseded = False
         try:
-            prepare_directory(self._path, "store")
-            self._descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT, "store")
-            self._lock()
-        except OSError as error:
-            self.release()
-            text = f"{self._path.name} cannot be locked: {error.strerror}"
-            raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text, cause=error)) from error
+            self._descriptor = self._locked_file()
         except BaseException:
             self.release()
             raise
         return self
 
-    def _lock(self) -> None:
-        is_free = _locked(self._descriptor)
-        text = read_at(self._descriptor, 100, 0).decode("ascii", "replace").split("\n")
+    def check(self) -> bool:
+        """Return True while the lock file is the one that is locked; else lock the new one: False.
+
+        Raises StoreError: SESS_SUPERSEDED if another process has locked the new one,
+        SYS_STORE_UNAVAILABLE if there can be none. The old lock is then still held.
+        """
+        if self._is_superseded:
+            raise self.superseded()
+        if leads_to(self._path, self._descriptor):
+            return True
+        try:
+            descriptor = self._locked_file()
+        except StoreError as error:
+            if error.failure.code != "SYS_STORE_IN_USE":
+                raise
+            raise self.superseded() from error
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        self.note_boot()
+        return False
+
+    def superseded(self) -> StoreError:
+        """Be the owner no more, for good; return the error that says so: it did nothing."""
+        self._is_superseded = True
+        text = f"{self._of.name} was taken over by another process"
+        hints = ("let one process use it; never remove its lock file (.owner) while one does",)
+        return StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints))
+
+    def _locked_file(self) -> int:
+        """Return the descriptor of the lock file, locked. Raises StoreError."""
+        prepare_directory(self._of, "store")
+        for _ in range(_TRIES):
+            descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT, "store")
+            try:
+                self._lock(descriptor)
+                if leads_to(self._path, descriptor):
+                    return descriptor
+            except OSError as error:
+                os.close(descriptor)
+                text = f"{self._path.name} cannot be locked: {error.strerror}"
+                raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text, cause=error)) from error
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # removed between the two steps: another process has a new one
+        raise _in_use("another process, and its lock file is removed again and again")
+
+    def _lock(self, descriptor: int) -> None:
+        is_free = is_locked_now(descriptor)
+        text = read_at(descriptor, 100, 0).decode("ascii", "replace").split("\n")
         if not is_free:
             raise _in_use(f"process {text[0]}" if text[0].isdigit() else "another process")
         boot = _boot()
         self.is_same_boot = bool(boot) and boot in text[1:]
-        self._write(boot if self.is_same_boot else "")
+        _write(descriptor, boot if self.is_same_boot else "")
 
     def note_boot(self) -> None:
         """Record that the state has been used since this start of the machine.
@@ -83,12 +133,7 @@ class Owner:
         A write that fails, as on a full disk, is ignored.
         """
         with suppress(OSError):
-            self._write(_boot())
-
-    def _write(self, boot: str) -> None:
-        text = f"{os.getpid()}\n{boot}\n".encode()
-        write_at(self._descriptor, text, 0)
-        os.ftruncate(self._descriptor, len(text))
+            _write(self._descriptor, _boot())
 
     def release(self) -> None:
         """Release the lock. May be called again."""
@@ -109,6 +154,12 @@ def _boot() -> str:
         return ""
 
 
+def _write(descriptor: int, boot: str) -> None:
+    text = f"{os.getpid()}\n{boot}\n".encode()
+    write_at(descriptor, text, 0)
+    os.ftruncate(descriptor, len(text))
+
+
 def _in_use(by: str) -> StoreError:
     return StoreError(Failure.of("SYS_STORE_IN_USE", f"the store is in use by {by}"))
 
@@ -116,7 +167,7 @@ def _in_use(by: str) -> StoreError:
 if sys.platform == "win32":
     import msvcrt
 
-    def _locked(descriptor: int) -> bool:
+    def is_locked_now(descriptor: int) -> bool:
         try:
             os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # a byte that is never read
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -127,7 +178,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _locked(descriptor: int) -> bool:
+    def is_locked_now(descriptor: int) -> bool:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

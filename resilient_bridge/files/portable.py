@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..world import REAL
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+
+def _read_into(handle: int, buffers: Sequence[bytearray], offset: int) -> int:
+    (buffer,) = buffers
+    data = read_at(handle, len(buffer), offset)
+    buffer[: len(data)] = data
+    return len(data)
+
+
+#: `read_into(handle, [buffer], offset)`: read without a new object; return how many bytes.
+read_into: Final[Callable[[int, Sequence[bytearray], int], int]] = getattr(os, "preadv", _read_into)
 
 
 if sys.platform == "win32":

@@ -42,7 +42,14 @@ _STRANGE: Final = {
     errno.EISDIR: "a directory",
     errno.ENOTDIR: "in something that is no directory",
 }
-_FILE: Final = "a regular file of ours that has one name"
+_FILE: Final = "a regular file of ours that has one name, or the path of a new one"
+_IN_DIRECTORY: Final = "a path in a directory, or in one that can be made"
+_HINTS: Final = {
+    errno.EACCES: "let this user read and write the file and its directory, or name another path",
+    errno.EPERM: "let this user read and write the file and its directory, or name another path",
+    errno.EROFS: "name a path on a file system that can be written to",
+    errno.ENOENT: "name a path in a directory that can be made",
+}
 
 
 def path_of(path: str | os.PathLike[str], field: str) -> Path:
@@ -80,11 +87,13 @@ def prepare_directory(path: Path, field: str = "path") -> None:
     try:
         found = _made(directory)
     except (NotADirectoryError, FileExistsError) as error:
-        raise config_error(field, "a path in a directory", path) from error
+        raise config_error(field, _IN_DIRECTORY, path) from error
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise config_error(field, _IN_DIRECTORY, f"{path}, through a loop of links") from error
         raise unavailable(directory, "be made or looked at", error) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise config_error(field, "a path in a directory", path)
+        raise config_error(field, _IN_DIRECTORY, path)
     # On Windows the directory's access list decides; a profile belongs to its user.
     if sys.platform != "win32":
         _check_directory(directory, found, field)
@@ -247,6 +256,7 @@ def unavailable(path: Path, problem: str, error: OSError, executed: Executed | N
             f"{path} could not {problem}: {reason}",
             details={"path": str(path), "errno": error.errno},
             executed=executed,
+            suggestions=(hint,) if (hint := _HINTS.get(error.errno or 0)) else (),
             cause=error,
         )
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
 from ..files.file_changes import write_all
+from ..files.identity import leads_to
 from ..files.portable import move
 from ..files.private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from ..telemetry import emit, events, listen
@@ -179,8 +180,8 @@ class SessionLog:
 
     def _ready_for(self, length: int) -> int:
         """Return the descriptor of a file at this path that has room for `length` bytes."""
-        if self._handle is not None and not self._is_path_current(self._handle):
-            self._close()
+        if self._handle is not None and not leads_to(self._path, self._handle):
+            self._close()  # opening it shows the cause
         handle = self._open()
         size = disk.fstat(handle).st_size
         if size and size + length > self._max_bytes:
@@ -188,15 +189,6 @@ class SessionLog:
             self._rotate()
             handle = self._open()
         return handle
-
-    def _is_path_current(self, handle: int) -> bool:
-        """Return whether the path still leads to the open file, not a deleted or renamed one."""
-        try:
-            there = disk.lstat(self._path)
-        except OSError:
-            return False  # opening it shows the cause
-        here = disk.fstat(handle)
-        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def _open(self) -> int:
         """Open the file for appending; end the incomplete line of a process that died."""

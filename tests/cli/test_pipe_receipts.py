@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from itertools import count, product
 from pathlib import Path
@@ -329,3 +330,41 @@ def test_every_length_is_reported_or_an_older_state(path, lines):
         found, notice, key = reopened(path)
         assert (found, key) == (data[:size].count(b"\n"), keys[found])
         assert bool(notice) == (size != head and not data[:size].endswith(b"\n"))
+
+
+@pytest.mark.parametrize("way", ["removed", "moved", "folder removed"])
+def test_d01_receipts_that_are_taken_away_are_written_again(tmp_path, way):
+    """The file goes while it is open: the next receipt is in a new one with all before it, and the notice says so."""
+    path = tmp_path / "folder" / "receipts"
+    receipts = Receipts(str(path))
+    receipts.add("accepted", receipts.key_of(b"one"))
+    if way == "removed":
+        path.unlink()
+    elif way == "moved":
+        path.rename(path.with_name("moved"))
+    else:
+        shutil.rmtree(path.parent)
+    for line in (b"two", b"three"):
+        receipts.add("accepted", receipts.key_of(line))
+    receipts.close()
+    assert "written anew" in receipts.notice
+    assert [row["line"] for row in written(path)] == [1, 2, 3]
+    again = Receipts(str(path))
+    assert (again.lines, again.notice) == (3, "")
+    again.close()
+
+
+def test_d01_another_file_at_the_path_of_receipts_is_not_touched(path):
+    """StoreError names the file that has the receipts; the other one is not written to."""
+    receipts = Receipts(str(path))
+    receipts.add("accepted", receipts.key_of(b"one"))
+    path.unlink()
+    path.write_text("precious")
+    with pytest.raises(StoreError) as caught:
+        receipts.add("accepted", receipts.key_of(b"two"))
+    receipts.close()
+    assert caught.value.failure.code == "SYS_STATE_FOREIGN"
+    assert path.read_text() == "precious"
+    (copy,) = path.parent.glob("receipts.kept-*")
+    assert copy.name in str(caught.value)
+    assert [row["line"] for row in written(copy)] == [1, 2]

@@ -10,7 +10,8 @@ __getattr__ = lazily(
     {
         "": "file_changes private_files",
         "file_changes": "keep_copy remove remove_leftovers replace_atomically set_aside write_all",
-        "owner": "Owner",
+        "identity": "identity_at leads_to",
+        "owner": "Owner _held",
         "private_files": "open_private path_of prepare_directory read_private",
     },
 )

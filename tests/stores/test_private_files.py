@@ -283,7 +283,7 @@ def test_a_link_is_refused_where_the_system_has_no_flag_for_that(directory, monk
     """As on Windows: looked at before it is opened."""
     monkeypatch.setattr(private_files, "_NOFOLLOW", 0)
     _link(directory / "x", directory / "target")
-    text = r"f: wanted a regular file of ours that has one name, got '.*x, a symbolic link'"
+    text = r"f: wanted a regular file of ours that has one name, or the path of a new one, got '.*x, a symbolic link'"
     with pytest.raises(ConfigError, match=text):
         open_private(directory / "x", os.O_RDONLY, "f")
 
@@ -294,7 +294,7 @@ def test_a_file_of_somebody_else_is_refused(directory, monkeypatch):
     path.write_text("theirs")
     path.chmod(0o666)
     as_somebody_else(monkeypatch)
-    text = rf"f: wanted a regular file of ours that has one name, got '.*x, of user {os.geteuid()}'"
+    text = rf"f: wanted a regular file of ours that has one name, or the path of a new one, got '.*x, of user {os.geteuid()}'"
     with pytest.raises(ConfigError, match=text):
         open_private(path, WRITE | os.O_TRUNC, "f")
     assert mode_of(path) == 0o666

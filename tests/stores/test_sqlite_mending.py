@@ -12,8 +12,7 @@ import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.telemetry import listen
-from tests.internals.stores import PAGE, entry_row, insert, open_database, summed
-from tests.internals.stores import opening as sqlite_opening
+from tests.internals.stores import PAGE, Database, entry_row, insert, open_database, summed
 from tests.internals.telemetry import StateSetAside
 from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
 from tests.stores.database_damage import (
@@ -205,10 +204,8 @@ async def test_a_disk_too_full_for_the_new_file(known, room, monkeypatch):
     broken = {**files, "": files[""][:-PAGE]}
     path = write_out(Damaged("", broken), room / "c")
     with monkeypatch.context() as patch:
-        patch.setattr(
-            sqlite_opening.Database, "begin_log_anew", lambda _: None
-        )  # as on a full disk: nothing is copied
-        patch.setattr(sqlite_opening.Database, "log_size", lambda _: PAGE)
+        patch.setattr(Database, "_restart_log", lambda _: None)  # as on a full disk: nothing is copied
+        patch.setattr(Database, "log_size", lambda _: PAGE)
         with pytest.raises(StoreError) as caught:
             await look(path)
     assert caught.value.failure.code == "SYS_STORE_UNAVAILABLE"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,49 @@ async def test_a_path_is_taken_when_it_is_passed(path, tmp_path, monkeypatch):
     for name in ("one.db", odd):
         content, events = await look(path.parent / name)
         assert (list(content.entries), events) == ([1], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "words"),
+    [
+        ("a directory", ConfigError, ["bridge.db", "a directory", "or the path of a new one"]),
+        ("a pipe", ConfigError, ["bridge.db", "no regular file", "or the path of a new one"]),
+        ("a loop of links", ConfigError, ["bridge.db", "a symbolic link", "or the path of a new one"]),
+        ("a loop in its folder", ConfigError, ["loop/bridge.db", "a loop of links", "that can be made"]),
+        (
+            "a file as its folder",
+            ConfigError,
+            ["file/bridge.db", "a path in a directory", "that can be made"],
+        ),
+        ("a database of others", StoreError, ["bridge.db", "another program", "another path"]),
+        ("no folder that can be made", StoreError, ["/proc/", "another path|can be made|this user"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_bad_paths_say_what_was_wanted_and_got_and_what_to_write(tmp_path, kind, error, words):
+    """Each of them is a typed error, and what is at the path stays."""
+    path = tmp_path / "bridge.db"
+    if kind == "a directory":
+        path.mkdir()
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a loop of links":
+        path.symlink_to(tmp_path / "other")
+        (tmp_path / "other").symlink_to(path)
+    elif kind == "a loop in its folder":
+        (tmp_path / "loop").symlink_to(tmp_path / "pool")
+        (tmp_path / "pool").symlink_to(tmp_path / "loop")
+        path = tmp_path / "loop" / "bridge.db"
+    elif kind == "a file as its folder":
+        (tmp_path / "file").write_text("precious")
+        path = tmp_path / "file" / "bridge.db"
+    elif kind == "a database of others":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE theirs (n)")
+        path.chmod(0o600)
+    else:
+        path = Path("/proc/none/bridge.db")
+    with pytest.raises(error) as caught:
+        await look(path)
+    for word in words:
+        assert any(each in str(caught.value) for each in word.split("|")), (word, str(caught.value))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import config_error, redact_lines
+from ...files.identity import leads_to
 from ...transports.standard_streams import Output
 from ...world import current_world
 
@@ -30,14 +32,21 @@ class EventLog:
         """Open the file for appending; a new one has mode 600. Raises ConfigError if that fails."""
         self._output = None if stderr is None else Output(stderr, limit=_UNWRITTEN)
         self._file: int | None = None
+        self._path: str | None = None
         self._wall = current_world().wall
         self.dropped = 0  # lines and records that could not be written
         if path is not None:
             try:
-                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                self._file = self._open(path)
             except (OSError, ValueError) as error:
                 words = getattr(error, "strerror", None) or str(error)
                 raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
+
+    def _open(self, path: str) -> int:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        # a pipe or a terminal stays what it is
+        self._path = path if stat.S_ISREG(os.fstat(file).st_mode) else None
+        return file
 
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
         """Write a record to the file, and a line that is not empty to stderr.
@@ -62,10 +71,18 @@ class EventLog:
     def _write(self, record: Mapping[str, Any]) -> None:
         data = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
         try:
+            self._follow()
             if self._file is None or os.write(self._file, data) != len(data):
                 self.dropped += 1
         except OSError:
             self.dropped += 1
+
+    def _follow(self) -> None:
+        """Open the file again if it was removed, moved or replaced. Raises OSError."""
+        path, file = self._path, self._file
+        if path is not None and file is not None and not leads_to(path, file, follows=True):
+            self._file = self._open(path)
+            os.close(file)
 
     async def close(self) -> None:
         """Report how much was dropped, write queued lines for a second at most, and close the file.

@@ -165,7 +165,10 @@ class Book:
             while self._saved < wanted or self._backed < vital:
                 with self._lock:
                     version, value = self._version, self._account.saved()
-                self.file.save(value)
+                if self._owner is None or not self._is_taken:
+                    self.file.save(value)
+                else:
+                    self.file.save_as(self._owner, value)
                 self._backed, self._saved = self._saved, version
             recovered, self._has_failed = self._has_failed, False
         if recovered:

@@ -146,7 +146,7 @@ class WorkflowStateFile:
     def _save(self, state: WorkflowState) -> None:
         # The present file becomes the backup.
         value = attrs.evolve(state, last_backup=self._saved_at).to_value()
-        self._file.save(value)
+        self._file.save_as(self._owner, value)
         self._saved_at = current_world().now()
 
 

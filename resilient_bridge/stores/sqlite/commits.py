@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import StoreError, config_error
@@ -20,11 +21,18 @@ from ...world import current_world
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .database import Database, Op
+    from .database import Op
+    from .owned import OwnedDatabase
 
 
 _LOOK_EVERY: Final = 512  # transactions
 _LOG_LIMIT: Final = 16 * 1024 * 1024  # bytes; above that, writers wait until the log restarts
+
+
+# Another object in each fork: asking the system for the process costs more than the rest of a check.
+_process: Final = [object()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _process.__setitem__(0, object()))
 
 
 class Gathered(NamedTuple):
@@ -41,15 +49,17 @@ NOTHING: Final = Gathered([], lambda: None, lambda: None)
 class Commits:
     """The transactions of one open database.
 
-    `gather` returns the postponed work; `on_failure` gets the errors that no caller gets.
+    `gather` returns the postponed work; `on_failure` gets the errors that no caller gets;
+    `on_working` is called when the files were looked at and are in order.
     """
 
     def __init__(
         self,
-        database: Database,
+        database: OwnedDatabase,
         gather: Callable[[], Gathered],
         on_failure: Callable[[StoreError], object],
         before_waiting: Callable[[], object],
+        on_working: Callable[[], object],
         *,
         inline: bool,
     ) -> None:
@@ -57,10 +67,11 @@ class Commits:
         self._gather = gather
         self._on_failure = on_failure
         self._before_waiting = before_waiting
+        self._on_working = on_working
         self._inline = inline
         self._loop = asyncio.get_running_loop()
         self._thread = current_world().new_executor("store")
-        self._pid = os.getpid()
+        self._process = _process[0]
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
         self._is_busy = False
         self._is_due = False  # was asked to write while it was busy
@@ -70,7 +81,7 @@ class Commits:
 
     def check_process(self) -> None:
         """Raise ConfigError in a fork: it has neither the lock nor the thread."""
-        if os.getpid() != self._pid:
+        if _process[0] is not self._process:
             raise config_error("BridgeClient.store", "the process that opened it", "a fork of it")
 
     def submit(self, *ops: Op) -> asyncio.Future[None] | None:
@@ -129,8 +140,10 @@ class Commits:
         try:
             await self.quiet()
         finally:
-            await self._in_thread(self._database.close)
-            self._thread.shutdown(wait=False)
+            try:
+                await self._in_thread(self._database.close)
+            finally:
+                self._thread.shutdown(wait=False)
 
     def _with(self, gathered: Gathered, ops: Sequence[Op]) -> None:
         try:
@@ -194,6 +207,33 @@ class Commits:
     def _rest(self) -> None:
         if self._idle is not None and not self._idle.done() and self._copying is None:
             self._idle.set_result(None)
+
+    # ---- the files --------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look at the files, unless they are in use: then a transaction does."""
+        if self._is_busy or self._copying is not None:
+            return
+        if self._inline:
+            try:
+                self._database.look(is_idle=True)
+            except StoreError as error:
+                self._on_failure(error)
+            else:
+                self._on_working()
+            return
+        self._is_busy = True
+        look = partial(self._database.look, is_idle=True)
+        self._in_thread(look).add_done_callback(self._looked)
+
+    def _looked(self, work: asyncio.Future[Any]) -> None:
+        self._is_busy = False
+        error = work.exception()
+        if isinstance(error, StoreError):
+            self._on_failure(error)
+        else:
+            self._on_working()
+        self._go_on()
 
     # ---- the log ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ rows that `salvage` finds intact.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...errors import Failure, StoreError
+from ...files.private_files import open_private
 from .log_end import LogEnd, log_of
 from .versions import LAYOUTS, newest
 
@@ -22,6 +24,7 @@ from .versions import LAYOUTS, newest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...files.identity import HeldFiles
     from .versions import Layout, Rows
 
 
@@ -33,6 +36,11 @@ APPLICATION: Final = 0x72_62_73_31  # "rbs1"
 # cost a little more.
 PAGE: Final = 2_048
 _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file locked
+
+#: The number of the mark whose time is the generation: it grows with each owner of the database.
+GENERATION: Final = -1
+# Three rows, of which the first is read: the statement stays open, and with it the read.
+_HOLD: Final = f"SELECT wall FROM marks WHERE seq = {GENERATION} UNION ALL SELECT 0.0 UNION ALL SELECT 0.0"  # noqa: S608 -- a number of ours
 
 _PLAIN: Final = frozenset({str, int, float, type(None)})
 
@@ -56,7 +64,8 @@ def summed(row: Sequence[Any]) -> tuple[Any, ...]:
     """Return a row with its CRC, in plain values: the CRC is of what SQLite will return."""
     if not _PLAIN.issuperset(map(type, row)):
         row = [_plain(value) for value in row]
-    return *row, crc_of(row)
+    plain = tuple(row)
+    return (*plain, zlib.crc32(repr(plain).encode()))  # as `crc_of`
 
 
 def _plain(value: object) -> object:
@@ -116,28 +125,44 @@ def store_error(error: Exception, what: str) -> StoreError:
 
 
 class Database:
-    """An open database, used by one thread at a time; `copy_log` alone may run beside it."""
+    """An open database, used by one thread at a time; `copy_log` alone may run beside it.
+
+    `generation`: that of its owner when it was last read.
+    """
+
+    #: What is held against the path after each transaction; see `owned`.
+    files: HeldFiles | None = None
 
     def __init__(self, path: Path, *, is_machine: bool) -> None:
         self.path = path
+        self.generation = 0.0
         self._is_machine = is_machine
-        self.connection = connect(path, is_machine=is_machine)
+        self._must_look = False
+        self._open()
+
+    def _open(self) -> None:
+        self.connection = connect(self.path, is_machine=self._is_machine)
         self._held: sqlite3.Cursor | None = None
         try:
             self.connection.execute("SELECT 1 FROM marks LIMIT 1")  # from here on there is a log
-            self._end = LogEnd(path)
+            self._end = LogEnd(self.path)
         except BaseException:
             self.connection.close()
             raise
         if self._end.is_followed:
             self.hold_log()
         else:
-            self.begin_log_anew()
+            self._restart_log()
+
+    def look(self, *, is_idle: bool = False) -> None:
+        """See to it that the files are those that were opened; see `OwnedDatabase`."""
 
     def run(self, ops: Sequence[Op], *, is_again: bool = False) -> None:
         """Run all operations in one transaction, or none of them. Raises StoreError."""
         if not ops:
             return
+        if self._must_look:
+            self.look()
         connection = self.connection
         execute = connection.execute
         try:
@@ -169,6 +194,8 @@ class Database:
                 self.run(ops, is_again=True)
                 return
             raise store_error(error, f"{self.path.name} cannot be written") from error
+        if self.files is not None and self.files.may_have_changed():
+            self.look()
 
     def rows(self, table: str, where: str = "", *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a table in the order of their key, without CRC. Raises StoreError."""
@@ -192,11 +219,13 @@ class Database:
         """Begin a read of the present content, and keep it open until the next one.
 
         Meanwhile SQLite copies nothing newer and begins no new log, and commits need fewer locks.
+        What another program writes makes the next commit fail (SQLITE_BUSY_SNAPSHOT). So what is
+        read is the generation: without a cost, each transaction is one of this owner.
         """
         self._let_log_go()
         with suppress(sqlite3.Error):
-            # Of several rows only the first is read.
-            self._held = self.connection.execute("SELECT 1 FROM sqlite_master")
+            self._held = self.connection.execute(_HOLD)
+            self.generation = self._held.fetchone()[0]
 
     def copy_log(self) -> None:
         """Copy what can be copied from the log into the database, while others may write."""
@@ -205,6 +234,9 @@ class Database:
 
     def begin_log_anew(self) -> None:
         """Copy the rest of the log and empty it, unless it is in use. No write may run then."""
+        self._restart_log()
+
+    def _restart_log(self) -> None:
         self._let_log_go()
         execute = self.connection.execute
         with suppress(sqlite3.Error):  # full or read-only: the log grows, and writers get an error
@@ -225,8 +257,21 @@ class Database:
 
     def close(self) -> None:
         """Close the database; leave one file, without a log, if possible."""
-        self.begin_log_anew()
+        self._restart_log()
         self._let_log_go()
         self._end.close_log()
         self.connection.close()
         self._end.close()
+
+
+def make(path: Path, rows: Rows) -> None:
+    """Create a database with these rows, in one file that is on the disk. Raises StoreError."""
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT, "store"))
+    database = Database(path, is_machine=True)
+    try:
+        database.fill(rows)
+    finally:
+        database.close()
+    if database.log_size():  # a full disk; a rename would separate the file from its log
+        text = f"{path.name} cannot be written: its log could not be copied into it"
+        raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text))

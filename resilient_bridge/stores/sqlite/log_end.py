@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from ...files.portable import read_at, write_at
+from ...files.portable import read_at, read_into, write_at
 from ...files.private_files import ALWAYS, close_quietly, open_private, read_private
 
 
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 
 NOTE: Final = "-end"
+INDEX: Final = "-shm"
+SIDES: Final = ("-wal", INDEX, NOTE)
+"""What the names of the files beside a database end with."""
 _START: Final = 32  # bytes that identify a log
 _PIECE: Final = 12_288  # bytes; a transaction is seldom longer than five pages of the log
 _FIELDS: Final = Struct("<32sQI?")  # the log's start, size, check sum, and whether it may restart
+_GROWTH: Final = Struct("<QI")  # of these the size and the check sum
 _VOID: Final = bytes(_FIELDS.size)
 
 
@@ -46,8 +50,9 @@ def is_end_lost(path: Path, *, is_same_boot: bool) -> bool:
     `is_same_boot`: the last owner used it since the machine was started. If not, the note may be
     older than the log. Raises StoreError, ConfigError.
     """
-    log = read_private(log_of(path), "store") or b""
+    # The note first: if its owner is alive (somebody has removed the lock file), the log may grow.
     note = (read_private(note_of(path), "store") or b"")[: _FIELDS.size]
+    log = read_private(log_of(path), "store") or b""
     if note in (b"", _VOID):
         return False
     start: bytes
@@ -72,6 +77,8 @@ class LogEnd:
         """Open the log and the note. Raises OSError, StoreError, ConfigError; then none is open."""
         self._path = path
         self._log = -1
+        self._pieces = [bytearray(_PIECE)]
+        self._view = memoryview(self._pieces[0])
         self._note: mmap | bytearray = bytearray(_VOID)
         with suppress(FileNotFoundError):  # on a file system that cannot have one
             self._log = os.open(log_of(path), os.O_RDWR | ALWAYS)
@@ -79,6 +86,7 @@ class LogEnd:
         self._start, self._size = self._found()
         start, size, self._total, _ = _FIELDS.unpack(self._note)
         self._may_restart = False
+        self._is_noted = False  # the note has the start of this log, and that it may not restart
         self.is_followed = bool(size) and (start, size) == (self._start, self._size)
         if not self.is_followed:
             self._note[:] = _VOID
@@ -104,12 +112,16 @@ class LogEnd:
     def add(self) -> None:
         try:
             is_plain = self.is_followed and not self._may_restart
-            data = read_at(self._log, _PIECE, self._size) if is_plain else b""
-            if 0 < len(data) < _PIECE:
-                self._size += len(data)
-                self._total = crc32(data, self._total)
+            count = read_into(self._log, self._pieces, self._size) if is_plain else 0
+            if 0 < count < _PIECE:
+                self._size += count
+                self._total = crc32(self._view[:count], self._total)
+                if self._is_noted:
+                    _GROWTH.pack_into(self._note, _START, self._size, self._total)
+                    return
             elif not self._look_again():
                 return
+            self._is_noted = True
             _FIELDS.pack_into(self._note, 0, self._start, self._size, self._total, self._may_restart)
         except OSError:
             self.is_followed = False
@@ -117,6 +129,7 @@ class LogEnd:
 
     def _look_again(self) -> bool:
         """Read to the end of the log, which may be a new one; return whether it is followed."""
+        self._is_noted = False
         start, end = self._found()
         if start != self._start:
             self._start, self._size, self._total, self.is_followed = start, 0, 0, bool(end)
@@ -131,6 +144,7 @@ class LogEnd:
     def may_restart(self) -> None:
         """Note that all of the log is in the database: SQLite may begin a new one."""
         self._may_restart = True
+        self._is_noted = False
         if self.is_followed:
             _FIELDS.pack_into(self._note, 0, self._start, self._size, self._total, True)
 
@@ -150,10 +164,21 @@ class LogEnd:
             close_quietly(self._log)
             self._log = -1
 
-    def close(self) -> None:
-        """Close the note, and remove it if there is no log."""
+    @property
+    def has_note(self) -> bool:
+        return isinstance(self._note, mmap)
+
+    def empty_log(self) -> None:
+        """Drop the content of the log, so that SQLite copies none of it into the database."""
+        with suppress(OSError):
+            os.ftruncate(self._log, 0)
+
+    def close(self, *, keeps_note: bool = False) -> None:
+        """Close the note, and remove it if there is no log, unless it `keeps_note`."""
         if isinstance(self._note, mmap):
             self._note.close()
+        if keeps_note:
+            return
         with suppress(OSError):
             if not log_of(self._path).exists():
                 note_of(self._path).unlink(missing_ok=True)

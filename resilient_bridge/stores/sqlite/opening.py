@@ -15,25 +15,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...errors import Failure, StoreError
+from ...errors import StoreError
 from ...files.file_changes import set_aside
 from ...files.owner import Owner
 from ...files.private_files import open_private, prepare_directory, sync_directory
-from .database import PAGE, Database, name_of, store_error
+from .database import GENERATION, PAGE, make, name_of, store_error
 from .integrity import FileFaults, faults_of, is_about_content
-from .log_end import NOTE, is_end_lost, log_of, note_of
+from .log_end import INDEX, NOTE, SIDES, is_end_lost, log_of, note_of
 from .migration import migrate
+from .owned import RENEWED, OwnedDatabase, generation_after
 from .salvage import refuse_others, salvage
 from .versions import newest
 
 
 if TYPE_CHECKING:
-    from .versions import Rows
+    pass
 
 
 _ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
-_INDEX: Final = "-shm"
-_SIDES: Final = ("-wal", _INDEX, NOTE)
 _NEW: Final = ".new"  # a new database until it is complete: an empty file is a damaged one
 _SALVAGED: Final = ".salvaged"
 
@@ -46,7 +45,7 @@ class Mended(NamedTuple):
     lost: str
 
 
-async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, Database, Mended | None]:
+async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, OwnedDatabase, Mended | None]:
     """Become the owner within `wait` seconds, and open the file in a thread.
 
     When cancelled, it waits for the thread and closes the file again.
@@ -62,7 +61,9 @@ async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, D
                 raise
         await asyncio.sleep(_ASK_AGAIN)
     try:
-        work = partial(open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot)
+        work = partial(
+            open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot, owner=owner
+        )
         found = await _uncancelled(loop.run_in_executor(None, work))
         owner.note_boot()
     except BaseException:
@@ -72,8 +73,8 @@ async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, D
 
 
 async def _uncancelled(
-    work: asyncio.Future[tuple[Database, Mended | None]],
-) -> tuple[Database, Mended | None]:
+    work: asyncio.Future[tuple[OwnedDatabase, Mended | None]],
+) -> tuple[OwnedDatabase, Mended | None]:
     cancelled = None
     while not work.done():
         try:
@@ -88,8 +89,8 @@ async def _uncancelled(
 
 
 def open_database(
-    path: Path, *, is_machine: bool, is_same_boot: bool = False
-) -> tuple[Database, Mended | None]:
+    path: Path, *, is_machine: bool, is_same_boot: bool = False, owner: Owner | None = None
+) -> tuple[OwnedDatabase, Mended | None]:
     """Open or create the database at `path`, as its owner.
 
     `is_same_boot`: the last owner used it since the machine was started; see `is_end_lost`. Raises
@@ -100,8 +101,8 @@ def open_database(
         _clear_up(path)
         mended = None
         if _is_missing(path):
-            _make(_beside(path, _NEW), {})
-            for side in (_INDEX, NOTE):  # of a log that is gone with its database
+            make(_beside(path, _NEW), {"marks": [(GENERATION, generation_after(0.0))]})
+            for side in (INDEX, NOTE):  # of a log that is gone with its database
                 _beside(path, side).unlink(missing_ok=True)
             _beside(path, _NEW).rename(path)
             sync_directory(path.parent)
@@ -113,7 +114,7 @@ def open_database(
             elif faults.version != newest():
                 note_of(path).unlink(missing_ok=True)  # the migration does not update it
                 migrate(path, faults.version)
-        return Database(path, is_machine=is_machine), mended
+        return OwnedDatabase(path, is_machine=is_machine, owner=owner), mended
     except (OSError, sqlite3.Error) as error:
         raise store_error(error, f"{path.name} cannot be opened") from error
 
@@ -170,10 +171,10 @@ def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
 def _mend(path: Path, faults: FileFaults) -> Mended:
     rows, lost = salvage(path, faults)
     made = _beside(path, _SALVAGED)
-    _make(made, rows)
+    make(made, rows)
     # first: until the end there is then no `path`, by which `_clear_up` detects a crash
     aside = set_aside(path)
-    for side in _SIDES:
+    for side in SIDES:
         with suppress(FileNotFoundError):
             _beside(path, side).rename(_beside(aside, side))
     made.rename(path)
@@ -181,40 +182,34 @@ def _mend(path: Path, faults: FileFaults) -> Mended:
     return Mended(aside, str(faults), lost)
 
 
-def _make(path: Path, rows: Rows) -> None:
-    os.close(open_private(path, os.O_RDWR | os.O_CREAT, "store"))
-    database = Database(path, is_machine=True)
-    try:
-        database.fill(rows)
-    finally:
-        database.close()
-    if database.log_size():  # a full disk; a rename would separate the file from its log
-        text = f"{path.name} cannot be written: its log could not be copied into it"
-        raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE", text))
-
-
 def _clear_up(path: Path) -> None:
     """After a crash during a repair, put the damaged file back, so that the repair is repeated."""
+    renewed = _beside(path, RENEWED)
+    if renewed.exists() and not path.exists():  # all of it; the file that it replaces is gone
+        for side in SIDES:
+            _beside(path, side).unlink(missing_ok=True)
+        renewed.rename(path)
+        sync_directory(path.parent)
     made = _beside(path, _SALVAGED)
     if made.exists() and not path.exists():
         aside = _last_set_aside(path)
         if aside is None:  # another program has removed it: only the repaired file is left
             if log_of(path).exists():
                 set_aside(log_of(path))
-            for side in (_INDEX, NOTE):
+            for side in (INDEX, NOTE):
                 _beside(path, side).unlink(missing_ok=True)
-            for side in _SIDES:
+            for side in SIDES:
                 with suppress(FileNotFoundError):
                     _beside(made, side).rename(_beside(path, side))
             made.rename(path)
         else:
-            for side in _SIDES:
+            for side in SIDES:
                 if not _beside(path, side).exists() and _beside(aside, side).exists():
                     _beside(aside, side).rename(_beside(path, side))
             aside.rename(path)
         sync_directory(path.parent)
-    for start in (_SALVAGED, _NEW):
-        for end in ("", *_SIDES, "-journal"):
+    for start in (_SALVAGED, _NEW, RENEWED):
+        for end in ("", *SIDES, "-journal"):
             _beside(path, start + end).unlink(missing_ok=True)
 
 
@@ -222,6 +217,6 @@ def _last_set_aside(path: Path) -> Path | None:
     found = [
         one
         for one in path.parent.iterdir()
-        if one.name.startswith(f"{path.name}.damaged-") and not one.name.endswith(_SIDES)
+        if one.name.startswith(f"{path.name}.damaged-") and not one.name.endswith(SIDES)
     ]
     return max(found, key=lambda one: one.stat().st_ctime_ns, default=None)

@@ -62,6 +62,11 @@ class Positions:
         newest = sorted(self._known, key=lambda session: self._known[session][0], reverse=True)
         return [(sql, (session,)) for session in newest[_TAILS:] for sql in _FORGET[1:]]
 
+    def write_all(self) -> None:
+        """Write the positions in use completely with the next transaction."""
+        for identity, known in self._written.items():
+            self._written[identity] = _KnownPosition(known.session, doubt=known.doubt)
+
     def last(self) -> str | None:
         """The session used last."""
         if self._in_use:

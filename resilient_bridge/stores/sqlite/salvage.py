@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import Failure, StoreError
-from .database import APPLICATION, is_good
+from .database import APPLICATION, GENERATION, is_good
 from .integrity import is_about_content, schema_of, version_of
 from .log_end import log_of
 from .versions import LAYOUTS, Layout, lifted, newest
@@ -130,15 +130,17 @@ def _rows_of(connection: sqlite3.Connection, layout: Layout) -> tuple[Rows, dict
     rows: Rows = {table: [] for table in layout.tables}
     losses: dict[str, str] = {}
     for table in layout.tables:
-        rows[table], bad, is_whole = _table(connection, table, layout)
+        rows[table], bad, is_whole = read_table(connection, table, layout)
         if not is_whole:
             losses[table] = "an unknown number of rows"
         elif bad:
             losses[table] = f"{bad} rows"
+    # The generation is no content: the next owner writes a greater one.
+    rows["marks"] = [row for row in rows["marks"] if row[0] != GENERATION]
     return rows, losses
 
 
-def _table(
+def read_table(
     connection: sqlite3.Connection, table: str, layout: Layout
 ) -> tuple[list[tuple[Any, ...]], int, bool]:
     """Return the rows of a table, read forwards and then backwards around what cannot be read."""

@@ -6,7 +6,7 @@ Rule: a send is in `outbox` until its outcome is in `outcomes`; both change in o
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..rows import UNSURE, EntryRow, OutcomeRow, entry_of, entry_row, outcome_of, outcome_row
 from .database import insert, summed
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ...protocol import Entry, Now
     from .database import Database, Op
+    from .versions import Rows
 
 
 _REMEMBERED: Final = 1_024  # outcomes
@@ -24,7 +25,9 @@ _PRUNE_EVERY: Final = 256  # outcomes
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
-_PUT: Final = insert("outbox")
+# IGNORE: a send that waits for its transaction may be in a file that was written anew meanwhile
+_PUT: Final = insert("outbox", or_what="IGNORE")
+_MARK: Final = insert("marks", or_what="IGNORE")  # the first time counts
 _OUTCOME: Final = insert("outcomes", or_what="REPLACE")
 
 
@@ -35,10 +38,13 @@ class Sends:
         self._settled: list[Entry] = []
         self._since_prune = 0
         outbox = [EntryRow(*row) for row in database.rows("outbox")]
-        marks: list[tuple[int, float | None]] = [(seq, wall) for seq, wall in database.rows("marks")]
+        marks: list[tuple[int, float | None]] = [
+            (seq, wall) for seq, wall in database.rows("marks", "WHERE seq >= 0")
+        ]
         parts = [OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)]
         parts = sorted(parts)[-_REMEMBERED:]
-        self._unsettled = dict.fromkeys(row.seq for row in outbox)
+        self._unsettled: dict[int, tuple[Any, ...]] = {row.seq: summed(row) for row in outbox}
+        self._marks = dict(marks)
         self.entries = [entry_of(row, handed, now) for row, handed in _handed(outbox, marks)]
         self.outcomes = [outcome_of(row) for row in parts]
         self.last_seq = max(
@@ -52,12 +58,25 @@ class Sends:
     def put(self, entry: Entry, wall: float) -> Op:
         """Return the row of an accepted send. If its commit fails, settle it: it may be on disk."""
         self.last_seq = max(self.last_seq, entry.seq)
-        self._unsettled[entry.seq] = None
-        return _PUT, summed(entry_row(entry, wall))
+        # a plain tuple of plain values: the garbage collector does not look at it again
+        self._unsettled[entry.seq] = row = summed(entry_row(entry, wall))
+        return _PUT, row
+
+    def mark(self, through: int, wall: float) -> Op:
+        """Return the row of a mark."""
+        self._marks.setdefault(through, wall)
+        return _MARK, summed((through, wall))
+
+    def in_memory(self) -> Rows:
+        """Return the rows of all unsettled sends and of their marks."""
+        return {
+            "outbox": [row[:-1] for row in list(self._unsettled.values())],
+            "marks": sorted(self._marks.items()),
+        }
 
     def settle(self, entry: Entry) -> bool:
         """Note the outcome of a send; False for one that is not in this file."""
-        if entry.is_request or self._unsettled.pop(entry.seq, 0) == 0:
+        if entry.is_request or self._unsettled.pop(entry.seq, None) is None:
             return False
         self._settled.append(entry)
         return True
@@ -76,7 +95,8 @@ class Sends:
                 self._since_prune = 0
                 oldest = next(iter(self._unsettled), self.last_seq)
                 ops.append(("DELETE FROM outcomes WHERE seq < ?", (self.last_seq - _REMEMBERED,)))
-                ops.append(("DELETE FROM marks WHERE seq < ?", (oldest,)))
+                ops.append(("DELETE FROM marks WHERE seq >= 0 AND seq < ?", (oldest,)))
+                self._marks = {seq: at for seq, at in self._marks.items() if seq >= oldest}
 
         def done() -> None:
             del self._settled[: len(settled)]

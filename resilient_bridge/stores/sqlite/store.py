@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from ...protocol import Entry, Now
-    from .database import Database
     from .opening import Mended
+    from .owned import OwnedDatabase, Renewal
 
 
 _WITHIN: Final = 0.1  # seconds after which a changed position is saved
 _AT_MOST: Final = 63  # messages after which it is saved; the one handed out meanwhile makes 64
 _RETRY: Final = 1.0  # seconds until a failed save is tried again
+_LOOK_EVERY: Final = 2.0  # seconds after which the files are looked at, whether something is written or not
 
-_MARK: Final = insert("marks", or_what="IGNORE")  # the first time counts
 _RECORD: Final = insert("records", or_what="REPLACE")
 
 
@@ -115,28 +115,60 @@ class SQLiteStore:
             raise
         self._owner, self._database = owner, database
         self._commits = Commits(
-            database, self._gather, self._failed, self._doubt, inline=not self._is_machine
+            database, self._gather, self._failed, self._doubt, self._works, inline=not self._is_machine
         )
+        database.on_renewal = self._on_renewal
+        self._look_later()
         if mended is not None:
             self._tell(mended)
 
-    def _load(self, database: Database, now: Now) -> None:
+    def _load(self, database: OwnedDatabase, now: Now) -> None:
         self._now = now
+        self._wall_offset = now.wall - now.mono
         self._is_soon = False
         self._touched = 0
         self._has_moved = True
         self._timer: asyncio.Handle | None = None
         self._loop = asyncio.get_running_loop()
         self._sends = Sends(database, now)
+        database.in_memory = self._sends.in_memory
         records = sorted(database.rows("records"), key=_used)
         self._records = {session: body for session, _, body in records}
         self._records_used = _used(records[-1]) if records else 0
         self._positions = Positions(database, now, self._current)
 
+    def _look_later(self) -> None:
+        self._looking = self._loop.call_later(_LOOK_EVERY, self._look)
+
+    def _look(self) -> None:
+        """Look at the files: nothing may be written for hours."""
+        if self._users:
+            self._commits.look()
+            self._look_later()
+
     def _current(self) -> Now:
         """Return both clocks now, computed from the reading when loaded; for ages only."""
         passed = self._loop.time() - self._now.mono
         return type(self._now)(self._now.mono + passed, self._now.wall + passed)
+
+    def _on_renewal(self, renewal: Renewal) -> None:
+        self._loop.call_soon_threadsafe(partial(self._renewed, renewal))  # it may be in the thread
+
+    def _renewed(self, renewal: Renewal) -> None:
+        """Report that all was written anew, and write the positions in use again."""
+        if self._users:
+            self._positions.write_all()
+            self._has_moved = True
+            self._later(_WITHIN)
+        emit(
+            StateSetAside(
+                path=str(self._path),
+                set_aside=renewal.set_aside,
+                source="what the open file and this process have, written anew",
+                lost=renewal.lost or "nothing",
+                failure=Failure.of("SYS_STATE_DAMAGED", f"{self._path.name} {renewal.what}"),
+            )
+        )
 
     def _tell(self, mended: Mended) -> None:
         failure = Failure.of("SYS_STATE_DAMAGED", f"{self._path.name} was damaged: {mended.faults}")
@@ -165,6 +197,7 @@ class SQLiteStore:
             if self._users:
                 self._commits.flush()
                 return
+            self._looking.cancel()
             if self._timer is not None:
                 self._timer.cancel()
             try:
@@ -193,10 +226,7 @@ class SQLiteStore:
             self._touched = max(self._touched - touched, 0)
             positions_done()
             sends_done()
-            if self._has_failed:
-                self._has_failed = False
-                if self.on_failure is not None:
-                    self.on_failure(None)
+            self._works()
 
         def failed() -> None:
             self._has_moved = True
@@ -216,6 +246,12 @@ class SQLiteStore:
             if not self._is_machine and not self._positions.says_exact:
                 self._positions.is_exact = self._has_moved = True
             self._commits.flush()
+
+    def _works(self) -> None:
+        if self._has_failed:
+            self._has_failed = False
+            if self.on_failure is not None:
+                self.on_failure(None)
 
     def _failed(self, error: StoreError) -> None:
         self._has_failed = True
@@ -307,7 +343,7 @@ class SQLiteStore:
     def mark(self, through: int, wall: float) -> Awaitable[None] | None:
         """Note that the sends up to this number are about to be handed out."""
         self._check_open()
-        return self._commits.submit((_MARK, summed((through, float(wall)))))
+        return self._commits.submit(self._sends.mark(through, float(wall)))
 
     def settle(self, entry: Entry) -> None:
         """Store the outcome of a send within a turn of the loop."""
@@ -320,7 +356,7 @@ class SQLiteStore:
             self._timer = self._loop.call_soon(self._flush)
 
     def _wall(self) -> float:
-        return self._now.wall + self._loop.time() - self._now.mono
+        return self._wall_offset + self._loop.time()
 
     # ---- session records --------------------------------------------------------------------------------------
 

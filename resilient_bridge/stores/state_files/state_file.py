@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
+from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ...errors import StoreError, redact
+from ...errors import Failure, StoreError, redact
 from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from ...files.private_files import path_of, prepare_directory, read_private
 from ...telemetry import emit, events
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from ...files.owner import Owner
 
 
 Source: TypeAlias = Literal["file", "backup", "salvaged", "new"]
@@ -86,6 +89,7 @@ class StateFile:
             version=version, check=check, orphans=orphans, migrations=dict(migrations or {}), form=self._form
         )
         self._lock = RLock()
+        self._known: tuple[bytes, ...] = ()  # the digests that the file may have by this object
 
     def __repr__(self) -> str:
         """A status line."""
@@ -100,7 +104,9 @@ class StateFile:
         """Save the value: it then survives a crash and a power cut, and the old one is the backup.
 
         A predecessor that is damaged, or of a later version, does not become the backup but is set
-        aside, with the event StateSetAside. Raises ConfigError for a value that JSON cannot
+        aside, with the event StateSetAside. So is one that somebody else has saved or put there
+        since this object last loaded or saved; the event also reports a file that was removed.
+        Raises ConfigError for a value that JSON cannot
         preserve (tuples become lists) or for a path that is not safe, what `check` raises, and
         StoreError (SYS_STORE_UNAVAILABLE): then the old value is still in the file, unless
         `failure.executed` is MAYBE.
@@ -117,7 +123,9 @@ class StateFile:
                     replaced_at is not None and replaced_at > at
                 ):  # by another thread, or the clock was set back
                     data = self._document(value, at=replaced_at)
+                self._known += (_digest(data),)  # a save that fails may have replaced the file
                 replace_atomically(self._path, data)
+                self._known = self._known[-1:]
         finally:
             _tell(parts)
 
@@ -148,8 +156,12 @@ class StateFile:
         """
         found = read_private(self._path, _FIELD)
         if found is None:
+            if self._known:
+                reports.append(_changed(self._path, []))
             return None
         if (document := self._demands.known(found)) is not None:
+            if self._is_changed(found):
+                reports.append(_changed(self._path, [keep_copy(self._path, found, "replaced")]))
             if document.has_value:
                 replace_atomically(self._backup, found)
                 self._remove_earlier_backups()
@@ -163,6 +175,7 @@ class StateFile:
         prepare_directory(self._path, _FIELD)
         remove_leftovers(self._path)
         main = self._examined(self._path)
+        self._known = () if main.data is None else (_digest(main.data),)
         if main.is_sound and not main.is_over:
             outdated = self._demands.outdated(main, read_private(self._backup, _FIELD))
             if outdated is None:
@@ -172,6 +185,22 @@ class StateFile:
         if backup.data is None and (main.data is None or main.is_over):
             return Loaded(value=None, source="new", lost=main.lost)
         return self._recovered(main, backup, reports)
+
+    def save_as(self, owner: Owner, value: Any) -> None:
+        """Save as the owner of the file.
+
+        Raises what `save` does, and StoreError (SESS_SUPERSEDED) if another process is the owner
+        now, or was it while the lock file was gone; then nothing was changed.
+        """
+        with self._lock:
+            is_held = owner.check()
+            if not is_held and self._is_changed(read_private(self._path, _FIELD)):
+                raise owner.superseded()
+            self.save(value)
+
+    def _is_changed(self, found: bytes | None) -> bool:
+        """Return whether the file is not the one that this object wrote or loaded last."""
+        return bool(self._known) and (found is None or _digest(found) not in self._known)
 
     def _examined(self, path: Path) -> Candidate:
         return self._demands.examined(path, read_private(path, _FIELD))
@@ -209,6 +238,7 @@ class StateFile:
             # Else it is the only sound copy, and stays untouched.
             replace_atomically(self._backup, fresh)
         replace_atomically(self._path, fresh)
+        self._known = (_digest(fresh),)
         self._remove_earlier_backups()
         return Loaded(
             value=best.value if best else None,
@@ -232,6 +262,21 @@ class StateFile:
                 lost=lost,
             )
         )
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()
+
+
+def _changed(path: Path, copies: list[Path]) -> events.StateSetAside:
+    what = "replaced" if copies else "removed"
+    return events.StateSetAside(
+        path=str(path),
+        set_aside=" and ".join(map(str, copies)),
+        source="the value that is being saved",
+        lost="what somebody else had put there" if copies else "nothing",
+        failure=Failure.of("SYS_STATE_DAMAGED", f"{path.name} was {what} while it was in use"),
+    )
 
 
 def _choice(main: Candidate, backup: Candidate) -> tuple[Source, Candidate | None, str, str]:

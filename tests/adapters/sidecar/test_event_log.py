@@ -43,3 +43,20 @@ async def test_records_that_a_full_disk_costs_are_counted():
             "resilient-bridge mcp: the server runs",
             "resilient-bridge mcp: 2 lines or records could not be written",
         ]
+
+
+async def test_d01_the_file_of_records_follows_its_path(tmp_path):
+    """Removed or moved, as by a rotation: the next record is in a new file; a link to a file stays a link."""
+    path = tmp_path / "events.jsonl"
+    (tmp_path / "link").symlink_to(path)
+    log = EventLog(str(tmp_path / "link"), stderr=None)
+    log({"event": "first"})
+    path.rename(tmp_path / "rotated.jsonl")
+    log({"event": "second"})
+    path.unlink()
+    log({"event": "third"})
+    assert log.dropped == 0
+    await log.close()
+    assert "first" in (tmp_path / "rotated.jsonl").read_text()
+    assert "third" in path.read_text()
+    assert "second" not in path.read_text()
