@@ -41,6 +41,7 @@ class Connection(Protocol):
     def greet(self) -> None: ...
     def fetch(self) -> None: ...
     def look(self, now: Now) -> None: ...
+    def keep_alive(self) -> None: ...
 
 
 class Driver:
@@ -132,6 +133,8 @@ class Driver:
                 pump.greet()
             elif link.joining.awaits_backfill:
                 pump.fetch()
+        if link.wire.lacks_pings:
+            pump.keep_alive()
         if link.closing:
             self.on_closing()
         if session.wants_to_send:

@@ -5,6 +5,7 @@ Gaps in position, one reader at a time, the position saved on the next request.
 
 from __future__ import annotations
 
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ..errors import config_error
@@ -82,5 +83,5 @@ class Messages:
     async def _tell(self, gap: Gap) -> None:
         if self._on_gap is not None:
             answer = self._on_gap(gap)
-            if answer is not None:
+            if isawaitable(answer):  # what a plain function returns means nothing here
                 await answer

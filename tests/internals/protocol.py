@@ -9,11 +9,12 @@ __getattr__ = lazily(
     "resilient_bridge.protocol",
     {
         "": "outbound positioned recovery rejoin replaying resuming",
+        "border": "facts_of frame_of own_frame resume_of",
         "clock": "Identifiers Stamps",
         "dialects": "End Positions",
         "envelope_link": "EnvelopeLink",
         "event_stream": "EventStream Position",
-        "frames": "Encoder InvalidFrameError canonical decode decode_json own_frame",
+        "frames": "Encoder InvalidFrameError canonical decode decode_json",
         "heartbeat": "Heartbeat",
         "inbox": "Inbox",
         "joining": "Joining read_replay",

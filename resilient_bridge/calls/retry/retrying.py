@@ -146,9 +146,7 @@ class Retrying:
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
-    def _step(
-        self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
-    ) -> Stopped | None:
+    def _step(self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False) -> Stopped | None:
         """Decide what follows the attempt that has just ended.
 
         Returns why the call stops, None if it is retried.

@@ -115,9 +115,7 @@ def _rest(started: StartedStream) -> Generator[Any, Any, Any]:
         raise
 
 
-def protect_async_stream(
-    function: Callable[..., Any], binding: Binding
-) -> Callable[..., Any]:
+def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Callable[..., Any]:
     """Return an async generator function behind the layers of `binding`."""
 
     begin: Any = protect_async(starting_async(function), binding)
