@@ -76,6 +76,35 @@ def test_no_module_is_longer_than_two_jobs():
     assert _against([*MODULES, *TESTS], over) == []
 
 
+#: the modules whose text is shown and not read: there any line end of Unicode may end a line
+SHOWN = (
+    "agent/workflow/report",
+    "cli/mcp",
+    "cli/options",
+    "errors/redaction",
+    "transports/process",
+    "adapters/sidecar/event_log",
+    "adapters/sidecar/sessions",
+)
+
+
+def test_l06_what_is_read_is_split_at_the_line_ends_of_its_format():
+    """`str.splitlines` also splits at U+2028, U+0085, \\v and others, which JSON and every line protocol allow in a line.
+
+    Bytes have `splitlines` that split at LF, CR and CRLF alone: server-sent events and receipts.
+    """
+    of_bytes = ("protocol/server_sent", "cli/pipe_receipts")
+
+    def splits(path: Path) -> bool:
+        name = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        return re.search(r"(?<!str)\.splitlines\(", _text(path)) is not None and name not in {
+            *SHOWN,
+            *of_bytes,
+        }
+
+    assert _against(MODULES, splits) == []
+
+
 def test_every_module_states_its_job():
     """Each module opens with a docstring that is at least a sentence."""
 

@@ -70,7 +70,7 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
         retryable=_recoverable(payload, code),
         executed=execution and execution.executed,
         retry_after=_wait(payload.get("retry_after")),
-        suggestions=_advice(payload) or (execution.suggestions if execution else ()),
+        suggestions=advice_of(payload) or (execution.suggestions if execution else ()),
         details={**(execution.details if execution else {}), **details},
     )
 
@@ -189,7 +189,7 @@ def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
     return details
 
 
-def _advice(payload: Mapping[Any, Any]) -> tuple[str, ...]:
+def advice_of(payload: Mapping[Any, Any]) -> tuple[str, ...]:
     """Return the server's own advice: its suggestions, its remediation and its documentation URL."""
     lines = list(_lines(payload.get("suggestions")))
     remedy = payload.get("remediation")

@@ -187,7 +187,7 @@ def forms_of(dialect: Dialect) -> Forms:
     )
 
 
-def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | None:
+def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | bytes | None:
     sent = Send(type=type_, payload=payload, id="i", key="k", timestamp="2026-01-01T00:00:00Z", number=1)
     try:
         return None if dialect.encode is None else dialect.encode(sent)
@@ -195,7 +195,7 @@ def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | No
         return None
 
 
-def _read(frame: str | None) -> Any:
+def _read(frame: str | bytes | None) -> Any:
     try:
         return None if frame is None else json.loads(frame)
     except ValueError:

@@ -14,9 +14,22 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 import attrs
 
 from ..errors import Failure
-from ..protocol.facts import Acked, Event, Fact, Hello, Pong, Record, Refused, Replayed, Reply, Resume
+from ..protocol.border import facts_of
+from ..protocol.facts import (
+    Acked,
+    Event,
+    Fact,
+    Hello,
+    Pong,
+    Record,
+    Refused,
+    Replayed,
+    Reply,
+    Resume,
+    Unreadable,
+)
 from ..protocol.frames import InvalidFrameError, decode, envelope, fields_of
-from ..protocol.policies import Dialect
+from ..protocol.policies import Dialect, Positions
 from ..telemetry import events
 
 
@@ -212,7 +225,7 @@ def _came(connection: Connection, entry: Entry, dialect: Dialect) -> None:
     if dialect.decode is None:
         _envelope_came(connection, entry, dialect)
     else:
-        _own_came(connection, entry, dialect.decode)
+        _own_came(connection, entry, dialect.decode, dialect.positions)
     for seen in connection.seen[known:]:
         sign = seen.sign
         connection.has_pong |= isinstance(sign, Pong)
@@ -221,12 +234,14 @@ def _came(connection: Connection, entry: Entry, dialect: Dialect) -> None:
 
 
 def _own_came(
-    connection: Connection, entry: Entry, decode_frame: Callable[[str | bytes], Iterable[Fact]]
+    connection: Connection,
+    entry: Entry,
+    decode_frame: Callable[[str | bytes], Iterable[Fact]],
+    positions: Positions | None,
 ) -> None:
-    try:
-        facts = tuple(decode_frame(entry.value))
-    except Exception:  # noqa: BLE001 -- a dialect's function may raise anything
-        connection.unreadable += 1
+    facts = facts_of(decode_frame, entry.value, positions)
+    connection.unreadable += any(isinstance(fact, Unreadable) for fact in facts)
+    if not facts or isinstance(facts[0], Unreadable):
         return
     # An event that comes while the request is open, or shortly after, belongs to the answer, or
     # cannot be distinguished from it.

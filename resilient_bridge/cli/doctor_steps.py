@@ -233,10 +233,10 @@ class _Steps:
         return self._is_ready() and any(each.resumed is not None for each in later)
 
 
-def _is_of(entry: Entry, *, sent: str, identity: str) -> bool:
+def _is_of(entry: Entry, *, sent: str | bytes, identity: str) -> bool:
     """Return whether this is the frame of the sent message.
 
     `sent` is that frame in a dialect with its own `encode`, where it may contain no id; else it is
     empty, and the frame contains `identity`.
     """
-    return entry.kind == "went" and (entry.value == sent if sent else identity in entry.value)
+    return entry.kind == "went" and (entry.value == sent if sent else identity in str(entry.value))

@@ -40,7 +40,7 @@ class Journal:
         self.is_full = False
         self.notes: list[str] = []
         self.transport: TappedTransport | None = None
-        self.sent = ""  # the frame of the last message, in a dialect that writes its own
+        self.sent: str | bytes = ""  # the frame of the last message, in a dialect that writes its own
         self.number = 0
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
@@ -102,12 +102,12 @@ class TappedTransport:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    async def send(self, *frames: str) -> None:
+    async def send(self, *frames: str | bytes) -> None:
         for frame in frames:
             self.journal.add("went", frame)
         await self.inner.send(*frames)
 
-    def send_now(self, *frames: str) -> bool:
+    def send_now(self, *frames: str | bytes) -> bool:
         is_sent = self.inner.send_now(*frames)
         for frame in frames if is_sent else ():
             self.journal.add("went", frame)
@@ -182,7 +182,7 @@ def _tapped(dialect: Dialect, journal: Journal) -> Dialect:
     if encode is None:
         return dialect
 
-    def noted_encode(intent: Intent) -> str | None:
+    def noted_encode(intent: Intent) -> str | bytes | None:
         if isinstance(intent, Acknowledge):
             return None  # unread messages are not acknowledged
         frame = encode(intent)

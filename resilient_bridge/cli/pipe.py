@@ -246,7 +246,7 @@ class Pipe:
         else:
             outgoing = parse_line(line, number)
         key = outgoing.idempotency_key
-        if self._is_envelope:
+        if self._is_envelope and not isinstance(outgoing.payload, bytes):
             key = key or outgoing.payload.get("idempotency_key")
         if key is None and self._receipts is not None:
             key = self._receipts.key_of(line)

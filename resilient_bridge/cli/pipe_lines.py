@@ -29,7 +29,7 @@ class Outgoing:
     """
 
     type: str
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] | bytes
     idempotency_key: str | None = None
     ttl: float | None = None
 
@@ -39,7 +39,7 @@ def parse_line(line: bytes, number: int) -> Outgoing:
 
     Raises ProtocolError (PROTO_INVALID_MESSAGE) with all violations of the line.
     """
-    fields = _object(line, number)
+    fields = parse_object(line, number)
     found = [(name, wanted, _kind(fields.get(name))) for name, wanted, holds in _RULES if not holds(fields)]
     found += [(name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS]
     if found:
@@ -48,18 +48,31 @@ def parse_line(line: bytes, number: int) -> Outgoing:
 
 
 def parse_frame(line: bytes, number: int, *, has_types: bool) -> Outgoing:
-    """Return the user's own frame on line `number`: any JSON object.
+    """Return the user's own frame on line `number`: any JSON object, or the bytes in one that has
+    `raw_base64` alone.
 
     `has_types`: an object with a type and a payload alone is a message instead. Raises as
     `parse_line`.
     """
-    fields = _object(line, number)
+    fields = parse_object(line, number)
+    if fields.keys() == {"raw_base64"}:
+        return Outgoing("", _bytes_in(fields["raw_base64"], number))
     if has_types and fields.keys() == _MESSAGE and all(holds(fields) for _, _, holds in _RULES):
         return Outgoing(fields["type"], fields["payload"])
     return Outgoing("", fields)
 
 
-def _object(line: bytes, number: int) -> dict[str, Any]:
+def _bytes_in(text: object, number: int) -> bytes:
+    try:
+        if isinstance(text, str):
+            return base64.b64decode(text, validate=True)
+    except ValueError:
+        pass
+    raise bad_line(number, ("raw_base64", "bytes in base64", "text that is none" if text else _kind(text)))
+
+
+def parse_object(line: bytes, number: int) -> dict[str, Any]:
+    """Return the JSON object on line `number`. Raises as `parse_line`."""
     try:
         value = json.loads(line.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -153,7 +166,7 @@ def print_message(message: Message, *, is_envelope: bool = True) -> str:
     A flag is included only if it is true.
 
     With `is_envelope=False` the dialect has frames of its own. If this frame is no envelope, `raw`
-    is the whole frame, or `raw_base64` if it is bytes that are not UTF-8.
+    is the whole frame, or `raw_base64` if it is bytes.
     """
     fields: dict[str, Any] = {
         "type": message.type,
@@ -178,9 +191,6 @@ def _says_the_same(message: Message) -> bool:
 
 
 def _raw(frame: Any) -> dict[str, Any]:
-    if not isinstance(frame, bytes):
-        return {"raw": frame}
-    try:
-        return {"raw": frame.decode()}
-    except UnicodeDecodeError:
+    if isinstance(frame, bytes):  # also where they are UTF-8: a binary frame is not a text
         return {"raw_base64": base64.b64encode(frame).decode()}
+    return {"raw": frame}

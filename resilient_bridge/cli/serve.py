@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import base64
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import ProtocolError
 from ..testing.server import BridgeServer
@@ -22,8 +22,12 @@ from ..transports.signals import on_signals
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import FAMILIES, read_served
 from .options import token_from
-from .pipe_lines import parse_frame, parse_line
+from .pipe_lines import parse_frame, parse_line, parse_object
 from .printing import complain
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 _LOOK_EVERY: Final = 0.05  # seconds between two checks for received messages
@@ -89,7 +93,7 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
             continue
         try:
             if isinstance(server, LogBridge):
-                await server.push(_line(line) if server.position is None else _event(line, number))
+                await server.push(_frame(line, number) if server.position is None else _event(line, number))
             else:
                 await server.push(*_read(line, number))
         except ProtocolError as error:
@@ -100,6 +104,15 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
             err.put(f"refused: line {number}: {error}")
 
 
+def _frame(line: bytes, number: int) -> str | bytes:
+    """Return a frame as the line has it: text, or the bytes in `{"raw_base64": …}`."""
+    if line.lstrip().startswith(b"{") and b'"raw_base64"' in line:
+        payload = parse_frame(line, number, has_types=False).payload
+        if isinstance(payload, bytes):
+            return payload
+    return _line(line)
+
+
 def _event(line: bytes, number: int) -> dict[str, Any]:
     """Return the payload of an event: a JSON object, or other text.
 
@@ -107,7 +120,7 @@ def _event(line: bytes, number: int) -> dict[str, Any]:
     """
     if not _is_json(line):
         return {"text": _line(line)}
-    return dict(parse_frame(line, number, has_types=False).payload)
+    return parse_object(line, number)
 
 
 def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
@@ -115,7 +128,7 @@ def _read(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
     if not _is_json(line):
         return "text_message", {"text": _line(line)}
     outgoing = parse_line(line, number)
-    return outgoing.type, dict(outgoing.payload)
+    return outgoing.type, dict(cast("Mapping[str, Any]", outgoing.payload))
 
 
 def _is_json(line: bytes) -> bool:

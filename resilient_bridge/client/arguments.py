@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
@@ -24,10 +24,39 @@ _LONGEST_NAME: Final = 100
 def check_url(url: object) -> None:
     """Check a ws:// or wss:// URL, or a callable that returns one."""
     if isinstance(url, str):
-        if not url.startswith(("ws://", "wss://")):
-            raise config_error("BridgeClient.url", "a URL that begins with ws:// or wss://", _as_written(url))
+        check_url_text("BridgeClient.url", url)
     elif not callable(url):
         raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
+
+
+def check_url_text(path: str, url: object) -> None:
+    """Check a ws:// or wss:// URL."""
+    if not isinstance(url, str):
+        raise config_error(path, "a text: a ws:// or wss:// URL", type(url).__name__)
+    if not url.startswith(("ws://", "wss://")):
+        raise config_error(path, "a URL that begins with ws:// or wss://", _as_written(url))
+
+
+def check_token(path: str, token: object) -> None:
+    """Check a token, or what its function has returned; an error names its type alone."""
+    if token is not None and not isinstance(token, str):
+        hint = ": write .decode()" if isinstance(token, bytes) else ""
+        raise config_error(path, f"a text or None{hint}", type(token).__name__)
+
+
+def check_headers(path: str, headers: object) -> None:
+    """Check headers, or what their function has returned; an error names no value."""
+    if headers is None:
+        return
+    wanted = "a dict of texts, such as {'X-Key': 'abc'}"
+    if not isinstance(headers, Mapping):
+        raise config_error(path, wanted, type(headers).__name__)
+    for name, value in cast("Mapping[object, object]", headers).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            shown = f"a name that is a {type(name).__name__}"
+            if isinstance(name, str):
+                shown = f"a {type(value).__name__} as {name[:_LONGEST_NAME]}"
+            raise config_error(path, wanted, shown)
 
 
 def check_callable(argument: str, wanted: str, value: object) -> None:
@@ -111,21 +140,24 @@ def from_settings(
 
 
 def message_of(
-    dialect: Dialect, type_: str | Mapping[str, Any], payload: Any
-) -> tuple[str, Mapping[str, Any]]:
+    dialect: Dialect, type_: str | Mapping[str, Any] | bytes, payload: Any
+) -> tuple[str, Mapping[str, Any] | bytes]:
     """Return type and payload of the arguments of `send`.
 
-    `send({…})` where the dialect has no types, `send(type, payload)` elsewhere.
+    `send({…})` and `send(b"…")` where the dialect has no types, `send(type, payload)` elsewhere.
     """
     if dialect.encode is None:
-        if type(type_) is not str and isinstance(type_, Mapping):
+        if type(type_) is not str and isinstance(type_, Mapping | bytes):
             raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
+        if isinstance(payload, bytes):
+            wanted = "send(type, {…}), as this dialect speaks JSON; bytes need frames of your own (decode=, encode=)"
+            raise config_error("send", wanted, "bytes")
         return type_, payload  # anything else is refused as a message
-    if payload is None and isinstance(type_, Mapping):
+    if payload is None and isinstance(type_, Mapping | bytes):
         return "", type_
     if payload is not None and isinstance(type_, str):
         return type_, payload
-    raise config_error("send", "send({…}), your own frame", type(type_).__name__)
+    raise config_error("send", 'send({…}) or send(b"…"), your own frame', type(type_).__name__)
 
 
 def check_request(dialect: Dialect) -> None:
@@ -145,6 +177,8 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
         if dialect.positions is None:
             wanted = "a dialect with positions, which say from where to fetch"
             raise config_error("BridgeClient.backfill", wanted, "one without")
+    if not callable(token):
+        check_token("BridgeClient.token", token)
     if token is not None and dialect.auth is None and not dialect.bearer and dialect.login is None:
         wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
         raise config_error("BridgeClient.token", wanted, "one that does not")

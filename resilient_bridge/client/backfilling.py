@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
 from ..calls.policy import Policy
 from ..calls.retry.value import Retry
-from ..errors import PositionGoneError
+from ..errors import ConfigError, PositionGoneError, ProtocolError, config_error
 
 
 if TYPE_CHECKING:
@@ -29,7 +30,16 @@ async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:
     """
 
     async def once() -> None:
-        async for frame in backfill(link.begin_backfill()):
+        wanted = "an async iterator of frames (async def with yield)"
+        frames: Any = backfill(link.begin_backfill())
+        if not hasattr(frames, "__aiter__"):
+            if iscoroutine(frames):
+                frames.close()
+            raise config_error("BridgeClient.backfill", wanted, f"a {type(frames).__name__}")
+        async for frame in frames:
+            if not isinstance(frame, str | bytes):
+                got = f"a frame that is a {type(frame).__name__}"
+                raise config_error("BridgeClient.backfill", "frames as they came: text or bytes", got)
             if link.backfilled(frame, driver.now()):
                 return
 
@@ -39,6 +49,9 @@ async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:
         await reading.call(once)
     except PositionGoneError:
         lost = "position_gone"
+    except (ConfigError, ProtocolError) as error:  # what it returned, or what decode made of it
+        lost = "backfill_failed"
+        link.refuse(error.failure, driver.now())
     except Exception:  # noqa: BLE001 -- a function of the user's; the gap says that it failed, and the log of its retries why
         lost = "backfill_failed"
     now = driver.now()

@@ -16,6 +16,7 @@ from ..world import current_world
 from .arguments import (
     check_callable,
     check_dialect,
+    check_headers,
     check_health_check,
     check_pin,
     check_request,
@@ -106,6 +107,8 @@ class BridgeClient:
     ) -> None:
         chosen = checked_policy(policy, dialect)
         check_url(url)
+        if headers is not None and not callable(headers):
+            check_headers("BridgeClient.headers", headers)
         check_dialect(chosen.dialect, on_connect, token, backfill)
         check_pin(pin)
         if pin is not None:  # the pin names the only certificate that there can be
@@ -274,14 +277,14 @@ class BridgeClient:
 
     @overload
     async def send(
-        self, type: str, payload: Mapping[str, Any], /, **options: Unpack[SendOptions]
+        self, type: str, payload: Mapping[str, Any] | bytes, /, **options: Unpack[SendOptions]
     ) -> Receipt: ...
     @overload
-    async def send(self, frame: Mapping[str, Any], /, **options: Unpack[SendOptions]) -> Receipt: ...
+    async def send(self, frame: Mapping[str, Any] | bytes, /, **options: Unpack[SendOptions]) -> Receipt: ...
     async def send(
         self,
-        type: str | Mapping[str, Any],
-        payload: Mapping[str, Any] | None = None,
+        type: str | Mapping[str, Any] | bytes,
+        payload: Mapping[str, Any] | bytes | None = None,
         /,
         *,
         idempotency_key: str | None = None,
@@ -291,7 +294,8 @@ class BridgeClient:
     ) -> Receipt:
         """Accept a message for delivery, in order; it is queued while the link is down.
 
-        `send(type, payload)`; in a dialect of frames without types, `send({…})` sends your frame.
+        `send(type, payload)`; in a dialect of frames without types, `send({…})` and `send(b"…")`
+        send your frame.
 
         `idempotency_key`: yours (if it is pending or confirmed, its receipt is returned) or a
         generated one. `ttl`: seconds after which it is no longer sent. `coalesce`: of the unsent

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..errors import BridgeError, Failure, config_error, is_sensitive
 from ..transports.following import may_follow
-from .arguments import secrets_of
+from .arguments import check_headers, check_token, check_url_text, secrets_of
 from .secrets import Secrets
 
 
@@ -84,13 +84,13 @@ class URLDialer:
         from ..transports.websocket import open_websocket
 
         if resume is None or resume.url is None:
-            url: str = await _ask(self._url)
+            url: str = await _ask("url", self._url, check_url_text)
             self.target = _without(url, query=lambda _: True)
         else:
             url = resume.url  # named by the server at `target`, which it has proved
-        token: str | None = await _ask(self._token)
+        token: str | None = await _ask("token", self._token, check_token)
         headers: dict[str, str] = {
-            **(await _ask(self._headers) or {}),
+            **(await _ask("headers", self._headers, check_headers) or {}),
             **({} if resume is None else resume.headers),
         }
         # Of "Bearer X" only the X is the secret.
@@ -145,10 +145,21 @@ class FactoryDialer:
             raise config_error("BridgeClient.over", wanted, "a websocket that was opened elsewhere")
         from ..transports.websocket import WebSocketTransport
 
-        token: str | None = await _ask(self._token)
+        token = await _ask("token", self._token, check_token)
         self.secrets.learn(token)
-        entered = self._factory()
+        entered: Any = self._factory()
+        if not (hasattr(entered, "__aenter__") and hasattr(entered, "__aexit__")):
+            if inspect.iscoroutine(entered):
+                entered.close()
+            wanted = "a factory that returns an async context manager, such as websockets' connect(url)"
+            raise config_error("BridgeClient.over", wanted, type(entered).__name__)
         websocket = await entered.__aenter__()
+        missing = [name for name in ("send", "recv", "close") if not callable(getattr(websocket, name, None))]
+        if missing:
+            await entered.__aexit__(None, None, None)
+            wanted = "a factory whose context manager enters a websocket, with send, recv and close"
+            got = f"a {type(websocket).__name__} without {', '.join(missing)}"
+            raise config_error("BridgeClient.over", wanted, got)
         transport = WebSocketTransport(websocket)
         transport.keeps_bytes = self._keeps_bytes
         return _Entered(transport, entered), token
@@ -229,21 +240,22 @@ def _with_query(url: str, fields: Mapping[str, str | int]) -> str:
     )
 
 
-async def _ask(source: Any) -> Any:
-    """Return a value, or what a callable (plain or async) returns now.
+async def _ask(argument: str, source: Any, check: Callable[[str, object], None]) -> Any:
+    """Return a value, or what a callable (plain or async) returns now, checked.
 
-    Failing credentials are AUTH_REFRESH_FAILED.
+    Failing credentials are AUTH_REFRESH_FAILED. Raises ConfigError for a value of another type.
     """
-    if not callable(source):
-        return source
-    try:
-        value = source()
-        return await value if inspect.isawaitable(value) else value
-    except BridgeError:
-        raise
-    except Exception as error:
-        raise BridgeError(
-            Failure.of(
-                "AUTH_REFRESH_FAILED", f"asking for credentials raised {type(error).__name__}", cause=error
-            )
-        ) from error
+    value = source
+    if callable(source):
+        try:
+            value = source()
+            if inspect.isawaitable(value):
+                value = await value
+        except BridgeError:
+            raise
+        except Exception as error:
+            text = f"asking for credentials raised {type(error).__name__}"
+            raise BridgeError(Failure.of("AUTH_REFRESH_FAILED", text, cause=error)) from error
+        argument = f"{argument}()"
+    check(f"BridgeClient.{argument}", value)
+    return value

@@ -42,6 +42,7 @@ class Connection(Protocol):
     def fetch(self) -> None: ...
     def look(self, now: Now) -> None: ...
     async def ping(self) -> asyncio.Future[Any] | None: ...
+    def keep_alive(self) -> None: ...
 
 
 class Reader(Protocol):
@@ -147,6 +148,8 @@ class Driver:
                 pump.greet()
             elif link.joining.awaits_backfill:
                 pump.fetch()
+        if link.wire.lacks_pings:
+            pump.keep_alive()
         if link.closing:
             self.on_closing()
         if session.wants_to_send:

@@ -41,37 +41,40 @@ class Greeting:
         """
         return self._driver.session.record()
 
-    async def send(self, frame: Mapping[str, Any], /) -> None:
-        """Send this JSON object as it is, on this connection only.
+    async def send(self, frame: Mapping[str, Any] | bytes, /) -> None:
+        """Send this JSON object, or these bytes as a binary frame, on this connection only.
 
-        It goes before all that is queued, once, without a receipt.
+        It goes before all that is queued, once, without a receipt. Bytes need a dialect with frames
+        of its own.
 
-        Raises ConfigError for what is not a JSON object, NotConnectedError if this connection is
-        over.
+        Raises ConfigError for what is neither, NotConnectedError if this connection is over.
         """
-        if not isinstance(frame, dict):
-            raise config_error("on_connect.send", "a JSON object: a dict", frame)
-        try:
-            text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-            text.encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise config_error("on_connect.send", "what JSON can write", str(error)) from None
+        has_bytes = self._driver.session.dialect.decode is not None
+        written: str | bytes = b""
+        if isinstance(frame, bytes) and has_bytes:
+            written = frame
+        elif isinstance(frame, dict):
+            written = _as_json(frame)
+        else:
+            wanted = "a JSON object: a dict; or bytes" if has_bytes else "a JSON object: a dict"
+            raise config_error("on_connect.send", wanted, frame)
         self._check()
-        self._link.wire.control.append(text)
+        self._link.wire.control.append(written)
         self._driver.wake()
 
-    async def expect(self, pattern: Mapping[str, Any] | Callable[[Any], bool], /) -> Message:
+    async def expect(self, pattern: Mapping[str, Any] | bytes | Callable[[Any], bool], /) -> Message:
         """Return the first frame of this connection that matches and was not returned before.
 
         The reader does not get it.
 
-        `pattern`: field values that the frame must have, or a function of the decoded frame. The
-        whole `on_connect` may take `Reconnect.connect_timeout`. Raises NotConnectedError if this
+        `pattern`: field values that the frame must have, the whole frame as bytes, or a function of
+        the decoded frame (of `Message.raw`). The whole `on_connect` may take `Reconnect.connect_timeout`. Raises NotConnectedError if this
         connection is over, and what your function raises.
         """
         wanted: Any = pattern
-        if not isinstance(wanted, dict) and not callable(wanted):
-            raise config_error("on_connect.expect", "a dict of fields, or a function of a frame", wanted)
+        if not isinstance(wanted, dict | bytes) and not callable(wanted):
+            text = "a dict of fields, bytes, or a function of a frame"
+            raise config_error("on_connect.expect", text, wanted)
         self._check()
         found: asyncio.Future[Message] = self._driver.loop.create_future()
 
@@ -94,3 +97,12 @@ class Greeting:
         greeting = self._link.greeting
         if greeting is None or not greeting.is_open or self._driver.session.link is not self._link:
             raise error_for(Failure.of("CONN_NOT_CONNECTED", "this connection is over, or its on_connect is"))
+
+
+def _as_json(frame: dict[str, Any]) -> str:
+    try:
+        text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise config_error("on_connect.send", "what JSON can write", str(error)) from None
+    return text

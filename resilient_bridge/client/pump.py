@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from inspect import isawaitable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import StoreError
+from ..errors import StoreError, config_error
 from ..telemetry.events import BridgeState
 from .cancelled import ended
 from .greeting import Greeting
@@ -53,13 +54,14 @@ class Pump:
         self._transport = transport
         self._idle_writer: asyncio.Future[None] | None = None
         self._idle_reader: asyncio.Future[None] | None = None
-        self._handed_out: list[str] = []  # by the session, and not taken at once by the transport
+        self._handed_out: list[str | bytes] = []  # by the session, and not taken at once by the transport
         self._mark_again_at = -inf
         self._half: int | None = None  # how much of a frame had arrived at the last check
         self._half_since = 0.0
         self._on_connect, self._backfill = on_connect, backfill
         self._greeting: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
+        self._alive: asyncio.Task[None] | None = None
 
     async def run(self) -> Exception | Failure:
         """Carry frames both ways until the link is lost; returns why.
@@ -68,7 +70,7 @@ class Pump:
         """
         driver = self._driver
         driver.pump = self
-        alive = self._keep_alive()
+        self.keep_alive()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(), name="resilient_bridge reader")
@@ -76,7 +78,7 @@ class Pump:
         finally:
             driver.pump = None
             self._transport.abort()
-            for task in (self._greeting, self._fetching, alive):
+            for task in (self._greeting, self._fetching, self._alive):
                 if task is not None:
                     task.cancel()
                     await ended(task, _GREETING_ENDS)
@@ -84,14 +86,15 @@ class Pump:
         assert self.loss is not None  # noqa: S101 -- both tasks end only through `end`
         return self.loss
 
-    def _keep_alive(self) -> asyncio.Task[None] | None:
+    def keep_alive(self) -> None:
+        """Ping the connection itself, where the dialect has no pings."""
         policy = self._driver.session.keepalive
-        if policy is None:
-            return None
+        if policy is None or self._alive is not None:
+            return
         from .keepalive import keep_alive  # imported here: most dialects have pings of their own
 
         asking = keep_alive(self._driver, self, policy)
-        return self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
+        self._alive = self._driver.loop.create_task(asking, name="resilient_bridge keepalive")
 
     def end(self, cause: Exception | Failure) -> None:
         """End this connection; the first cause counts."""
@@ -124,7 +127,7 @@ class Pump:
     async def _greet(self, on_connect: OnConnect, link: AnyLink) -> None:
         driver = self._driver
         try:
-            await on_connect(Greeting(driver, link))
+            await _awaitable(on_connect(Greeting(driver, link)))
         except Exception as error:  # noqa: BLE001 -- it ends this connection; the session decides what it means
             self.end(error)
             return
@@ -162,7 +165,7 @@ class Pump:
         driver, send = self._driver, self._transport.send
         session = driver.session
         while self.loss is None:
-            frames: list[str] = []
+            frames: list[str | bytes] = []
             if (
                 driver.is_stored
                 or self._handed_out
@@ -220,7 +223,7 @@ class Pump:
         link.answered(written, now)
         self._driver.after(now)
 
-    def _next_frames(self, now: Now) -> list[str]:
+    def _next_frames(self, now: Now) -> list[str | bytes]:
         """What to write next; it counts as handed out."""
         if self._handed_out:
             frames, self._handed_out = self._handed_out, []
@@ -289,3 +292,10 @@ class Pump:
         """Wake the reader: reading may continue, or the connection has ended."""
         if self._idle_reader is not None and not self._idle_reader.done():
             self._idle_reader.set_result(None)
+
+
+def _awaitable(greeted: Any) -> Awaitable[None]:
+    if not isawaitable(greeted):
+        got = f"one that returned {type(greeted).__name__}"
+        raise config_error("BridgeClient.on_connect", "an async function: async def", got)
+    return greeted

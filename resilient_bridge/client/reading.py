@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ..telemetry.events import BridgeState
@@ -105,5 +106,5 @@ class Messages:
     async def _tell(self, gap: Gap) -> None:
         if self._on_gap is not None:
             answer = self._on_gap(gap)
-            if answer is not None:
+            if isawaitable(answer):  # what a plain function returns means nothing here
                 await answer

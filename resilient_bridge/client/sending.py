@@ -44,7 +44,7 @@ class Sender:
     async def send(
         self,
         type_: str,
-        payload: Mapping[str, Any],
+        payload: Mapping[str, Any] | bytes,
         *,
         key: str | None,
         ttl: float | timedelta | None,

@@ -110,7 +110,7 @@ def _name(value: object) -> str:
 def _toml(text: str) -> tuple[Any, Mapping[str, int]]:
     from .toml_lines import lines_of  # imported here: only TOML documents need it
 
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _MOST_DOTS and not line.lstrip().startswith("#"):
             raise DocumentError(f"wanted at most {_MOST_DOTS} dots on a line, got more", number)
     try:

@@ -16,6 +16,7 @@ from ..telemetry.events import DeliveryUnknown, Event, MessageDropped
 
 if TYPE_CHECKING:
     from .clock import Now
+    from .facts import Frame
     from .messages import Message
 
 
@@ -50,7 +51,7 @@ class Entry:
     id: str
     key: str
     type: str
-    frame: str
+    frame: Frame
     expires: Now | None = None
     coalesce: str | None = None
     volatile: bool = False
@@ -74,7 +75,8 @@ class Entry:
     size: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.size = len(self.frame) if self.frame.isascii() else len(self.frame.encode())
+        frame = self.frame
+        self.size = len(frame.encode()) if isinstance(frame, str) and not frame.isascii() else len(frame)
 
     def __repr__(self) -> str:
         """Type, key and state; never the payload."""

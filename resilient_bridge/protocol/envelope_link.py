@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .clock import Now
+    from .facts import Frame
     from .join import LinkParts
 
 
@@ -78,7 +79,7 @@ class EnvelopeLink(Link[Joining]):
     def _content(self, held: Held, now: Now) -> None:
         self._message(*held, now)
 
-    def _message(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
+    def _message(self, type_: str, body: dict[str, Any], text: Frame, now: Now) -> None:
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(type_, body, text))
             return

@@ -12,6 +12,7 @@ from .frames import message_from, raw_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .facts import Frame
     from .messages import Message
     from .policies.replay import Replay
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Held(NamedTuple):
-    """A frame that no `expect` has matched so far: its type, its envelope, its text."""
+    """A frame that no `expect` has matched so far: its type, its envelope, and itself."""
 
     type: str
     body: dict[str, Any]
-    text: str
+    text: Frame
 
 
 class Expectations:
@@ -48,10 +49,12 @@ class Expectations:
         """Pass the first frame that matches `pattern` to `take`, instead of to the stream; return a
         function that ends the wait.
 
-        `pattern`: field values, or a function of the frame; an exception of that function is passed
-        to `take` instead.
+        `pattern`: field values, a whole frame of bytes, or a function of the frame; an exception of
+        that function is passed to `take` instead.
         """
-        matches: Any = pattern if callable(pattern) else _holds(pattern)
+        matches: Any = pattern
+        if not callable(pattern):
+            matches = pattern.__eq__ if isinstance(pattern, bytes) else _holds(pattern)
         expected = (matches, take)
         for held in self._held:
             fits = self._fits(expected, held)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
 from ..classification import classify_error_payload
-from ..errors import Failure, redact
-from ..telemetry.events import AcknowledgementLate, BridgeState
+from ..errors import Failure, ProtocolError
+from ..telemetry.events import AcknowledgementLate, BridgeState, Verdict
+from .border import facts_of, refusal_of
 from .entries import EntryState
 from .expectations import Held
 from .fact_wire import FactWire
@@ -26,13 +27,14 @@ from .facts import (
     Refused,
     Replayed,
     Reply,
+    Unreadable,
 )
 from .frames import Body
 from .heartbeat import Silence
 from .link import Link
 from .policies.ends import by_rules
 from .positioned import Positioned
-from .recovery import Incoming
+from .recovery import Hole, Incoming
 from .resuming import Resuming
 
 
@@ -41,11 +43,8 @@ if TYPE_CHECKING:
 
     from .clock import Now
     from .entries import Entry
-    from .facts import Fact, Record
+    from .facts import Fact, Frame, Record
     from .join import LinkParts
-
-
-_SHOWN: Final = 100  # characters of what a dialect says about a frame
 
 
 class FactLink(Link[Resuming]):
@@ -60,15 +59,17 @@ class FactLink(Link[Resuming]):
         super().__init__(parts)
         dialect = parts.dialect
         assert dialect.decode is not None  # noqa: S101 -- the session has looked
-        self._decode: Callable[[str | bytes], Iterable[Fact]] = dialect.decode
+        self._decode: Callable[[Frame], Iterable[Fact]] = dialect.decode
         policy = dialect.positions
         self._positioned = None if policy is None else Positioned(parts.inbound, dialect, policy)
         self.wire = FactWire(parts.ids, parts.heartbeat, dialect, self._record, self.die)
         self.closing = False
         self._acknowledgements = parts.inbound.acknowledgements
         self._silence: Silence | None = None
+        self._doubted_at = -1  # the number of the event after which the reader was told of a doubt
+        self._is_torn = False  # could a part of the frame that is being read not be read?
         self.joining = Resuming(parts, self.wire, self._positioned, self.die, self.greeting)
-        self._handlers: dict[type, Callable[[Any, str, Now], None]] = {
+        self._handlers: dict[type, Callable[[Any, Frame, Now], None]] = {
             Event: self._on_event,
             Hello: self._on_hello,
             Challenge: self._on_challenge,
@@ -78,6 +79,7 @@ class FactLink(Link[Resuming]):
             Reply: self._on_reply,
             Acked: self._on_acked,
             Refused: self._on_refused,
+            Unreadable: self._on_unreadable,
             Closing: self._on_closing,
             Ping: self._on_ping,
             Pong: self._on_pong,
@@ -89,30 +91,16 @@ class FactLink(Link[Resuming]):
     def receive(self, frame: str | bytes, now: Now) -> None:
         """Process one frame.
 
-        A frame that the dialect cannot read is rejected, and the link continues.
+        What the dialect cannot read of it is rejected, and the link continues.
         """
         if self._silence is not None:
             self._silence.alive(now.mono)
-        text = frame if isinstance(frame, str) else frame.decode("latin-1")
-        try:
-            facts = tuple(self._decode(frame))
-        except Exception as error:  # noqa: BLE001 -- a function of the user's, on input from any server
-            why = redact(str(error), limit=_SHOWN)
-            reason = f"expected a frame of this dialect, got one that its decode refused: {type(error).__name__}: {why}"
-            self._reject(Failure.of("PROTO_INVALID_FRAME", reason, cause=error), now)
-            return
-        for fact in facts:
+        self._is_torn = False
+        for fact in facts_of(self._decode, frame, self._dialect.positions):
             if self.death is not None:
                 # the link has to end: later facts must not be taken for the next ones in order
                 return
-            handler = self._handlers.get(type(fact))
-            if handler is None:
-                kind = type(fact).__name__
-                self._reject(
-                    Failure.of("PROTO_INVALID_FRAME", f"expected facts of rb.dialects, got {kind}"), now
-                )
-            else:
-                handler(fact, text, now)
+            self._handlers[type(fact)](fact, frame, now)
 
     def begin_backfill(self) -> Record:
         self.joining.begin_backfill()
@@ -123,16 +111,37 @@ class FactLink(Link[Resuming]):
 
         Returns whether that was the last that is needed.
 
-        Raises what the dialect's `decode` does.
+        Raises ProtocolError for what the dialect cannot read.
         """
-        text = frame if isinstance(frame, str) else frame.decode("latin-1")
         is_bridged = False
-        for fact in self._decode(frame):
+        for fact in facts_of(self._decode, frame, self._dialect.positions):
             if isinstance(fact, Event):
-                is_bridged = self.joining.backfilled(Incoming(fact, text), now)
+                is_bridged = self.joining.backfilled(Incoming(fact, frame), now)
+            elif isinstance(fact, Unreadable):
+                raise ProtocolError(refusal_of(fact)) from fact.cause
         return is_bridged
 
-    def _on_event(self, event: Event, text: str, now: Now) -> None:
+    def refuse(self, failure: Failure, now: Now) -> None:
+        """Tell that a value of the user's backfill was rejected, and why."""
+        self._reject(failure, now)
+
+    def _on_unreadable(self, part: Unreadable, _frame: Frame, now: Now) -> None:
+        """A part of a frame, or all of it, is rejected.
+
+        It may have been an event. Contiguous numbers show that; elsewhere the reader is told in its
+        place that something may be missing.
+        """
+        self._is_torn = True
+        self._reject(self._mask(refusal_of(part)), now)
+        if self._positioned is None or self._positioned.policy.contiguous:
+            return
+        if self.joining.is_open:
+            self.joining.unreadable()
+        elif self._doubted_at != self._in.watermark.accepted:  # once between two events
+            self._doubted_at = self._in.watermark.accepted
+            self._positioned.report(Hole(Verdict.UNKNOWN, "unreadable"))
+
+    def _on_event(self, event: Event, text: Frame, now: Now) -> None:
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(event.type, Body(event), text))
             return
@@ -143,7 +152,7 @@ class FactLink(Link[Resuming]):
             if self._replied(reply, now):
                 return
         if event.echo is not None:
-            self._echoed(event.echo)
+            self._echoed(event.echo, now)
         if event.ack is not None and self._dialect.acknowledges is not None:
             self._require_ack(event, now)
         if self.joining.is_open:
@@ -172,11 +181,11 @@ class FactLink(Link[Resuming]):
         else:
             acknowledgements.ready.append(event.ack)
 
-    def _on_hello(self, hello: Hello, _text: str, now: Now) -> None:
+    def _on_hello(self, hello: Hello, _text: Frame, now: Now) -> None:
         self._listen(hello, now)
         self.joining.on_hello(hello, now)
 
-    def _on_challenge(self, challenge: Challenge, _text: str, now: Now) -> None:
+    def _on_challenge(self, challenge: Challenge, _text: Frame, now: Now) -> None:
         self._listen(challenge, now)
         self.joining.on_challenge(now)
 
@@ -188,32 +197,32 @@ class FactLink(Link[Resuming]):
         if greeting.ping_every is not None:
             self.wire.ping_every(greeting.ping_every, now)
 
-    def _on_moved(self, fact: Moved, text: str, now: Now) -> None:
-        if self._positioned is None:
-            return
+    def _on_moved(self, fact: Moved, text: Frame, now: Now) -> None:
+        if self._positioned is None or self._is_torn:
+            return  # what it moves over may be what could not be read
         if self.joining.is_open:
             marker = Event(raw=None, position=fact.position, channel=fact.channel)
             self.joining.hold(Incoming(marker, text, is_marker=True), now)
         else:
             self._positioned.moved(fact)
 
-    def _on_finished(self, fact: Finished, _text: str, _now: Now) -> None:
+    def _on_finished(self, fact: Finished, _text: Frame, _now: Now) -> None:
         if self._positioned is not None:
             self._positioned.finished.append(fact.channel)
             if not self.joining.is_open:
                 self._positioned.finish()
 
-    def _on_replayed(self, fact: Replayed, _text: str, now: Now) -> None:
+    def _on_replayed(self, fact: Replayed, _text: Frame, now: Now) -> None:
         if self.joining.is_open:
             self.joining.on_replayed(fact, now)
         elif self._positioned is not None:
             self._positioned.stated(fact)
 
-    def _on_reply(self, reply: Reply, text: str, now: Now) -> None:
+    def _on_reply(self, reply: Reply, text: Frame, now: Now) -> None:
         if not self._replied(reply, now):
             self._on_event(Event(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
 
-    def _on_acked(self, fact: Acked, _text: str, _now: Now) -> None:
+    def _on_acked(self, fact: Acked, _text: Frame, now: Now) -> None:
         """An acknowledgement of none of our sends, or a repeated one, changes nothing."""
         found = False
         for name in fact.ids:
@@ -224,7 +233,7 @@ class FactLink(Link[Resuming]):
             else:
                 self._out.stray_acks += 1
         if fact.echo is not None:
-            found |= self._echoed(fact.echo)
+            found |= self._echoed(fact.echo, now)
         if fact.through is not None:
             found |= bool(self._out.outbox.unconfirmed)
             self._out.outbox.confirm_through(fact.through, self.generation)
@@ -246,19 +255,30 @@ class FactLink(Link[Resuming]):
         body = Body(Event(raw=reply.raw, type=reply.type, payload=reply.payload))
         return self._out.answered_request(entry, reply.type, body, now, is_error=False)
 
-    def _echoed(self, echo: str) -> bool:
+    def _echoed(self, echo: str, now: Now) -> bool:
         """The oldest message of ours with this content has arrived.
 
         Returns False if there is none.
         """
+        entry = self._named_by(echo, now)
+        if entry is None:
+            return False
+        self._confirm(entry, "applied")
+        return True
+
+    def _named_by(self, echo: str, now: Now) -> Entry | None:
+        """Return the oldest message of ours that the server knows by this text."""
         content = self._dialect.echo
         if content is None:
-            return False
+            return None
         for entry in self._out.outbox.written():
-            if content(entry.frame) == echo:
-                self._confirm(entry, "applied")
-                return True
-        return False
+            try:
+                if content(entry.frame) == echo:
+                    return entry
+            except Exception as error:  # noqa: BLE001 -- a function of the user's, on what an earlier process may have written
+                text = f"the dialect's echo raised {type(error).__name__} for a frame of ours: wanted a text or None"
+                self._reject(Failure.of("SYS_CONFIG_INVALID", text, cause=error), now)
+        return None
 
     def _find(self, name: str | int) -> Entry | None:
         entry = self._out.known.by_name(name)
@@ -268,7 +288,7 @@ class FactLink(Link[Resuming]):
         if not entry.is_settled:
             self._out.outbox.confirm(entry, how)
 
-    def _on_refused(self, fact: Refused, text: str, now: Now) -> None:
+    def _on_refused(self, fact: Refused, text: Frame, now: Now) -> None:
         failure = self._mask(self._failure_of(fact))
         if (
             self.joining.state is BridgeState.AUTHENTICATING
@@ -280,13 +300,14 @@ class FactLink(Link[Resuming]):
             self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
 
     def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:
-        """Refuse the message that it names, or the only waiting one of its type.
+        """Refuse the message that it names, by `to` or `echo`, or the only waiting one of its type.
 
         Returns True if the fact is consumed by that.
         """
-        if fact.to is None:
+        if fact.to is None and fact.echo is None:
             return self._out.refused(fact.type, failure, self.generation, now)
-        entry = self._find(fact.to)
+        by_echo = None if fact.echo is None else self._named_by(fact.echo, now)
+        entry = by_echo if fact.to is None else self._find(fact.to)
         if entry is None or entry.is_settled:
             return False
         if entry.is_request:
@@ -300,6 +321,8 @@ class FactLink(Link[Resuming]):
         payload: dict[str, Any] = {"code": fact.code, "message": fact.text or fact.code}
         if fact.retry_after is not None:
             payload["retry_after"] = fact.retry_after
+        if fact.suggestions:
+            payload["suggestions"] = list(fact.suggestions)
         # While authenticating it is an answer about the credentials, whatever code the server gives
         # it.
         is_about_us = self.joining.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
@@ -308,16 +331,17 @@ class FactLink(Link[Resuming]):
         )
         return evolve(failure, details={**failure.details, "server_code": fact.code})
 
-    def _on_closing(self, _fact: Closing, _text: str, _now: Now) -> None:
+    def _on_closing(self, _fact: Closing, _text: Frame, _now: Now) -> None:
         self.closing = True
 
-    def _on_ping(self, ping: Ping, _text: str, _now: Now) -> None:
-        self.wire.express(Pong(id=ping.id or None, body=ping.body))
+    def _on_ping(self, ping: Ping, _text: Frame, _now: Now) -> None:
+        number, record = self.wire.number(), self._record()
+        self.wire.express(Pong(id=ping.id or None, body=ping.body, number=number, record=record))
 
-    def _on_pong(self, pong: Pong, _text: str, now: Now) -> None:
+    def _on_pong(self, pong: Pong, _text: Frame, now: Now) -> None:
         self._answered_pings(pong.id, now)
 
-    def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
+    def frames_to_send(self, now: Now, *, sending: bool) -> list[Frame]:
         """Return the frames to send now; first the acknowledgements due for events that were read."""
         for ack in self._acknowledgements.ready:
             self.wire.express(Acknowledge(ack))
@@ -326,7 +350,7 @@ class FactLink(Link[Resuming]):
 
     @property
     def _confirms(self) -> bool:
-        return self._pongs_confirm or self._dialect.confirms
+        return (self._pongs_confirm and not self.wire.lacks_pings) or self._dialect.confirms
 
     def pause(self) -> None:
         super().pause()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import Failure
+from .border import WrongFrameError, frame_of
 from .facts import CONTROL, Ping
 from .wire import Wire
 
@@ -56,9 +57,10 @@ class FactWire(Wire):
         if self._encode is None:
             return False
         try:
-            frame = self._encode(intent)
-            if frame is not None:
-                frame.encode()
+            frame = frame_of(self._encode, intent)
+        except WrongFrameError as error:
+            self._fail(Failure.of("SYS_CONFIG_INVALID", str(error)))
+            return False
         except Exception as error:  # noqa: BLE001 -- a function of the user's
             text = f"the dialect's encode raised {type(error).__name__} for {type(intent).__name__}"
             self._fail(Failure.of("SYS_CONFIG_INVALID", text, cause=error))
@@ -67,8 +69,10 @@ class FactWire(Wire):
             self.control.append(frame)
         return frame is not None
 
-    def _say_ping(self, type_: str, now: Now) -> str:
+    def _say_ping(self, type_: str, now: Now) -> str | None:
         del type_, now
         identity = self.ids()
-        self.express(Ping(id=identity, number=self.number(), record=self._record()))
-        return identity
+        if self.express(Ping(id=identity, number=self.number(), record=self._record())):
+            return identity
+        self.lacks_pings = True
+        return None

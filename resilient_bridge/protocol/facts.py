@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
+Frame: TypeAlias = str | bytes
+"""A whole frame: text, or bytes in a binary frame."""
 Position: TypeAlias = int | str
 """Where an event stands in the server's log: its number, or its id, or its time, as the server writes it."""
 Channel: TypeAlias = str | None
@@ -72,8 +74,9 @@ class Record:
 class Resume:
     """How to request what was missed.
 
-    Fields of the URL's query, headers, another URL, and frames to send once the connection is
-    accepted.
+    Fields of the URL's query, headers, another URL, and frames (text or bytes) to send once the
+    connection is accepted. An empty one asks for nothing: there is nothing to ask for yet. A
+    dialect whose `Auth` asks (its record has session and positions) has no `resume`.
 
     `channels` are those that it asks for: the server has to answer for each (`Replayed`) before the
     client is READY.
@@ -82,7 +85,7 @@ class Resume:
     query: Mapping[str, str | int] = attrs.field(factory=dict[str, "str | int"])
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False)
     url: str | None = attrs.field(default=None, repr=False)
-    frames: Sequence[str] = ()
+    frames: Sequence[Frame] = ()
     channels: Sequence[str] = ()
 
 
@@ -215,7 +218,9 @@ class Refused:
 
     `to` is the message of ours; `type` is its kind, if the server says so.
 
-    `code` and `text` are the server's. If nothing of ours fits, the reader gets it as a message of
+    `echo`: it is the oldest message for whose frame `Dialect.echo` returns this text, where a
+    server names messages by an id of its own. `code`, `text` and `suggestions` (what the server
+    says can be done) are the server's. If nothing of ours fits, the reader gets it as a message of
     this type ("error" without one).
     """
 
@@ -225,6 +230,20 @@ class Refused:
     code: str = ""
     text: str = ""
     retry_after: float | None = None
+    echo: str | None = None
+    suggestions: Sequence[str] = ()
+
+
+@attrs.frozen
+class Unreadable:
+    """A part of this frame cannot be read: the other facts are taken, and this is told.
+
+    It is counted, and is the event MessageRejected. In a log whose numbers are not contiguous the
+    reader gets a Gap("UNKNOWN", "unreadable") in its place; contiguous numbers show the hole.
+    """
+
+    why: str
+    cause: Exception | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen
@@ -253,19 +272,34 @@ class Ping:
 class Pong:
     """The answer to a ping.
 
-    As a fact it is the server's (`id` where it repeats ours), as an intent it is ours (`body` is
-    that of the ping).
+    As a fact it is the server's (`id` where it repeats ours), as an intent it is ours: `body` is
+    that of the ping, `number` is one that no other frame of this connection has, and `record` has
+    the position, for a server that wants it in this answer.
     """
 
     id: str | None = None
     body: Any = None
+    number: int = 0
+    record: Record | None = None
 
 
 CONTROL: Final = 1_000_000_000
 """The numbers of frames that are no messages of the user's (`Auth.number`, `Ping.number`) begin above this."""
 
 Fact: TypeAlias = (
-    Event | Hello | Challenge | Moved | Finished | Replayed | Reply | Acked | Refused | Closing | Ping | Pong
+    Event
+    | Hello
+    | Challenge
+    | Moved
+    | Finished
+    | Replayed
+    | Reply
+    | Acked
+    | Refused
+    | Unreadable
+    | Closing
+    | Ping
+    | Pong
 )
 """What `decode` returns a tuple of; an empty tuple for a frame without any fact."""
 
@@ -277,7 +311,8 @@ Fact: TypeAlias = (
 class Send:
     """A message of the user's that is to be sent.
 
-    `key` is the same on every resend; a server that reads it can tell a repetition.
+    `key` is the same on every resend; a server that reads it can tell a repetition. `body` has the
+    bytes of `send(b"…")` and `send(type, b"…")`, whose frame has to be bytes; else it is None.
 
     `number` counts the messages of the session from 1; `is_request`: a caller waits for the
     `Reply`.
@@ -290,6 +325,7 @@ class Send:
     timestamp: str
     number: int = 0
     is_request: bool = False
+    body: bytes | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -312,4 +348,4 @@ class Acknowledge:
 
 
 Intent: TypeAlias = Send | Auth | Ping | Pong | Acknowledge
-"""What `encode` is given. It returns the frame, or None where this server has no frame for it."""
+"""What `encode` is given. It returns the frame as text or bytes, or None where this server has no frame for it."""

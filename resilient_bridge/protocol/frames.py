@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigError, Executed, Failure, ProtocolError
@@ -23,7 +23,7 @@ from .strict_json import decoder, is_deeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .facts import Event, Send
+    from .facts import Event, Frame
 
 
 _TYPE: Final = re.compile(r"[a-z_]+")
@@ -55,7 +55,10 @@ def decode_json(text: str) -> Any:
     """
     # JSONDecoder.decode looks for white space with two regular expressions, at a third of the cost of a message (P11).
     text = text.strip(" \t\n\r")
-    value, end = _read(text)
+    try:
+        value, end = _read(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if end != len(text):
         raise ValueError("Extra data")
     if "\\u" in text and "\\ud" in text.lower():
@@ -66,14 +69,16 @@ def decode_json(text: str) -> Any:
     return value
 
 
-def canonical(text: str) -> str:
-    """Return a text that is equal for two frames exactly if they are the same message.
+def canonical(text: Frame) -> Frame:
+    """Return what is equal for two frames exactly if they are the same message.
 
-    For a frame that is no JSON it is the frame itself.
+    For a frame that is no JSON, and for bytes, it is the frame itself.
     """
+    if isinstance(text, bytes):
+        return text
     try:
         return _canonical(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -85,8 +90,8 @@ def decode(frame: str | bytes) -> dict[str, Any]:
     try:
         text = frame if isinstance(frame, str) else frame.decode()
         value = decode_json(text)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
+    except ValueError as error:
+        reason = str(error).split(":")[0]
         raise InvalidFrameError(
             Failure.of("PROTO_INVALID_FRAME", f"expected one JSON message, got an unreadable frame: {reason}")
         ) from None
@@ -211,39 +216,6 @@ def fields_of(body: Mapping[str, Any]) -> dict[str, Any]:
     if len(body) <= len(_ENVELOPE) and payload:
         return payload
     return {**{name: value for name, value in body.items() if name not in _ENVELOPE}, **payload}
-
-
-@cache
-def send_kind() -> type[Send]:
-    """Return the class of a message for a dialect with frames of its own.
-
-    Most clients have none, and `facts` would be a quarter of what their import costs (P9).
-    """
-    from .facts import Send
-
-    return Send
-
-
-def own_frame(encode: Callable[[Send], str | None], message: Send) -> str:
-    """The frame of a dialect of its own.
-
-    Raises ProtocolError (PROTO_INVALID_MESSAGE) for what it cannot write.
-    """
-    try:
-        frame: Any = encode(message)
-        frame.encode()  # None has no such method: a dialect that does not send
-    except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a user of theirs wants sent
-        reason = {
-            "field": "frame",
-            "constraint": "a message that the dialect can write",
-            "received": str(error)[:_SHOWN],
-        }
-        text = f"message validation failed: frame ({reason['constraint']})"
-        details = {"violations": (reason,)}
-        raise ProtocolError(
-            Failure.of("PROTO_INVALID_MESSAGE", text, details=details, executed=Executed.NO)
-        ) from None
-    return str(frame)
 
 
 class Encoder:

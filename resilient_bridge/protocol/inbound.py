@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from .clock import Now
+    from .facts import Frame
     from .policies.dialect import Dialect
     from .policies.inbox import Inbox as InboxPolicy
     from .ports import Store
@@ -92,7 +93,7 @@ class Inbound:
         self._before: datetime | None = None  # the last timestamp of a session that is gone
         self._memory: Memory | None = None  # while what comes live may be older than what we remember
 
-    def live(self, type_: str, body: dict[str, Any], text: str, now: Now) -> None:
+    def live(self, type_: str, body: dict[str, Any], text: Frame, now: Now) -> None:
         identity = body.get("id")
         raw = body if type(body) is dict else raw_of(body)
         message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw)
@@ -128,7 +129,7 @@ class Inbound:
     def was_accepted(self, key: Key) -> bool:
         return key in self.watermark or self.watermark.is_used_up(key)
 
-    def transient(self, type_: str, body: dict[str, Any], text: str) -> None:
+    def transient(self, type_: str, body: dict[str, Any], text: Frame) -> None:
         """Deliver a frame that is not part of the position: once, whatever a replay may hold."""
         identity = body.get("id")
         if identity is not None:
@@ -238,7 +239,7 @@ class Inbound:
         self,
         key: tuple[str, str] | None,
         message: Message,
-        text: str,
+        text: Frame,
         mono: float,
         *,
         floating: bool = False,

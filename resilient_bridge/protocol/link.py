@@ -27,6 +27,7 @@ from .wire import Wire
 
 if TYPE_CHECKING:
     from .clock import Now
+    from .facts import Frame
     from .join import LinkParts
 
 
@@ -78,7 +79,7 @@ class Link(ABC, Generic[J]):
                 self._content(held, now)
             self.joining.join(now)
 
-    def frames_to_send(self, now: Now, *, sending: bool) -> list[str]:
+    def frames_to_send(self, now: Now, *, sending: bool) -> list[Frame]:
         """Return the frames to send now, control frames first.
 
         Entries count as WRITTEN once this has returned them.

@@ -24,6 +24,7 @@ from .frames import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from .facts import Frame
     from .messages import Message
     from .watermark import Key, Mark, Watermark
 
@@ -37,15 +38,15 @@ class Item:
 
     __slots__ = ("_canonical", "counts", "key", "message", "text")
 
-    def __init__(self, message: Message, text: str, *, counts: bool = True) -> None:
+    def __init__(self, message: Message, text: Frame, *, counts: bool = True) -> None:
         self.counts = counts
         self.message = message
         self.text = text
         self.key: Key | None = None if message.id is None else (message.type, message.id)
-        self._canonical: str | None = None
+        self._canonical: Frame | None = None
 
     @property
-    def canonical(self) -> str:
+    def canonical(self) -> Frame:
         """The content in canonical JSON, computed when first compared."""
         if self._canonical is None:
             self._canonical = canonical(self.text)
@@ -185,7 +186,7 @@ def _common_suffixes(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
 
     This is the Z-function, in linear time.
     """
-    names: dict[tuple[Key | None, str], int] = {}
+    names: dict[tuple[Key | None, Frame], int] = {}
     backwards = [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(answer)]
     backwards.append(-1)
     backwards += [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(side)]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from .facts import Frame
     from .merge import Cut, Item
     from .watermark import Key, Mark, Memory, Watermark
 
@@ -153,7 +154,7 @@ def surplus(answer: Sequence[Item], watermark: Watermark, memory: Memory) -> set
     return found
 
 
-def unshown(before: Sequence[Item], watermark: Watermark) -> Counter[str]:
+def unshown(before: Sequence[Item], watermark: Watermark) -> Counter[Frame]:
     """Return the content of delivered id-less messages that `before`, an answer up to our position,
     does not hold.
 

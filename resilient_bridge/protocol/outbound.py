@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
@@ -20,7 +20,7 @@ from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageRese
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, outcome_event
-from .frames import Encoder, fields_of, message_from, own_frame, send_kind
+from .frames import Encoder, fields_of, message_from
 from .known_entries import KnownEntries
 from .outbox import NOT_SHOWN, Outbox
 from .unanswered import lost_answer, no_answer, not_handed_out, unanswered
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from .clock import Identifiers
+    from .facts import Frame
     from .messages import Message
     from .policies.dialect import Dialect
     from .policies.outbox import Outbox as OutboxPolicy
@@ -74,13 +75,19 @@ class Outbound:
         self._seq = 0
         self.known = KnownEntries(has_numbers=dialect.encode is not None)
         self._by_id = self.known.by_id
+        if dialect.encode is not None:
+            # imported here: most clients have no such dialect (P9)
+            from .border import own_frame
+            from .facts import Send
+
+            self._send, self._own_frame = Send, own_frame
 
     # ---- the user's side --------------------------------------------------------------------------------------
 
     def prepare(
         self,
         type_: str,
-        payload: Mapping[str, Any],
+        payload: Mapping[str, Any] | bytes,
         now: Now,
         *,
         key: str | None = None,
@@ -121,7 +128,13 @@ class Outbound:
         self.settled.append(entry)
 
     def request(
-        self, type_: str, payload: Mapping[str, Any], now: Now, *, idempotent: bool, timeout: float = inf
+        self,
+        type_: str,
+        payload: Mapping[str, Any] | bytes,
+        now: Now,
+        *,
+        idempotent: bool,
+        timeout: float = inf,
     ) -> Entry:
         """Queue a request in its lane; after `timeout` seconds it is withdrawn (inf: never)."""
         entry = self._entry(type_, payload, now, None, is_request=True)
@@ -134,30 +147,39 @@ class Outbound:
         return entry
 
     def _entry(
-        self, type_: str, payload: Mapping[str, Any], now: Now, key: str | None, *, is_request: bool = False
+        self,
+        type_: str,
+        payload: Mapping[str, Any] | bytes,
+        now: Now,
+        key: str | None,
+        *,
+        is_request: bool = False,
     ) -> Entry:
         own = self._dialect.encode
         # raises for what is no message
-        text = "" if own is not None else self._encoder.payload(type_, payload)
+        text = "" if own is not None else self._encoder.payload(type_, cast("Any", payload))
         if type_ in self._control:
             raise config_error("type", "a type of message that the client does not use itself", type_)
         identity, stamp = self._ids(), self._stamp(now.wall)
         used = key or identity
         number = self._seq + 1
+        frame: Frame
         if own is None:
-            wire_key = None if "idempotency_key" in payload else used
+            wire_key = None if "idempotency_key" in cast("Any", payload) else used
             frame = self._encoder.frame(type_, identity, stamp, text, wire_key)
         else:
-            message = send_kind()(
+            body = payload if isinstance(payload, bytes) else None
+            message = self._send(
                 type=type_,
-                payload=payload,
+                payload={} if isinstance(payload, bytes) else payload,
                 id=identity,
                 key=used,
                 timestamp=stamp,
                 number=number,
                 is_request=is_request,
+                body=body,
             )
-            frame = own_frame(own, message)
+            frame = self._own_frame(own, message)
         self._seq = number
         return Entry(number, identity, used, type_, frame)
 

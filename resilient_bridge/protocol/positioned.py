@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..errors import Failure
 from ..telemetry.events import Verdict
 from .bookmark import Bookmark
+from .border import facts_of
 from .facts import Event
 from .frames import Body, canonical
 from .matching import SAME, Match, content_of, match
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from .clock import Now
-    from .facts import Channel, Fact, Hello, Moved, Position, Replayed
+    from .facts import Channel, Fact, Frame, Hello, Moved, Position, Replayed
     from .inbound import Inbound
     from .policies.dialect import Dialect
     from .policies.positions import Positions
@@ -62,7 +63,7 @@ class Positioned:
             watermark.bookmark = Bookmark()
         return watermark.bookmark
 
-    def live(self, event: Event, text: str, now: Now) -> Failure | None:
+    def live(self, event: Event, text: Frame, now: Now) -> Failure | None:
         """An event of a link whose join is over.
 
         Returns why the link has to end: events are missing and will be requested again.
@@ -83,7 +84,7 @@ class Positioned:
             self._old(event, text, now)
         return None
 
-    def _named(self, event: Event, text: str, now: Now) -> None:
+    def _named(self, event: Event, text: Frame, now: Now) -> None:
         """A live event known by its id, or counted if it has none.
 
         It may belong to a replay that goes on behind its verdict. Whether one does that came too
@@ -109,7 +110,7 @@ class Positioned:
         remaining[content] -= 1
         return True
 
-    def _next(self, event: Event, text: str, reached: Position | None, now: Now) -> Failure | None:
+    def _next(self, event: Event, text: Frame, reached: Position | None, now: Now) -> Failure | None:
         position, channel = event.position, event.channel
         is_exact = self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)
         if is_exact and isinstance(position, int) and isinstance(reached, int) and position > reached + 1:
@@ -124,7 +125,7 @@ class Positioned:
         self.accept(event, text, now)
         return None
 
-    def _old(self, event: Event, text: str, now: Now) -> None:
+    def _old(self, event: Event, text: Frame, now: Now) -> None:
         found = self.match(event, text)
         if found in SAME:
             self._in.duplicates += 1
@@ -144,7 +145,9 @@ class Positioned:
         oldest = next(
             (mark.key[1] for mark in watermark.tail if mark.key is not None and mark.key[0] == log), None
         )
-        return oldest is None or not isinstance(event.position, int) or event.position < int(oldest)
+        if oldest is None or not oldest.lstrip("-").isdecimal():  # an earlier dialect may have written it
+            return True
+        return not isinstance(event.position, int) or event.position < int(oldest)
 
     def moved(self, fact: Moved) -> None:
         reached = self.bookmark.positions.get(fact.channel)
@@ -245,7 +248,7 @@ class Positioned:
     def accept(
         self,
         event: Event,
-        text: str,
+        text: Frame,
         now: Now,
         *,
         replayed: bool = False,
@@ -279,7 +282,7 @@ class Positioned:
             return None if event.id is None else (event.type, event.id)
         return (_LOG if event.channel is None else _LOG + event.channel, str(event.position))
 
-    def match(self, event: Event, text: str) -> Match:
+    def match(self, event: Event, text: Frame) -> Match:
         """Compare this event with the one of its name that was delivered.
 
         An event without a name is FORGOTTEN: it is counted, not looked up (`unnamed`).
@@ -330,15 +333,8 @@ class Positioned:
     def content_of(self, event: Event) -> str:
         return content_of(event, self.policy.volatile)
 
-    def _events_of(self, text: str) -> list[Event]:
+    def _events_of(self, text: Frame) -> list[Event]:
         if self._decode is None:
             return []
-        found: list[Any] = []
-        for frame in (text, text.encode("latin-1", "ignore")):
-            try:
-                found = [fact for fact in self._decode(frame) if isinstance(fact, Event)]
-            except Exception:  # noqa: BLE001, S112 -- a function of the user's, on half of a group of frames, or on a text that was bytes
-                continue
-            if any(event.position is not None for event in found):
-                break
-        return found
+        facts = facts_of(self._decode, text, self.policy)
+        return [fact for fact in facts if isinstance(fact, Event)]

@@ -49,8 +49,12 @@ class FirstFrames:
         self.is_foreign = False  # was there a frame that the dialect cannot read?
         self._came: deque[str] = deque(maxlen=_FRAMES)
 
-    def went(self, frame: str) -> None:
+    def went(self, frame: str | bytes) -> None:
         """A frame of ours was sent: its kind is recorded, and none of its values."""
+        if isinstance(frame, bytes):
+            if len(self.sent) < _FRAMES:
+                self.sent.append("bytes")
+            return
         try:
             value: Any = decode_json(frame)
         except ValueError:
@@ -93,7 +97,7 @@ def _fitting(frame: str) -> tuple[str, ...]:
     if frame.startswith("0{") and "pingInterval" in frame:
         return ("socketio()",)
     try:
-        value: Any = decode_json(frame.splitlines()[0] if frame else frame)
+        value: Any = decode_json(frame.split("\n", 1)[0])
     except ValueError:
         return ("plain",)
     if not isinstance(value, dict):
@@ -102,7 +106,8 @@ def _fitting(frame: str) -> tuple[str, ...]:
     for fields, names in _BY_FIELDS:
         if fields <= body.keys():
             return names
-    if body.get("type") in _RECURSOR:
+    kind = body.get("type")
+    if isinstance(kind, str) and kind in _RECURSOR:
         return ("recursor", "recursor_live")
     numbered = next((name for name in _NUMBERS if isinstance(body.get(name), int)), None)
     if numbered is not None:

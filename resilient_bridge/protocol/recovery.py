@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from .facts import Channel, Event, Position, Replayed
+    from .facts import Channel, Event, Frame, Position, Replayed
     from .policies.positions import Positions
 
 
@@ -44,7 +44,7 @@ class Incoming(NamedTuple):
     """An event received during the join; `is_marker`: a position without one (`Moved`)."""
 
     event: Event
-    text: str
+    text: Frame
     is_marker: bool = False
 
 
@@ -92,18 +92,20 @@ class Recovery(NamedTuple):
 class Evidence(NamedTuple):
     """The evidence of a join.
 
-    `match` compares an event, and its frame, with the one that was delivered under its name. `unnamed`: how
-    often each event without a name was, from the position on, by what `content` returns.
-    `same_logs`: channels whose log the server names as the one that we read. `fetched`: how many of `heard`, the first ones, the user's function brought.
-    `has_forgotten`: more was delivered than is remembered. `has_asked`: the dialect had something
-    to ask with. `moved`: channels whose position was reached without an event. `others`: channels
+    `match` compares an event, and its frame, with the one that was delivered under its name.
+    `unnamed`: how often each event without a name was, from the position on, by what `content`
+    returns. `same_logs`: channels whose log the server names as the one that we read. `fetched`:
+    how many of `heard`, the first ones, the user's function brought. `has_forgotten`: more was
+    delivered than is remembered. `has_unreadable`: a part of what came could not be read.
+    `has_asked`: the dialect had something to ask with. `moved`: channels whose position was reached
+    without an event. `others`: channels
     whose server has named another session or epoch. `over`: how the replay ended.
     """
 
     positions: Mapping[Channel, Position]
     heard: Sequence[Incoming]
     statements: Mapping[Channel, Replayed]
-    match: Callable[[Event, str], Match]
+    match: Callable[[Event, Frame], Match]
     over: Over
     unnamed: Mapping[Channel, Counter[str]] = {}
     content: Callable[[Event], str] = repr
@@ -115,6 +117,7 @@ class Evidence(NamedTuple):
     has_asked: bool = False
     fetched: int = 0
     has_forgotten: bool = False
+    has_unreadable: bool = False
 
     def is_named(self, channel: Channel, policy: Positions) -> bool:
         """Return whether something besides its events says that the log is the one that we read."""
@@ -130,7 +133,10 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
     findings: dict[Channel, Finding] = {}
     plans: dict[Channel, _Plan] = {}
     for channel in asked or [None]:
-        findings[channel], plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
+        finding, plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
+        if evidence.has_unreadable and finding.verdict is Verdict.RECOVERED:
+            finding = Finding(Verdict.UNKNOWN, "unreadable")  # it may have been an event of this log
+        findings[channel] = finding
     for channel, of_it in heard.items():
         if channel not in plans:  # a log that was never read, so nothing of it can be missing
             plans[channel] = _all_new(of_it, policy)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from .facts import Frame
     from .merge import Cut, Join
     from .order import Order
     from .policies.replay import Replay
@@ -291,7 +292,7 @@ class Rejoin:
         """
         proven = verdict is Verdict.RECOVERED
         join = self._join(answer, proven=proven)
-        moved = unshown(answer.items[:start], self._watermark) if proven else Counter[str]()
+        moved: Counter[Frame] = unshown(answer.items[:start], self._watermark) if proven else Counter()
         news: list[News] = []
         live = self._only_in_live(answer, join, proven=proven)
         if not join.subsumed:
@@ -308,7 +309,7 @@ class Rejoin:
         outcome = self._with_side(verdict, reason, answer, news, join, live=live)
         return outcome._replace(repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0))
 
-    def _only_in_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | str]:
+    def _only_in_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | Frame]:
         """What the answer holds, and the side buffer too, where nothing shows how the two fit: it
         is delivered only once, in the live order.
 
@@ -330,7 +331,7 @@ class Rejoin:
         news: list[News],
         join: Join,
         *,
-        live: Mapping[Key | str, int] = MappingProxyType({}),
+        live: Mapping[Key | Frame, int] = MappingProxyType({}),
     ) -> Outcome:
         """Put what is new in the side buffer behind what is new in the answer, where what was left
         to `live` belongs too.
@@ -374,7 +375,7 @@ class Rejoin:
         return stamp is not None and self._memory.may_have_had(stamp)
 
     @cached_property
-    def _delivered(self) -> set[str]:
+    def _delivered(self) -> set[Frame]:
         return {canonical(mark.text) for mark in self._watermark.tail if mark.key is None}
 
     @cached_property

@@ -30,6 +30,7 @@ class Replaying:
     def __init__(self, positioned: Positioned, bounds: Replay) -> None:
         self.backfilled: list[Incoming] = []
         self.lost_backfill = ""
+        self.has_unreadable = False
         self.has_asked = False
         self.channels: tuple[Channel, ...] = ()  # the channels that were requested
         gone = positioned.bookmark.gone
@@ -130,6 +131,7 @@ class Replaying:
             has_asked=self.has_asked,
             fetched=len(self.backfilled),
             has_forgotten=self.positioned.has_forgotten,
+            has_unreadable=self.has_unreadable,
         )
 
     @property

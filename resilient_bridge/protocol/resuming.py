@@ -11,8 +11,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure
+from ..errors import ConfigError, Failure
 from ..telemetry.events import BridgeState, Joined, Resumed, Verdict
+from .border import resume_of
 from .facts import Auth, Moved
 from .frames import Body, message_from
 from .join import Join
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from .clock import Now
     from .expectations import Expectations
     from .fact_wire import FactWire
-    from .facts import Hello, Record, Replayed, Resume
+    from .facts import Hello, Record, Replayed
     from .join import LinkParts
     from .positioned import Positioned
     from .recovery import Incoming, Over, Recovery
@@ -148,12 +149,11 @@ class Resuming(Join):
         if self._dialect.resume is None:
             return False
         try:
-            asked: Resume = self._dialect.resume(self.record())
-            self._wire.control.extend(asked.frames)
-        except Exception as error:  # noqa: BLE001 -- a function of the user's
-            text = f"the dialect's resume raised {type(error).__name__}"
-            self._die(Failure.of("SYS_CONFIG_INVALID", text, cause=error))
+            asked = resume_of(self._dialect.resume, self.record())
+        except ConfigError as error:
+            self._die(error.failure)
             return False
+        self._wire.control.extend(asked.frames)
         if self._replaying is not None:
             self._replaying.channels = tuple(asked.channels)
         # whatever the greeting has stated since
@@ -195,6 +195,11 @@ class Resuming(Join):
             self.backfill_ended(now, "side_buffer_full")
         elif not replaying.release(now):
             self._resolve(now, "overflow")
+
+    def unreadable(self) -> None:
+        """A part of what came could not be read: perhaps an event of the replay."""
+        if self._replaying is not None:
+            self._replaying.has_unreadable = True
 
     def begin_backfill(self) -> None:
         if self._replaying is not None:

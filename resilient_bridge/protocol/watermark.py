@@ -23,7 +23,7 @@ from .messages import parse_timestamp, print_like
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .facts import Channel, Record
+    from .facts import Channel, Frame, Record
     from .policies.positions import Positions
 
 
@@ -39,14 +39,14 @@ _REGRESSION_WINDOW: Final = 64
 
 
 class Mark(NamedTuple):
-    """One accepted message: its unique key if it has one, its text, the server's timestamp.
+    """One accepted message: its unique key if it has one, its frame, the server's timestamp.
 
     `doubtful`: it had no id and may repeat an earlier one, so the server's log may hold it once or
     twice. `floating`: a replay brought it before the anchor, so it has another index in that log.
     """
 
     key: Key | None
-    text: str
+    text: Frame
     stamp: str | None
     mono: float
     doubtful: bool
@@ -135,7 +135,7 @@ class Watermark:
     def accept(
         self,
         key: Key | None,
-        text: str,
+        text: Frame,
         stamp: str | None,
         mono: float,
         *,
@@ -191,7 +191,7 @@ class Watermark:
         if self.bookmark is not None:
             self.bookmark.rollback(self.taken)
 
-    def was_in_hand(self, key: Key | None, text: str | None, channel: Channel = None) -> bool:
+    def was_in_hand(self, key: Key | None, text: Frame | None, channel: Channel = None) -> bool:
         """Return whether the consumer of an earlier process got, or may have got, this message
         without asking for the next.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .clock import Identifiers, Now
+    from .facts import Frame
     from .heartbeat import Purpose
     from .policies.heartbeat import Heartbeat as HeartbeatPolicy
 
@@ -38,7 +39,7 @@ class Wire:
     """
 
     def __init__(self, ids: Identifiers, policy: HeartbeatPolicy, ping_type: str | None) -> None:
-        self.control: deque[str] = deque()
+        self.control: deque[Frame] = deque()
         self.heartbeat: Heartbeat | None = None
         self.acks_seen = False
         self.barrier_due: float | None = None
@@ -48,6 +49,7 @@ class Wire:
         self._written = 0  # the last entry that the transport has written
         self.policy = policy  # when pings are due
         self._ping_type = ping_type
+        self.lacks_pings = False  # has the dialect no frame for the pings that it says it has?
         self.ids = ids
         self._encoder = Encoder("json")
         self._stamp = Stamps()
@@ -67,22 +69,25 @@ class Wire:
         return identity
 
     def ping(self, purpose: Purpose, now: Now, doubt: str = "") -> str | None:
-        """Queue a ping and return its id.
+        """Queue a ping and return its id; None, and no ping from then on, without a frame for it.
 
         Every ping is a barrier for what was handed out before it.
         """
         if self.heartbeat is None or self._ping_type is None:
             return None
         identity = self._say_ping(self._ping_type, now)
+        if identity is None:
+            self.heartbeat = self.barrier_due = None
+            return None
         self.heartbeat.sent(identity, purpose, self._last_seq, now.mono, doubt)
         self._since_barrier = 0
         self.barrier_due = None
         return identity
 
-    def _say_ping(self, type_: str, now: Now) -> str:
+    def _say_ping(self, type_: str, now: Now) -> str | None:
         return self.say(type_, {}, now)
 
-    def handed_out(self, seq: int, now: Now) -> str | None:
+    def handed_out(self, seq: int, now: Now) -> Frame | None:
         """An entry is handed out; return the barrier to write behind it, if one is due."""
         self._last_seq = seq
         self._since_barrier += 1
@@ -90,8 +95,7 @@ class Wire:
             self.barrier_due = now.mono + _BARRIER_WITHIN
         if self._since_barrier < _BARRIER_EVERY or self.acks_seen or self.heartbeat is None:
             return None
-        self.ping("barrier", now)
-        return self.control.pop()
+        return None if self.ping("barrier", now) is None else self.control.pop()
 
     def written(self, *, is_last: bool) -> None:
         """The transport has written all that was handed out; `is_last`: nothing follows."""

@@ -7,6 +7,7 @@ a position that is not exact, more messages may have been handed out.
 
 from __future__ import annotations
 
+import base64
 import json
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..protocol import Key
+    from ..protocol.facts import Frame
 
 
 #: The time at which an entry was handed out, if that is unknown: too long ago to repeat it.
@@ -32,8 +34,30 @@ UNSURE_MESSAGES: Final = 64
 _FLOATING: Final = 2  # a second bit in the column `doubtful`, which exists since release 0.1
 
 
+_BYTES: Final = "\x02bytes:"  # how the text of a row begins that stands for bytes
+_TEXT: Final = "\x02text:"  # and that of a text that begins like one of these two
+
+
+def row_text(frame: Frame) -> str:
+    """Return a frame as the text of a row, which says whether it was text or bytes."""
+    if isinstance(frame, bytes):
+        return _BYTES + base64.b64encode(frame).decode()
+    return _TEXT + frame if frame.startswith("\x02") else frame
+
+
+def frame_of(text: str) -> Frame:
+    """Return the frame in the text of a row. Raises ValueError for what `row_text` does not write."""
+    if not text.startswith("\x02"):
+        return text
+    if text.startswith(_BYTES):
+        return base64.b64decode(text[len(_BYTES) :], validate=True)
+    if not text.startswith(_TEXT):
+        raise ValueError("expected a text or bytes")
+    return text[len(_TEXT) :]
+
+
 class EntryRow(NamedTuple):
-    """An accepted send; `expires` and `accepted` in epoch seconds."""
+    """An accepted send; `frame` as `row_text`, `expires` and `accepted` in epoch seconds."""
 
     seq: int
     id: str
@@ -59,7 +83,9 @@ class OutcomeRow(NamedTuple):
 
 
 class MarkRow(NamedTuple):
-    """A message that the consumer took; `n` counts them, `at` is when it was accepted."""
+    """A message that the consumer took; `n` counts them, `text` is its frame as `row_text`, `at` when
+    it was accepted.
+    """
 
     n: int
     type: str | None
@@ -87,7 +113,16 @@ def entry_row(entry: Entry, wall: float) -> EntryRow:
     # without the constructor, which is written in Python and takes twice as long
     return tuple.__new__(  # pyright: ignore[reportUnknownMemberType] -- of what it is a tuple
         EntryRow,
-        (entry.seq, entry.id, entry.key, entry.type, entry.frame, expires, entry.coalesce, float(wall)),
+        (
+            entry.seq,
+            entry.id,
+            entry.key,
+            entry.type,
+            row_text(entry.frame),
+            expires,
+            entry.coalesce,
+            float(wall),
+        ),
     )
 
 
@@ -100,7 +135,8 @@ def entry_of(row: EntryRow, handed: float | None, now: Now) -> Entry:
     if row.expires is not None:
         # An unknown age counts as expired.
         expires = _moment(row.expires, now) if row.accepted <= now.wall else now
-    entry = Entry(row.seq, row.id, row.key, row.type, row.frame, expires=expires, coalesce=row.coalesce)
+    frame = frame_of(row.frame)
+    entry = Entry(row.seq, row.id, row.key, row.type, frame, expires=expires, coalesce=row.coalesce)
     if handed is not None:
         entry.state = EntryState.WRITTEN
         entry.sends = 1  # at least
@@ -169,7 +205,9 @@ def mark_rows(watermark: Watermark, after: int, now: Now) -> list[MarkRow]:
 def _mark_row(n: int, mark: Mark, now: Now) -> MarkRow:
     type_, id_ = mark.key or (None, None)
     at = float(now.wall - (now.mono - mark.mono))
-    return MarkRow(n, type_, id_, mark.text, mark.stamp, at, mark.doubtful + _FLOATING * mark.floating)
+    return MarkRow(
+        n, type_, id_, row_text(mark.text), mark.stamp, at, mark.doubtful + _FLOATING * mark.floating
+    )
 
 
 def answer_rows(watermark: Watermark, after: int) -> list[AnswerRow]:
@@ -222,7 +260,7 @@ def _mark(row: MarkRow, now: Now, newest: float) -> Mark:
     key: Key | None = None if row.type is None or row.id is None else (row.type, row.id)
     return Mark(
         key,
-        row.text,
+        frame_of(row.text),
         row.stamp,
         now.mono - (newest - row.at),
         bool(row.doubtful & 1),

@@ -31,7 +31,7 @@ class MCPEffect:
 
 def append(file: Path, event: str, **fields: Any) -> None:
     """Append a line with one `write` and O_APPEND, so that lines of processes do not mix."""
-    line = json.dumps({"event": event, "at": time.time(), **fields}, ensure_ascii=False)
+    line = json.dumps({"event": event, "at": time.time(), **fields})  # in ASCII: a lone surrogate, too
     number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(number, line.encode() + b"\n")
@@ -43,7 +43,8 @@ def records(file: Path, event: str) -> list[dict[str, Any]]:
     """Return the lines of this kind, in order; none if the file does not exist yet."""
     if not file.exists():
         return []
-    lines = (json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+    # split as `append` joins: str.splitlines() also ends a line at characters that JSON leaves as they are
+    lines = (json.loads(line) for line in file.read_bytes().split(b"\n") if line)
     return [line for line in lines if line["event"] == event]
 
 

@@ -25,9 +25,10 @@ def serve_stdio(file: Path, plan: Plan) -> None:
     ledger.append(file, "start", pid=os.getpid())
     for line in sys.stdin.buffer:
         try:
-            answer, strike = server.answer(json.loads(line))
-        except ValueError:
+            message = json.loads(line)
+        except ValueError:  # a line that is no message; what `answer` raises is a defect of the trap
             continue
+        answer, strike = server.answer(message)
         if answer is not None:
             _write(json.dumps(answer).encode() + b"\n", strike)
 

@@ -27,8 +27,8 @@ class Transport(Protocol):
         """
         ...
 
-    async def send(self, *frames: str) -> None:
-        """Write frames to the network in order, waiting while the send buffer is full; a return
+    async def send(self, *frames: str | bytes) -> None:
+        """Write frames, text or bytes, to the network in order, waiting while the send buffer is full; a return
         does not mean that the peer received them.
 
         Raises the underlying library's own exception when the link is lost. The frames of a
@@ -36,7 +36,7 @@ class Transport(Protocol):
         """
         ...
 
-    def send_now(self, *frames: str) -> bool:
+    def send_now(self, *frames: str | bytes) -> bool:
         """Write frames as `send` does if no wait is needed, and return whether they were written.
 
         False: nothing was written; `send` then waits, or raises the reason.

@@ -79,9 +79,9 @@ class WebSocketTransport:
     def half_received(self) -> int | None:
         return half_received(self._ws) if self._is_websockets else None
 
-    async def send(self, *frames: str) -> None:
+    async def send(self, *frames: str | bytes) -> None:
         if isinstance(self._ws, _BoundedConnection) and not self._aborted:
-            await self._ws.send_texts(frames)
+            await self._ws.send_frames(frames)
         else:
             for frame in frames:
                 if self._is_websockets and not self._aborted:
@@ -93,12 +93,14 @@ class WebSocketTransport:
         if self._aborted:
             raise ConnectionClosedError(None, None)
 
-    def send_now(self, *frames: str) -> bool:
-        """Send text frames if that needs no waiting; see `Transport.send_now`. Always False on a
+    def send_now(self, *frames: str | bytes) -> bool:
+        """Send frames if that needs no waiting; see `Transport.send_now`. Always False on a
         connection that we did not open.
         """
         return (
-            isinstance(self._ws, _BoundedConnection) and not self._aborted and self._ws.send_texts_now(frames)
+            isinstance(self._ws, _BoundedConnection)
+            and not self._aborted
+            and self._ws.send_frames_now(frames)
         )
 
     async def receive(self) -> str | bytes:
@@ -302,27 +304,30 @@ class _BoundedConnection(ClientConnection):
         else:
             super().process_event(event)
 
-    async def send_texts(self, frames: Iterable[str]) -> None:
-        if not self.send_texts_now(frames):
+    async def send_frames(self, frames: Iterable[str | bytes]) -> None:
+        if not self.send_frames_now(frames):
             # `send_context` waits, or raises the error that ended the connection
             async with self.send_context():
                 self._write(frames)
         elif self.paused:
             await self.drain()
 
-    def send_texts_now(self, frames: Iterable[str]) -> bool:
-        """Send text frames if nothing has to be waited for. False: nothing was sent."""
+    def send_frames_now(self, frames: Iterable[str | bytes]) -> bool:
+        """Send frames if nothing has to be waited for. False: nothing was sent."""
         if self.paused or self.protocol.state is not State.OPEN or self.transport.is_closing():
             return False
         self._write(frames)
         return True
 
-    def _write(self, frames: Iterable[str]) -> None:
-        """Write all frames in one call: a system call costs more than all other work for a small
-        frame.
+    def _write(self, frames: Iterable[str | bytes]) -> None:
+        """Write all frames in one call, text as text and bytes as binary frames: a system call costs
+        more than all other work for a small frame.
         """
         for frame in frames:
-            self.protocol.send_text(frame.encode())
+            if type(frame) is bytes:
+                self.protocol.send_binary(frame)
+            else:
+                self.protocol.send_text(frame.encode())  # type: ignore[union-attr] # pyright: ignore[reportAttributeAccessIssue]
         self.transport.write(b"".join(self.protocol.data_to_send()))
 
     def data_received(self, data: bytes) -> None:

@@ -43,6 +43,9 @@ async def echo(request):
             if "bytes" in frame.data:
                 await socket.send_bytes(b"\xff\x00")
                 await socket.send_str("no JSON")
+                await socket.send_bytes(b"text")
+        elif frame.type is WSMsgType.BINARY:
+            await socket.send_bytes(frame.data[::-1])
     return socket
 
 
@@ -55,14 +58,16 @@ async def test_a_frame_goes_out_as_it_is_and_any_frame_comes_in():
         }  # fmt: skip
         assert (await child.hear())["raw"] == {"type": "a", "payload": {"n": 1}}
         assert (await child.hear())["raw"] == {"bytes": True}
-        more = [await child.hear(), await child.hear()]
-        assert [line.get("raw", line.get("raw_base64")) for line in more] == ["/wA=", "no JSON"]
+        more = [await child.hear() for _ in range(3)]
+        assert [line.get("raw", line.get("raw_base64")) for line in more] == ["/wA=", "no JSON", "dGV4dA=="]
+        child.say({"raw_base64": "AP9h"})
+        assert (await child.hear())["raw_base64"] == "Yf8A"
         child.process.terminate()
         assert await child.end() == 3  # nothing confirms a send in this dialect
     assert len(refusals(child)) == 1
     assert "line 4: one JSON object expected, got a list" in refusals(child)[0]
     assert [line.split(":")[1] for line in child.errors if line.startswith("not confirmed:")] == [
-        " line 1", " line 2", " line 3",
+        " line 1", " line 2", " line 3", " line 5",
     ]  # fmt: skip
 
 

@@ -28,8 +28,13 @@ async def test_plain_is_served_live_and_nothing_comes_again():
             await socket.send("text")
             shown = [json.loads(await process.stdout.readline()) for _ in range(2)]
             assert shown == [{"raw_base64": "AP8="}, "text"]
-            process.stdin.write(b"after\n")
-            assert await socket.recv() == "after"
+            process.stdin.write(b'after\n{"raw_base64": "AP9h"}\n{"raw_base64": "AP9h", "more": 1}\n')
+            heard = [await socket.recv() for _ in range(3)]
+            assert heard == ["after", b"\x00\xffa", '{"raw_base64": "AP9h", "more": 1}']
+            process.stdin.write(b'{"raw_base64": "A"}\n')
+            while not (line := await process.stderr.readline()).startswith(b"refused: "):
+                assert line.startswith(b"connections: ")
+            assert b"line 10: raw_base64: bytes in base64 expected" in line
 
 
 async def test_json_rpc_is_served_by_hand():

@@ -330,6 +330,36 @@ def test_the_ledger_is_lines_of_json(tmp_path):
     assert lines[1]["strike"] == "cut"
 
 
+ODD = ("a\u2028b", "a\u2029b", "a\x85b", "a\x0b\x0c\x1c\x1d\x1eb", "a\nb\r\nc", "\ud800", "é", "\x00")
+
+
+@real
+def test_x02_any_marker_is_written_and_read(tmp_path):
+    """What `str.splitlines` takes for the end of a line, a lone surrogate, a NUL: the call is answered, and so is the next."""
+    trap = MCPTrap(tmp_path / "effects.jsonl", plan="answer")
+    calls = [{"name": "order", "arguments": {"marker": marker, "item": "tea"}} for marker in ODD]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+        for number, params in enumerate([*calls, {"name": "list_orders"}])
+    ]
+    done = subprocess.run(
+        trap.command, input="\n".join(lines), capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    *answers, listed, _ = done.stdout.split("\n")
+    assert [json.loads(answer)["id"] for answer in answers] == [*range(len(ODD))]
+    assert json.loads(listed)["result"]["content"][0]["text"] == "\n".join(ODD)
+    assert done.stderr == ""
+    assert [effect.marker for effect in trap.effects()] == [*ODD]
+
+
+def test_x02_a_ledger_that_cannot_be_written_is_no_silence(tmp_path):
+    """A defect of the trap ends it with words on stderr; only a line that is no JSON is passed over."""
+    trap = MCPTrap(tmp_path / "nowhere" / "effects.jsonl", plan="answer")
+    done = subprocess.run(trap.command, input=b"", capture_output=True, check=False, cwd=ROOT)
+    assert done.returncode != 0
+    assert b"effects.jsonl" in done.stderr
+
+
 def test_the_names_are_those_of_the_room():
     """`rb.testing` has them."""
     assert rb.testing.MCPTrap is MCPTrap

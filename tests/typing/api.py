@@ -100,6 +100,7 @@ async def bridge(url: str) -> None:
                 assert_type(message, rb.Message)
                 assert_type(message.redelivered or message.maybe_duplicate, bool)
                 await client.send("echo", {"type": message.type, "how": how}, volatile=True)
+                await client.send(b"frame")
             assert_type(client.state, rb.BridgeState)
             assert_type(client.health(), rb.client.Health)
             assert_type(client.health().failure, rb.Failure | None)

@@ -49,6 +49,7 @@ async def client(bridge: rb.BridgeClient, receipt: rb.Receipt) -> None:
     rb.BridgeClient("wss://x", on_gap=not_a_gap)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await bridge.send("a")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.send("a", [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await bridge.send(bytearray(b"a"))  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.send(type="a", payload={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await bridge.send("a", {}, ttl="1 min")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.request("a", {}, idempotent="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

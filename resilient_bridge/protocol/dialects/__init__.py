@@ -19,11 +19,12 @@ For one of your own: `decode(frame)` returns a tuple of facts (`Fact`), `encode(
 - `Replayed(complete, channel, first, through, epoch)`: what the server says about a replay, such as its end
 - `Reply(to, raw, type, payload, duplicate)`: the answer to a message of ours
 - `Acked(ids, through, echo)`: the server has these messages of ours
-- `Refused(raw, to, type, code, text, retry_after)`: the server refuses a message or the connection
+- `Refused(raw, to, type, code, text, retry_after, echo, suggestions)`: the server refuses a message or the connection
+- `Unreadable(why, cause)`: a part of this frame cannot be read; the rest is taken
 - `Closing(within)`: the server ends this connection soon
-- `Ping(id, number, body, record)`, `Pong(id, body)`: a sign of life; facts, and intents as well
+- `Ping(id, number, body, record)`, `Pong(id, body, number, record)`: a sign of life; facts, and intents as well
 
-Intents (`Intent`): `Send(type, payload, id, key, timestamp, number, is_request)`, `Auth(token, record, id, number)`, `Acknowledge(ack)`, `Ping`, `Pong`.
+Intents (`Intent`): `Send(type, payload, id, key, timestamp, number, is_request, body)`, `Auth(token, record, id, number)`, `Acknowledge(ack)`, `Ping`, `Pong`.
 
 To ask for what was missed: `Record(session_id, session, epoch, token, url, positions, epochs, joined, overlap, moved)` is what the client knows,
 `Resume(query, headers, url, frames, channels)` how it asks. `Positions(…)` says how a server's positions behave, `End(…)` what the end of a connection means.
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from ..facts import Reply as Reply
     from ..facts import Resume as Resume
     from ..facts import Send as Send
+    from ..facts import Unreadable as Unreadable
     from ..policies.ends import End as End
     from ..policies.positions import Positions as Positions
     from ._agno import agno as agno
@@ -77,7 +79,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     ".facts": (
-        "Acked Acknowledge Auth Challenge Closing Event Fact Finished Hello Intent Moved Ping Pong Record Refused Replayed Reply Resume Send"
+        "Acked Acknowledge Auth Challenge Closing Event Fact Finished Hello Intent Moved Ping Pong Record Refused Replayed Reply Resume Send Unreadable"
     ),
     ".policies.ends": "End",
     ".policies.positions": "Positions",

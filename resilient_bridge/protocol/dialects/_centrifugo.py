@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from ...errors import config_error
-from ..facts import Auth, Event, Hello, Moved, Ping, Pong, Refused, Replayed, Reply, Resume, Send
+from ..facts import Auth, Event, Hello, Moved, Ping, Pong, Refused, Replayed, Reply, Resume, Send, Unreadable
 from ..policies.dialect import Dialect
 from ..policies.ends import End
 from ..policies.positions import Positions
@@ -70,12 +70,8 @@ class _Decode:
 
     def __call__(self, frame: str | bytes) -> list[Fact]:
         words = frame if isinstance(frame, str) else frame.decode()
-        return [
-            fact
-            for line in words.splitlines()
-            if line.strip()
-            for fact in _one(json.loads(line), self.channels)
-        ]
+        # at line feeds alone: JSON may hold what str.splitlines() takes for the end of a line
+        return [fact for line in words.split("\n") if line.strip() for fact in _line(line, self.channels)]
 
 
 @attrs.frozen
@@ -92,6 +88,18 @@ def _subscribe(record: Record, index: int, name: str) -> str:
     if name in record.positions and name in record.epochs:
         wanted |= {"recover": True, "offset": record.positions[name], "epoch": record.epochs[name]}
     return write({"id": _SUBSCRIBES + index, "subscribe": wanted})
+
+
+def _line(line: str, channels: Sequence[str]) -> list[Fact]:
+    """Read one object; another that cannot be read does not take its neighbours with it."""
+    try:
+        body: Any = json.loads(line)
+        if isinstance(body, dict):
+            return _one(fields(body), channels)
+        why, cause = type(body).__name__, None
+    except (ValueError, TypeError, RecursionError) as error:
+        why, cause = type(error).__name__, error
+    return [Unreadable(f"expected an object of Centrifugo's protocol, got what cannot be read: {why}", cause)]
 
 
 def _one(body: Body, channels: Sequence[str]) -> list[Fact]:
@@ -127,7 +135,10 @@ def _subscribed(name: str, answer: Body) -> list[Fact]:
     facts: list[Fact] = [
         Replayed(complete=bool(answer.get("recovered")) if was_asked else None, channel=name, epoch=epoch)
     ]
-    facts += [_event(name, each) for each in items(answer.get("publications"))]
+    facts += [
+        _event(name, fields(each)) if isinstance(each, dict) else Unreadable("expected a publication")
+        for each in items(answer.get("publications"))
+    ]
     return [*facts[1:], Moved(position=int(offset), channel=name), facts[0]]
 
 

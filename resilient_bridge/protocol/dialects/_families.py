@@ -249,9 +249,9 @@ class _Encode:
     type_field: str | None
     ping: Mapping[str, Any] | None = attrs.field(hash=False)
 
-    def __call__(self, intent: Intent) -> str | None:
+    def __call__(self, intent: Intent) -> str | bytes | None:
         if isinstance(intent, Send):
-            return own(intent, self.type_field)
+            return own(intent, self.type_field) if intent.body is None else intent.body
         return write(self.ping) if self.ping is not None and isinstance(intent, Ping) else None
 
 

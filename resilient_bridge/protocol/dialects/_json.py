@@ -75,8 +75,10 @@ def table(
 
     `others` reads frames of those types.
 
-    A frame that is no object is a message without a type. An event whose position is neither a
-    number nor a text has none.
+    A frame that is no object is a message without a type. An event whose position is null or absent
+    is in no log. One that `Positions.order` does not allow is refused: where events have numbers,
+    anything but a whole number; elsewhere anything but that and a text (a time in fractions of a
+    second is read as none).
     """
     paths = (type, id, timestamp, payload, channel, position)
     return Table(*paths, dict(others or {}), all(path is None or "." not in path for path in paths))
@@ -112,7 +114,6 @@ class Table:
         if kind in self.others:
             return self.others[kind](body)
         found = get(self.payload) if self.payload is not None else body
-        at = get(self.position) if self.position is not None else None
         return (
             Event(
                 raw=body,
@@ -121,7 +122,8 @@ class Table:
                 id=text(get(self.id)) if self.id is not None else None,
                 timestamp=text(get(self.timestamp)) if self.timestamp is not None else None,
                 channel=text(get(self.channel)) if self.channel is not None else None,
-                position=at if isinstance(at, (int, str)) and not isinstance(at, bool) else None,
+                # whatever it is: one that the order of positions does not allow is refused with its frame
+                position=get(self.position) if self.position is not None else None,
             ),
         )
 

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from ..facts import Intent
 
 
-def _encode(intent: Intent) -> str | None:
-    return own(intent, None) if isinstance(intent, Send) else None
+def _encode(intent: Intent) -> str | bytes | None:
+    if not isinstance(intent, Send):
+        return None
+    return own(intent, None) if intent.body is None else intent.body
 
 
 plain: Final = framed(decode=table(), encode=_encode)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
-    from ..facts import Fact, Intent, Record, Resume
+    from ..facts import Fact, Frame, Intent, Record, Resume
 
 
 Name: TypeAlias = "str | None"
@@ -156,7 +156,7 @@ class Dialect(Value):
     server ends and refuses connections, before the general ones.
 
     A server with frames of its own has `decode`, from a frame to the facts in it, and `encode`,
-    from an intent to a frame (all in `rb.dialects`); then `auth`, `join` and the other names are
+    from an intent to a frame, text or bytes (all in `rb.dialects`); then `auth`, `join` and the other names are
     None, and these say what the server does: `positions`, its events have them; `resume`, how to
     ask for what was missed; `waits_for_hello`, it says `Hello` when it has accepted us; `login`, it
     is sent an `Auth`, as the "first" frame or when it has "asked" by a `Challenge`; `pings`, it
@@ -215,10 +215,10 @@ class Dialect(Value):
     subprotocols: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of a WebSocket sub-protocol", _is_token)
     )
-    decode: Callable[[str | bytes], Iterable[Fact]] | None = attrs.field(
+    decode: Callable[[Frame], Iterable[Fact]] | None = attrs.field(
         default=None, validator=optional(function("a function of a frame that returns a tuple of facts"))
     )
-    encode: Callable[[Intent], str | None] | None = attrs.field(
+    encode: Callable[[Intent], Frame | None] | None = attrs.field(
         default=None, validator=[optional(function("a function of an intent that returns a frame")), _both]
     )
     bearer: bool = attrs.field(default=True, validator=flag)
@@ -244,7 +244,7 @@ class Dialect(Value):
     silence: float | None = attrs.field(default=None, validator=[optional(short_seconds), _with_functions])
     answers: bool = attrs.field(default=False, validator=[flag, _with_functions])
     confirms: bool = attrs.field(default=False, validator=[flag, _with_functions])
-    echo: Callable[[str], str | None] | None = attrs.field(
+    echo: Callable[[Any], str | None] | None = attrs.field(
         default=None,
         validator=[
             optional(function("a function of a frame that returns a text")),

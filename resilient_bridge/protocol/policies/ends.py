@@ -126,6 +126,8 @@ def _meaning(failure: Failure, means: Meaning) -> Failure:
         set() if means not in {"passing", "busy", "position_gone"} else {"http_status", "close_code"}
     )
     details = {name: value for name, value in failure.details.items() if name not in general}
+    # What the server advises, or what its own code means, says more than the rule's general code.
+    is_more = failure.category == "AUTH" or failure.suggestions != Made.of(failure.code).suggestions
     return Made.of(
         CODES[means],
         failure.message,
@@ -133,4 +135,5 @@ def _meaning(failure: Failure, means: Meaning) -> Failure:
         details={**details, "means": means},
         retry_after=_BUSY if wait is None and means == "busy" else wait,
         executed=failure.executed,
+        suggestions=failure.suggestions if is_more else (),
     )

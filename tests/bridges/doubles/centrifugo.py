@@ -98,7 +98,7 @@ class Centrifugo(Double):
         """Carry out commands, one or several a frame; the first is `connect`."""
         async for frame in connection.frames():
             lines = frame if isinstance(frame, str) else frame.decode(errors="replace")
-            for line in lines.splitlines():
+            for line in lines.split("\n"):
                 if connection.closing:
                     break
                 command = decoded(line)

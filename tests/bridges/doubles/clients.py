@@ -33,7 +33,7 @@ async def hear(socket, count=1, *, raw=False):
 
 def lines(frames):
     """The JSON values of frames that have one a line."""
-    return [json.loads(line) for frame in frames for line in frame.splitlines()]
+    return [json.loads(line) for frame in frames for line in frame.split("\n") if line]
 
 
 async def hear_lines(socket, count):

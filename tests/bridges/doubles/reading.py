@@ -13,7 +13,7 @@ def numbers_in(frame: Any) -> list[int]:
     A number is the value of a field `number` at any depth, JSON inside a text field included, or a "tick" of socket.io.
     """
     if isinstance(frame, str | bytes):
-        lines = (frame.decode() if isinstance(frame, bytes) else frame).splitlines()
+        lines = (frame.decode() if isinstance(frame, bytes) else frame).split("\n")
         return [number for line in lines for number in _walk(_parsed(line.removeprefix("data: ")))]
     return list(_walk(frame))
 

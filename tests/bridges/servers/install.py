@@ -41,7 +41,11 @@ RECIPES = {
     "openhands": Recipe(("openhands-agent-server>=1.58.0",), pythons=("3.12", "3.13")),
     "python_socketio": Recipe(("python-socketio>=5.18.1", "uvicorn>=0.40", "websockets>=16")),
 }
-PACKAGES = {"socketio": "socket.io", "graphql_ws": "graphql-ws"}  # of npm, in tests/node/package-lock.json
+PACKAGES = {
+    "socketio": "socket.io",
+    "graphql_ws": "graphql-ws",
+    "yjs": "yjs",
+}  # of npm, in tests/node/package-lock.json
 NAMES = (*PACKAGES, *RECIPES)
 
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import resilient_bridge as rb
-from tests.bridges.servers import agno, graphql_ws, jupyter, nostr, openhands, python_socketio, socketio
+from tests.bridges.servers import agno, graphql_ws, jupyter, nostr, openhands, python_socketio, socketio, yjs
 from tests.bridges.servers.graphql_ws_kind import GraphqlWs
 from tests.bridges.servers.judging import Heard
 from tests.bridges.servers.kind import PATIENCE, Kind
 from tests.bridges.servers.nostr_dialect import nostr as nostr_dialect
 from tests.bridges.servers.wire import until
+from tests.bridges.servers.yjs_kind import Yjs
 
 
 if TYPE_CHECKING:
@@ -351,12 +352,13 @@ def _mine(texts: list[str], pattern: str) -> list[int]:
 
 KINDS: dict[str, type[Kind]] = {
     kind.name: kind
-    for kind in (SocketIo, PythonSocketIo, GraphqlWs, Agno, Jupyter, Nostr, OpenHands, OpenHandsLegacy)
+    for kind in (SocketIo, PythonSocketIo, GraphqlWs, Yjs, Agno, Jupyter, Nostr, OpenHands, OpenHandsLegacy)
 }
 SERVERS: dict[str, Any] = {
     "socketio": socketio.running,
     "python_socketio": python_socketio.running,
     "graphql_ws": graphql_ws.running,
+    "yjs": yjs.running,
     "agno": lambda folder: agno.running(folder, token=Agno.token),
     "jupyter": jupyter.running,
     "nostr": nostr.running,

@@ -24,7 +24,6 @@ class _Relay:
     def __init__(self, topic: str, since: int) -> None:
         self.topic, self.since = topic, since
         self.stored: list[Any] | None = None  # of the replay that runs
-        self.names: dict[str, str] = {}  # of our events: their id at the relay, and that of the send
 
     def resume(self, record: Any) -> Any:
         after = record.after()
@@ -54,19 +53,15 @@ class _Relay:
 
     def _answer(self, rest: list[Any]) -> Any:
         ident, is_stored, reason = rest
-        name = self.names.get(ident, ident)
-        is_known = reason.startswith("duplicate:")
-        if is_stored or is_known:
-            return d.Reply(to=name, raw=rest, type="OK", duplicate=is_known)
-        return d.Refused(raw=rest, to=name, code=reason.partition(":")[0], text=reason)
+        if is_stored or reason.startswith("duplicate:"):
+            return d.Acked(echo=ident)
+        return d.Refused(raw=rest, echo=ident, code=reason.partition(":")[0], text=reason)
 
     def encode(self, intent: Any) -> str | None:
         if not isinstance(intent, d.Send):
             return None
         moment = int(datetime.fromisoformat(intent.timestamp).timestamp())
-        event = signed_event(intent.payload["content"], created_at=moment)
-        self.names[event["id"]] = intent.id
-        return json.dumps(["EVENT", event])
+        return json.dumps(["EVENT", signed_event(intent.payload["content"], created_at=moment)])
 
 
 def nostr(topic: str, *, since: int) -> rb.Dialect:
@@ -77,7 +72,7 @@ def nostr(topic: str, *, since: int) -> rb.Dialect:
         encode=relay.encode,
         resume=relay.resume,
         positions=d.Positions(order="time", repeats=True, ends="stated"),
-        answers=True,
         confirms=True,
+        echo=lambda frame: json.loads(frame)[1]["id"],  # how the relay names an event of ours
         dedupes=True,
     )

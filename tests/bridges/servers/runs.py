@@ -106,7 +106,7 @@ class Run(LineFaults):
             self.note(f"< {frame!r:.600} {facts!r:.300}")
             return facts
 
-        def encode(intent: Any) -> str | None:
+        def encode(intent: Any) -> str | bytes | None:
             frame = dialect.encode(intent)
             self.note(f"> {frame!r:.600}")
             return frame

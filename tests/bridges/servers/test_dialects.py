@@ -23,6 +23,7 @@ SAMPLE = {  # seeds of short runs: seed 3 kills its server, the others do not re
     "socketio": (3, 5, 8),
     "python_socketio": (3, 8),
     "graphql_ws": (3, 8),
+    "yjs": (3, 5, 8),
     "agno": (3, 8, 11),
     "jupyter": (2, 5, 8),
     "nostr": (3, 5, 8),

@@ -1,0 +1,274 @@
+"""The functions a user passes to a client, when they return what they must not: an error that names the function, and nothing lost.
+
+Rule: what was queued stays in the store, no task and no coroutine is left, and no error holds a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from contextlib import asynccontextmanager
+
+import pytest
+
+import resilient_bridge as rb
+from tests.internals.telemetry import MessageRejected
+from tests.protocol.frames_rig import d, dialect, event, events, spoken
+from tests.protocol.frames_server import served
+from tests.rows import each_row
+
+
+NUMBERED = {"contiguous": True, "ends": "stated"}
+SECRET = "hunter2-hunter2"
+
+
+async def _awaited(value):
+    return value
+
+
+def refused(words, **options):
+    """A client with these arguments ends with a ConfigError that holds the words; what it says, and what its store still has."""
+
+    async def main(server):
+        url = options.pop("url", str(server.url))
+        texts = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            async with rb.BridgeClient(url, dialect=options.pop("dialect", dialect()), **options) as bridge:
+                receipt = await bridge.send("note", {"n": 1})
+                with pytest.raises(rb.ConfigError) as error:
+                    await bridge.wait_ready(timeout=60)
+                texts.append(str(error.value))
+                with pytest.raises((rb.BridgeError, rb.ConfigError)):
+                    await receipt.confirmed(timeout=60)
+        return texts[0]
+
+    text = served(main)
+    assert words in text
+    assert SECRET not in text
+    assert "defect" not in text
+    return text
+
+
+BEARER = dialect().evolve(bearer=True)
+
+
+@each_row(
+    "value",
+    [7, b"hunter2-hunter2", ["hunter2-hunter2"], {"token": "hunter2-hunter2"}, True],
+    ids=lambda value: type(value).__name__,
+)
+def test_l04_a_token_function_that_returns_no_text(value):
+    """Plain or async: the type is named, and not the value."""
+    for function in (lambda: value, lambda: _awaited(value)):
+        text = refused("BridgeClient.token(): wanted a text or None", token=function, dialect=BEARER)
+        assert type(value).__name__ in text
+
+
+@each_row(
+    ("value", "got"),
+    [
+        ("X-Key: hunter2-hunter2", "str"),
+        ([("X-Key", "hunter2-hunter2")], "list"),
+        ({"X-Key": 7}, "a int as X-Key"),
+        ({"X-Key": b"hunter2-hunter2"}, "a bytes as X-Key"),
+        ({7: "hunter2-hunter2"}, "a name that is a int"),
+        (7, "int"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_l04_a_headers_function_that_returns_no_headers(value, got):
+    """The header is named, and not its value."""
+    for function in (lambda: value, lambda: _awaited(value)):
+        assert got in refused("BridgeClient.headers(): wanted a dict of texts", headers=function)
+
+
+@each_row("value", [None, 7, b"ws://localhost", "http://localhost/", "localhost:80"], ids=repr)
+def test_l04_a_url_function_that_returns_no_url(value):
+    """A text that begins with ws:// or wss://, or an error that says so."""
+    for function in (lambda: value, lambda: _awaited(value)):
+        refused("BridgeClient.url(): wanted a", url=function)
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"token": 7}, "BridgeClient.token"),
+        ({"token": b"secret"}, "BridgeClient.token"),
+        ({"headers": "X: y"}, "BridgeClient.headers"),
+        ({"headers": {"X": 7}}, "BridgeClient.headers"),
+    ],
+)
+def test_l04_a_value_of_the_wrong_type_is_refused_at_once(options, path):
+    """Where it is no function, the constructor says so."""
+    with pytest.raises(rb.ConfigError, match=path):
+        rb.BridgeClient("ws://localhost", **options)
+
+
+@pytest.mark.parametrize("returned", [None, 7, "x", {}, ()], ids=repr)
+def test_l04_an_on_connect_that_is_no_async_function(returned):
+    """Named, with what to write."""
+    refused("BridgeClient.on_connect: wanted an async function", on_connect=lambda link: returned)
+
+
+class _Lacking:
+    async def send(self, frame):
+        """Nothing is sent."""
+
+
+@asynccontextmanager
+async def _entering(what):
+    yield what
+
+
+async def _no_manager():
+    return None
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [
+        (lambda: None, "NoneType"),
+        (lambda: "ws://localhost", "str"),
+        (_no_manager, "coroutine"),
+        (lambda: _entering(None), "a NoneType without send, recv, close"),
+        (lambda: _entering(_Lacking()), "a _Lacking without recv, close"),
+    ],
+    ids=["None", "text", "coroutine", "enters None", "enters half a websocket"],
+)
+def test_l04_a_factory_of_no_websockets(factory, words):
+    """`BridgeClient.over`: the client ends with an error that names it and what was wanted."""
+
+    async def main(server):
+        del server
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            async with rb.BridgeClient.over(factory, dialect=rb.dialects.plain) as bridge:
+                with pytest.raises(rb.ConfigError, match=r"BridgeClient\.over") as error:
+                    await bridge.wait_ready(timeout=60)
+                assert words in str(error.value)
+
+    served(main)
+
+
+async def _items(*frames):
+    for frame in frames:
+        yield frame
+
+
+async def _list():
+    return [spoken(event(4))]
+
+
+WRONG_BACKFILLS = {
+    "a dict": (lambda _: _items({"seq": 4}), "a frame that is a dict"),
+    "None": (lambda _: _items(None), "a frame that is a NoneType"),
+    "a number": (lambda _: _items(spoken(event(4)), 7), "a frame that is a int"),
+    "no iterator": (lambda _: [spoken(event(4))], "a list"),
+    "nothing": (lambda _: None, "a NoneType"),
+    "a coroutine": (lambda _: _list(), "a coroutine"),
+    "unreadable": (lambda _: _items("no JSON"), "decode refused: JSONDecodeError"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_BACKFILLS)
+def test_l04_a_backfill_of_no_frames(kind):
+    """It is text once, with its name; the reader gets a gap, then what the server still has, and nothing twice."""
+    backfill, words = WRONG_BACKFILLS[kind]
+
+    async def main(server):
+        async with server.client(dialect(NUMBERED), backfill=backfill) as reader:
+            server.say(*events(1, 3))
+            await asyncio.sleep(1)
+            server.first = (event(6),)
+            server.drop()
+            await reader.verdict()
+            server.say(event(7))
+            await asyncio.sleep(5)
+            assert str(reader.bridge.state) == "READY"
+            return reader
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader = served(main)
+    (text,) = [event.failure.message for event in reader.seen if isinstance(event, MessageRejected)]
+    assert words in text
+    assert reader.stream[:3] == ["e1", "e2", "e3"]
+    assert reader.stream[-2:] == ["e6", "e7"]
+    assert [item[0] for item in reader.stream[3:-2] if isinstance(item, tuple)] == ["GAP"]
+
+
+@pytest.mark.parametrize("returned", [7, "x", [], True], ids=repr)
+def test_l04_what_a_plain_on_gap_returns_means_nothing(returned):
+    """Only what can be awaited is awaited."""
+    seen = []
+
+    async def main(server):
+        def on_gap(gap):
+            seen.append(gap.reason)
+            return returned
+
+        policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5)))
+        async with rb.BridgeClient(
+            str(server.url), dialect=dialect(), policy=policy, on_gap=on_gap
+        ) as bridge:
+            messages = aiter(bridge)
+            await bridge.wait_ready(60)
+            server.say(event(None, "a"))
+            await anext(messages)
+            server.drop()
+            server.first = (event(None, "b"),)
+            assert (await anext(messages)).raw == "b"
+
+    served(main)
+    assert seen == ["no_replay"]
+
+
+@pytest.mark.parametrize("returned", [None, 7, {"frames": ()}], ids=repr)
+def test_l04_a_resume_of_another_type_ends_the_client(returned):
+    """Before a connection is made: nothing was sent, and the queue is text."""
+    refused("Dialect.resume: wanted a Resume", dialect=dialect(NUMBERED, resume=lambda record: returned))
+
+
+def test_l04_the_store_keeps_what_was_queued(tmp_path):
+    """A client that ends by a wrong function leaves its queue to the next one, which sends it once."""
+    path = str(tmp_path / "bridge.db")
+
+    async def main(server):
+        async with rb.BridgeClient(str(server.url), token=lambda: 7, dialect=BEARER, store=path) as bridge:
+            await bridge.send("note", {"n": 1}, idempotency_key="one")
+            with pytest.raises(rb.ConfigError):
+                await bridge.wait_ready(timeout=60)
+        async with rb.BridgeClient(str(server.url), dialect=BEARER, store=path) as bridge:
+            assert len(bridge.pending()) == 1
+            await bridge.wait_ready(timeout=60)
+            while not server.heard:
+                await asyncio.sleep(0.1)
+        return server.heard
+
+    (heard,) = served(main)
+    assert heard["send"] == "note"
+
+
+def test_l04_pings_without_a_frame_leave_the_link_alive():
+    """An `encode` without a frame for Ping, in a client: 70 sends and an hour; the WebSocket's own pings notice a dead server."""
+
+    def encode(intent):
+        return None if not isinstance(intent, d.Send) else f'{{"send": "{intent.type}"}}'
+
+    async def main(server):
+        speaks = dialect(pings=True).evolve(encode=encode)
+        async with server.client(speaks) as reader:
+            for _ in range(70):
+                receipt = await reader.bridge.send("note", {})
+            await asyncio.sleep(600)
+            assert str(reader.bridge.state) == "READY"
+            assert len(server.heard) == 70
+            assert str(receipt.state) == "written"
+            assert reader.verdicts == []
+            assert (
+                len([task for task in asyncio.all_tasks() if task.get_name() == "resilient_bridge keepalive"])
+                == 1
+            )
+
+    served(main)
