@@ -162,10 +162,14 @@ def _century(year: int, now_wall: float) -> int:
 
 
 def _each(values: Iterable[str]) -> Iterable[str]:
-    """Yield each value, of two headers that a proxy joined (`120, 240`) both; a date has a comma of its own."""
+    """Yield each value, of two headers that a proxy joined (`120, 240`) both.
+
+    A date has a comma of its own, and `1,5` is no list.
+    """
     for value in values:
-        parts = value[:_LONGEST_JOINED].split(",")
-        yield from [value] if any(_delta(part) is None for part in parts) else parts
+        parts = value.split(", ") if len(value) <= _LONGEST_JOINED else []
+        is_list = bool(parts) and all(_delta(part) is not None for part in parts)
+        yield from parts if is_list else [value]
 
 
 def _values(headers: object, name: str) -> Iterable[str]:

@@ -20,6 +20,5 @@ ccsetup = BridgePolicy(
 
 Then it is permanent; every other failure is permanent at once. No budget bounds the retries of
 calls that fail together. Restoring and resuming (corruption, partial) are steps of a workflow, not
-of a call. The link is as in `default`,
-except that no foreign certificate is tried again.
+of a call. The link is as in `default`, except that no foreign certificate is tried again.
 """
