@@ -268,6 +268,7 @@ def stores(name, tmp_path, server):
     return None if name == "memory" else str(tmp_path / "bridge.db")
 
 
+@pytest.mark.requirement("X20")
 @pytest.mark.real
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["memory", "sqlite", "redis"])

@@ -37,6 +37,7 @@ async def _cut():
     await asyncio.sleep(0.02)
 
 
+@pytest.mark.requirement("X20")
 def test_l07_one_event_one_warning_one_call_and_receipts_that_agree(caplog):
     """Before the last pong: `written`, perhaps unread; after it: `unknown`; one line with both numbers, and `on_doubt` gets the event."""
     called = []

@@ -29,6 +29,7 @@ async def _runs(kind: str, first: int, count: int) -> Tally:
     return tally
 
 
+@pytest.mark.requirement("X20")
 @pytest.mark.sample
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_l07_a_sample_of_kills(kind):

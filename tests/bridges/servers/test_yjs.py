@@ -36,6 +36,7 @@ async def keys(messages, count):
     return [(await anext(messages)).payload["key"] for _ in range(count)]
 
 
+@pytest.mark.requirement("X20")
 async def test_l10_updates_arrive_and_are_read_at_the_far_end(server):
     """Bytes out and in, a cut between: npm's client reads what was sent, the reader gets what it set, and each once."""
     async with FaultProxy(HOST, server.port) as proxy, client(f"ws://{HOST}:{proxy.port}") as bridge:
