@@ -121,7 +121,7 @@ class Evidence(NamedTuple):
 
     def is_named(self, channel: Channel, policy: Positions) -> bool:
         """Return whether something besides its events says that the log is the one that we read."""
-        names = policy.names_log and channel is not None
+        names = self.same_session or (policy.names_log and channel is not None)
         return policy.distinct or names or channel in self.same_logs or None in self.same_logs
 
 

@@ -69,7 +69,7 @@ def resume(record):
 
 def numbered(**settings):
     """The dialect."""
-    positions = d.Positions(contiguous=True, repeats=True, ends="stated")
+    positions = d.Positions(contiguous=True, repeats=True, ends="stated", distinct=True)
     return rb.Dialect.plain(
         decode=decode,
         encode=encode,

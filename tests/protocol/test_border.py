@@ -17,6 +17,7 @@ from tests.internals.telemetry import MessageRejected
 from tests.protocol.frames_rig import (
     CUT,
     FramesRig,
+    Pinged,
     ask,
     d,
     decode,
@@ -134,7 +135,7 @@ def test_l03_times_and_ids_are_numbers_or_texts(positions):
 
 def test_l03_what_the_server_says_of_its_log_is_checked_too():
     """`Moved` and `Replayed` with a text where there are numbers."""
-    rig = FramesRig(dialect({"contiguous": True, "ends": "stated"})).up(*events(1, 3))
+    rig = FramesRig(dialect({"contiguous": True, "ends": "stated", "distinct": True})).up(*events(1, 3))
     rig.again()
     for fact in (
         d.Moved(position="4"),
@@ -264,9 +265,10 @@ def without(*kinds):
 @pytest.mark.parametrize("pings", [True, "in_order"])
 def test_l04_no_frame_for_a_ping_means_no_pings(pings):
     """70 sends, two barriers' worth, and an hour: the link lives, each send ends as written, and the connection itself is pinged."""
-    rig = FramesRig(talking(write=without(d.Ping), pings=pings)).up()
+    rig = Pinged(talking(write=without(d.Ping), pings=pings)).up()
     sent = [rig.send("note", {"n": number}) for number in range(70)]
     rig.write()
+    rig.pong()
     rig.idle(3_600)
     assert (rig.session.death, rig.state) == (None, BridgeState.READY)
     assert [str(entry.state) for entry in sent] == ["written"] * 70
@@ -460,7 +462,10 @@ def test_l06_a_position_does_not_move_over_what_could_not_be_read():
 
 @pytest.mark.parametrize(
     "positions",
-    [d.Positions(ends="stated", repeats=True), d.Positions(order="opaque", ends="stated")],
+    [
+        d.Positions(ends="stated", repeats=True, distinct=True),
+        d.Positions(order="opaque", ends="stated", distinct=True),
+    ],
     ids=["numbers with holes", "ids"],
 )
 def test_l06_without_contiguous_numbers_an_unknown_gap_is_reported(positions):

@@ -11,40 +11,10 @@ import resilient_bridge as rb
 from resilient_bridge.protocol import EntryState as S
 from tests.internals.telemetry import DeliveryUnknown, OutboundInDoubt
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
-from tests.protocol.frames_rig import FramesRig, dialect
+from tests.protocol.frames_rig import Pinged, dialect
 
 
 MUTE = {"ping": None, "pong": None, "ack": None}
-
-
-class Pinged(FramesRig):
-    """A session whose server confirms nothing. `pings`: the last entry before each WebSocket ping that was written."""
-
-    def __init__(self, speaks=None, **options):
-        super().__init__(dialect() if speaks is None else speaks, **options)
-        self.pings = []
-
-    def write(self):
-        """Everything the session has to write now, and the WebSocket ping that is due behind it."""
-        written = super().write()
-        if self.session.link is not None and self.session.link.wire.ping_due:
-            self.pings.append(self.session.link.wire.pinging())
-        return written
-
-    def pong(self, number=0):
-        """The answer to a ping: by default the oldest."""
-        self.session.link.answered(self.pings.pop(number), self.now)
-        self.after()
-
-    def up(self):
-        """READY."""
-        self.connect()
-        assert self.state is rb.BridgeState.READY
-        return self
-
-    def doubts(self):
-        """`(unknown, reached)` of each report so far."""
-        return [(event.unknown, event.reached) for event in self.of(OutboundInDoubt)]
 
 
 def states(entries):

@@ -231,7 +231,7 @@ def _gateway():
 
     return rb.Dialect.plain(
         decode=decode, encode=encode, error=None, bearer=False, login="asked", waits_for_hello=True,
-        positions=d.Positions(contiguous=True, ends="stated"),
+        positions=d.Positions(contiguous=True, ends="stated", distinct=True),
     )  # fmt: skip
 
 

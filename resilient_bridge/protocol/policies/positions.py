@@ -81,7 +81,7 @@ class Positions(Value):
     with an id that is no counter, or with the time that the server gave it. What else is equal a
     restarted server's new log may repeat, so it proves nothing: the verdict is then at most UNKNOWN,
     whatever the server says about completeness. Three things identify the log without such an
-    event: the `epoch` of `Hello` or `Replayed`; `names_log`: the name of a channel is that of its
+    event: the `session` or `epoch` of `Hello`, or the `epoch` of `Replayed`; `names_log`: the name of a channel is that of its
     log, so a new log has a new channel; and `distinct`: you state that no two logs of this server
     hold equal events at one position. `volatile` are the fields of an event that a replay adds or
     changes; they are left out of every comparison.
