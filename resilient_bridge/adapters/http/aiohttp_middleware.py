@@ -139,7 +139,7 @@ class _SentBody:
 
 def _url(request: Any) -> URLView:
     url = request.url
-    return URLView(url.scheme, url.raw_host or "", url.port)
+    return URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string)
 
 
 def _carried(request: Any) -> dict[str, Any]:

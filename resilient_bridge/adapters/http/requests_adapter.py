@@ -159,7 +159,7 @@ def _repeats(inner: Any) -> bool:
 
 def _url(url: str) -> URLView:
     parts = urlsplit(url)
-    return URLView(parts.scheme, parts.hostname or "", parts.port)
+    return URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
 
 
 def _phases(timeout: Any) -> dict[str, float | None]:
