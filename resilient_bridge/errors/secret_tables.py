@@ -70,7 +70,7 @@ class Tables:
                 return
             if _RULE.fullmatch(row) is None:
                 found = _aligned(at, heads, start, stop) if delimiter == "  " else cells(text, at, stop)
-                if len(found) != len(heads):
+                if len(found) < len(heads) or (len(found) > len(heads) and delimiter not in "|│"):
                     return
                 self._read = stop
                 yield from _hidden(text, found, kinds)

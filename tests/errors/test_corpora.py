@@ -87,7 +87,13 @@ def test_s01_one_list_of_names_for_text_and_data(text):
 
 def test_s02_what_a_field_says_about_a_secret_stays():
     """A state, a sentence, a count or a placeholder under the name of a secret hides nothing."""
-    value = {"token": "expired", "password": ["must be set"], "tokens": 512, "auth": "none", "api_key": "$KEY"}
+    value = {
+        "token": "expired",
+        "password": ["must be set"],
+        "tokens": 512,
+        "auth": "none",
+        "api_key": "$KEY",
+    }
     assert redact_value(value) == {**value, "password": ("must be set",)}
 
 
@@ -184,7 +190,9 @@ async def test_sec1_no_tool_result_shows_a_secret():
     assert len(leaked) <= len(SECRETS) * 0.02, leaked
 
 
-@given(st.lists(st.sampled_from([one.text for one in [*SECRETS, *HARMLESS]]), min_size=2, max_size=3), st.data())
+@given(
+    st.lists(st.sampled_from([one.text for one in [*SECRETS, *HARMLESS]]), min_size=2, max_size=3), st.data()
+)
 def test_any_mix_of_texts_is_masked_for_good(parts, data):
     """Texts behind each other and cut anywhere: nothing raises, and what was masked once stays as it is."""
     text = "\n".join(parts)
@@ -195,9 +203,32 @@ def test_any_mix_of_texts_is_masked_for_good(parts, data):
 
 def test_sec1_hostile_texts_of_the_new_shapes_cost_linear_time():
     """Tables, SQL, blocks, decoding: eight times the text costs no more than some eight times as much."""
-    pieces = ["name: token\n", "a,token\n", "token  a\n", "insert into t (token) values ", "(token)=(", "token:\n  - a\n"]
-    pieces += ["[SQL: token] [parameters: (", "token\n a, input_value=", "%2541", "&amp;amp;", "\\u0041", "\x1b[1m", "p\u0430ss"]
-    pieces += ["password: |\n  a\n", '"loc":["token"],"input":"', 'value="a" ', "token is ", "tokens: [", "?code=a&", "$2b$12$"]
+    pieces = [
+        "name: token\n",
+        "a,token\n",
+        "token  a\n",
+        "insert into t (token) values ",
+        "(token)=(",
+        "token:\n  - a\n",
+    ]
+    pieces += [
+        "[SQL: token] [parameters: (",
+        "token\n a, input_value=",
+        "%2541",
+        "&amp;amp;",
+        "\\u0041",
+        "\x1b[1m",
+        "p\u0430ss",
+    ]
+    pieces += [
+        "password: |\n  a\n",
+        '"loc":["token"],"input":"',
+        'value="a" ',
+        "token is ",
+        "tokens: [",
+        "?code=a&",
+        "$2b$12$",
+    ]
     rng = random.Random(7)
     for piece in [*pieces, *("".join(rng.sample(pieces, 2)) for _ in range(30))]:
         few, many = (piece * (size // len(piece)) for size in (4_000, 32_000))

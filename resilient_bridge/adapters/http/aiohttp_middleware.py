@@ -51,7 +51,8 @@ class HTTPMiddleware:
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor cross http:// to another machine unless
+    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
+    another machine (in a header, or in a parameter such as `token`) unless
     `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
 
     It may serve several sessions of one event loop. The session's total timeout holds for all

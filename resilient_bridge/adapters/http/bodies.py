@@ -30,7 +30,8 @@ def known_body(request: Any) -> bytes:
     """
     native = getattr(request, "native", request)
     body = getattr(native, "body", None)
-    stream = getattr(native, "stream", None) if body is None else getattr(body, "_value", body)
+    value = getattr(body, "_value", None)  # of a payload of aiohttp
+    stream = getattr(native, "stream", None) if body is None else body if value is None else value
     if isinstance(stream, str):
         return stream[:_KNOWN].encode("utf-8", "replace")
     if isinstance(stream, bytes | bytearray):

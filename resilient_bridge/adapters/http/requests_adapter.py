@@ -48,7 +48,8 @@ class HTTPAdapter(_Base):
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor cross http:// to another machine unless
+    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
+    another machine (in a header, or in a parameter such as `token`) unless
     `allow_plaintext_credentials`. Our errors are both a BridgeError and a
     `requests.RequestException`.
 
