@@ -23,7 +23,7 @@ MASKED: Final = re.compile(r"\[(?:redacted\]|r?e?d?a?c?t?e?d?…)")
 
 _BEFORE: Final = 80  # characters before a name that say what it stands in
 _SEPARATOR: Final = re.compile(
-    r"\\{0,15}+['\"`]?+[\])]?+\s{0,40}+(?:[:=]{1,2}[>~]?|->|%3[ad]|(?<=\s)\.(?=\s\"))"
+    r"\\{0,15}+['\"`]?+[\])]?+\s{0,40}+(?:[!~]?[:=]{1,3}[>~]?|->|%3[ad]|(?<=\s)\.(?=\s\"))"
     r"(?:\s|\\[tnr]){0,40}+(?:![\w!:/.-]{1,40}+[ ]{1,4}+)?",
     re.IGNORECASE,
 )
@@ -50,6 +50,7 @@ _ITEM: Final = re.compile(
     r"""(?:"((?:[^"\\]|\\.)*+)"?|'((?:[^'\\]|\\.)*+)'?|([^\s,\[\](){}"':=]++))(\s{0,4}+[:=])?""", re.DOTALL
 )
 _QUOTES: Final = re.compile("[\"']")
+_LARGEST: Final = 1_000  # characters of a list or a dict that is judged item by item
 _MARKED: Final = re.compile(r"\[([^\]\r\n]{1,400})\]")
 _LETTER: Final = r"(?:[^\s'\"\\]|\\(?![nrt]))"  # a line break may have been escaped
 _WORD: Final = re.compile(rf"(?!\\{{1,3}}['\"]){_LETTER}++(?:['\"]\w{_LETTER}*+)*+")
@@ -61,19 +62,22 @@ _WORDS: Final = re.compile(  # of a password: up to the end of the clause, or to
     rf"(?:(?<![,;])[ \t]{{1,4}}+(?![\w.-]{{1,40}}+\s?[:=]){_LETTER}++(?:['\"]\w{_LETTER}*+)*+)*+"
 )
 # of a header: up to the end of the line, or to the end of the text that it stands in
-_LINE: Final = re.compile(r"""(?:=\s?["'][^"'\r\n]*+["']|[^"'\r\n]|["'](?!\s{0,4}(?:[,}\])]|$)))++""")
+_LINE: Final = re.compile(
+    r"""(?:=\s?["'][^"'\r\n]*+["']|[^"'\r\n\\]|\\(?![rn])|["'](?!\s{0,4}(?:[,}\])]|$)))++"""
+)
 _LINE_IN: Final = {
-    '"': re.compile(r'(?:=\s?"[^"\r\n]*+"|\\"|[^"\r\n])++'),
-    "'": re.compile(r"(?:=\s?'[^'\r\n]*+'|\\'|[^'\r\n])++"),
+    '"': re.compile(r'(?:=\s?"[^"\r\n]*+"|\\(?![rn])"?|[^"\r\n\\])++'),
+    "'": re.compile(r"(?:=\s?'[^'\r\n]*+'|\\(?![rn])'?|[^'\r\n\\])++"),
     "`": re.compile(r"[^`\r\n]++"),
 }
 _SCHEME: Final = re.compile(r"\s{0,4}+(?:bearer|basic|token|digest|apikey|negotiate)\s{1,4}+", re.IGNORECASE)
 _ELEMENT: Final = re.compile(r"(?:\s[^<>]{0,200}+)?(?:>|&gt;)(?:\s|\\[tnr]){0,20}+")
+_ATTRIBUTE_VALUE: Final = re.compile(r"\s[^<>]{0,200}?\bvalue\s?=\s?(?=['\"])")
 _NEXT_ELEMENT: Final = re.compile(
     r"\s{0,4}+</[\w:.-]{1,40}+>(?:\s|\\[tnr]){0,20}+<[\w:.-]{1,40}+(?:\s[^<>]{0,200}+)?>(?:\s|\\[tnr]){0,20}+"
 )
 _CONTENT: Final = re.compile(r"<!\[CDATA\[(?:[^\]]|\](?!\]>))*+|(?:[^<&]|&(?!lt;))*+")
-_IN_ELEMENT: Final = re.compile(r"['\"][^<>]{0,120}>(?:\s|\\[tnr]){0,20}+")
+_IN_ELEMENT: Final = re.compile(r"['\"][^<>]{0,120}(?<!/)>(?:\s|\\[tnr]){0,20}+")
 _VALUES: Final = r"\b(?:value|content|received|input|actual|(?:invalid|rejected|current|bad|got|data)_?value)"
 _VALUE_BESIDE: Final = re.compile(
     rf"[\w.]{{0,20}}\\{{0,3}}['\"]?[\])]?[^<>{{}}]{{0,300}}?{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}(?=b?\\{{0,3}}['\"])",
@@ -93,16 +97,19 @@ _INDENTED: Final = re.compile(r"([ \t]*+)(- )?+([^\r\n]*+)(?:\r?\n|$)")
 _REJECTED: Final = re.compile(
     r"['\"`]?\s?:?\s(?:(?:rejected|invalid|received|got|given|actual|provided|unknown)(?:\s(?:value|choice|literal|input))?|input):?\s(?:but\s)?(?=[\['\"`])"
 )
+_REPORTED: Final = re.compile(  # "password" with value "…", password must be longer: got "…"
+    r"['\"`]?[^\n'\"=;{}\[\](),]{0,60}?[\s:,](?:with\svalue|but\sgot|got|received|(?:\[|\b)input_value=)(?:\s?:)?\s?(?=['\"]|(?<=d )\w)"
+)
 _PROSE: Final = re.compile(
     r"(?:[はがを是为為]\s{0,4}|(?:\s{1,4}(?:is|was|were|has|been|provided|given|used|value|sent|received|supplied|code|number|entered|with)\b){0,3}:?\s{1,4})(['\"`]?)",
     re.IGNORECASE,
 )
-_IS: Final = re.compile(r"\s(?:is|was)\s|[はが是为為]")
+_IS: Final = re.compile(r"\s(?:is|was):?\s|[はが是为為]")
 _BARE: Final = re.compile(r"(?:[^\s'\"`,;()<>\\]|\\(?![nrt]))++")
 _BLANKS: Final = re.compile(r"\s{1,4}+(?!-)")
 _ALIGNED: Final = re.compile(r"(?:[ ]{2,60}+|\t{1,20}+)([^\s'\"]++)[ \t]{0,20}+(?:\r?\n|$)")
 _ADJECTIVE: Final = re.compile(
-    r"\b(?:unexpected|invalid|illegal|unknown|missing|expected|expecting|required|unsupported|undefined|duplicate|next|current|first|last|previous|stray|bad"
+    r"(?:\b|(?<=\\[nrt]))(?:unexpected|invalid|illegal|unknown|missing|expected|expecting|required|unsupported|undefined|duplicate|next|current|first|last|previous|stray|bad"
     r"|unrecognized|unterminated|such|no|the|a|an|each|any|this|that|syntax|lexer|valid|wrong|empty|set)\s{1,3}['\"`]?$",
     re.IGNORECASE,
 )
@@ -147,6 +154,12 @@ def _values(text: str, name: Name) -> Iterator[Span]:
         span = _quoted(text, rejected.end()) if marked is None else marked.span(1)
         yield from _judged(text, span, name.kind)
         return
+    reported = _REPORTED.match(text, name.end)
+    if reported is not None:
+        span = _quoted(text, reported.end()) or _span(_BARE, text, reported.end())
+        if span is not None and (name.word not in _AMBIGUOUS or has_mix(text[slice(*span)][:LONG])):
+            yield from _judged(text, span, name.kind, is_bare=True)
+            return
     sign = _TYPED.match(text, name.end) or _SEPARATOR.match(text, name.end)
     if sign is not None:
         yield from _after_sign(text, sign, outside, run, name)
@@ -191,8 +204,9 @@ def _beside(text: str, name: Name, before: str) -> Span | None:
     window = text[at : name.start]
     at += max(window.rfind("{"), window.rfind("<")) + 1
     earlier = _VALUE_BEFORE.search(text[at : name.start])
-    if earlier is not None and is_secret(earlier[2], name.kind):
-        return at + earlier.start(2), at + earlier.end(2)
+    if earlier is not None:
+        is_one = is_secret(earlier[2], name.kind)
+        return (at + earlier.start(2), at + earlier.end(2)) if is_one else None
     if "<input" in before:
         return None
     return _content(text, _IN_ELEMENT, name.end)
@@ -219,16 +233,25 @@ def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Na
         yield from _bracketed(text, at, kind)
         return
     if name.word in HEADERS:
-        yield from _header(text, _span(_LINE_IN.get(mark, _LINE), text, at))
+        span = _span(_LINE_IN.get(mark, _LINE), text, at)
+        if span is not None and (not is_vague or is_opaque(text[slice(*span)]) or _is_long(span)):
+            yield from _header(text, span)
         return
     if mark in ("?", "&", "#"):
         kind = Kind.ANY if name.word in _IN_URLS else kind
         yield from _judged(text, _span(_IN_QUERY, text, at), kind)
-        return
-    if outside.rstrip().endswith(";"):
+    elif outside.rstrip().endswith(";"):
         yield from _judged(text, _span(_IN_DSN, text, at), kind, is_bare=is_bare)
-        return
-    if is_bare and name.word.startswith(PHRASES) and "\n" not in between:
+    else:
+        yield from _in_words(text, sign, outside, name, is_vague=is_vague)
+
+
+def _in_words(text: str, sign: re.Match[str], outside: str, name: Name, *, is_vague: bool) -> Iterator[Span]:
+    """Return a value without quotes: a word, of a password the words up to the end of the clause."""
+    at, between = sign.end(), sign.group()
+    is_bare = ":" in between and "=" not in between
+    is_below = "\n" in between or "\\n" in between
+    if is_bare and name.word.startswith(PHRASES) and not is_below:
         span = _span(_WORDS, text, at)
     else:
         span = _span(_IN_CALL if _is_argument(outside) else _WORD, text, at)
@@ -236,22 +259,21 @@ def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Na
     if span is not None and value.endswith((",", ";")) and len(value) > 1:
         span, value = (span[0], span[1] - 1), value[:-1]  # of the list that it stands in
     is_count = is_bare and name.word == "token" and value.isdecimal() and len(value) < 4
-    is_doubtful = is_count or (is_vague and not is_opaque(value)) or ("\n" in between and not has_mix(value))
+    is_doubtful = is_count or (is_vague and not is_opaque(value)) or (is_below and not has_mix(value))
     if is_doubtful and len(value) <= LONG:
         return
-    yield from _judged(text, span, kind, is_bare=is_bare)
+    yield from _judged(text, span, name.kind, is_bare=is_bare)
 
 
 def _is_argument(outside: str) -> bool:
     return outside.endswith("(") or (outside.endswith(", ") and "(" in outside)
 
 
-def _header(text: str, span: Span | None) -> Iterator[Span]:
-    if span is None:
-        return
+def _header(text: str, span: Span) -> Iterator[Span]:
     value = text[slice(*span)]
     scheme = _SCHEME.match(value)
-    if is_secret(value if scheme is None else value[scheme.end() :]):
+    is_attribute = value.lower().startswith("samesite=") and len(value) <= LONG
+    if not is_attribute and is_secret(value if scheme is None else value[scheme.end() :]):
         yield span
 
 
@@ -260,7 +282,7 @@ def _bracketed(text: str, at: int, kind: Kind) -> Iterator[Span]:
     span = _span(_BRACKETED, text, at)
     if span is None:
         return
-    whole = text[span[0] : span[0] + 2_000]
+    whole = text[span[0] : min(span[1], span[0] + _LARGEST)]
     if span[1] - span[0] > len(whole):
         yield span
         return
@@ -323,6 +345,10 @@ def _without_sign(text: str, outside: str, run: str, name: Name) -> Iterator[Spa
             yield from _judged(text, span, name.kind, is_bare=not (value.islower() and is_sensitive(value)))
         return
     if outside.endswith(("<", "&lt;")):
+        attribute = _ATTRIBUTE_VALUE.match(text, end)
+        if attribute is not None:
+            yield from _judged(text, _quoted(text, attribute.end()), name.kind)
+            return
         yield from _optional(_content(text, _ELEMENT, end))
         return
     if outside.endswith(">"):

@@ -67,12 +67,16 @@ _FRAGMENTS: Final = (  # also at the end of a longer name: userPassword, X-Auth-
 _WHOLE: Final = {  # alone, or as a word of a longer name: db_pw, userPin, x-session-id
     Kind.ANY: words("pw pws pwds? creds? hmac senhas? heslo jelszo has(?:ł|l)o (?:ş|s)ifre parola clave"),
     Kind.COUNTED: words("pass"),
-    Kind.OPAQUE: words("auth sid sig tokens"),
+    Kind.OPAQUE: words("auth sid sig tokens session"),
     Kind.SESSION: words("session[_-]?id session[_-]?key sessid"),
     Kind.DIGITS: words("pin cvv cvc pin[_-]?code"),
 }
-_END: Final = r"(?:[_-]?\d{1,3}|[_-]?(?:values?|base|hash|old|new|digest|encrypted|enc|b64|base64|plain|raw|text|bytes))?(?:(?=[はがを是为為])|(?!\w|-(?!>)))"
+_TAIL: Final = (  # passwordHash, token_2, hmac_sha256
+    r"(?:[_-]?\d{1,3}|[_-]?(?:values?|base|hash|old|new|digest|encrypted|enc|b64|base64|plain|raw|text|bytes|sha\d{1,3}|md5|v\d|hint))?"
+)
+_END: Final = _TAIL + r"(?:(?=[はがを是为為])|(?!\w|-(?!>)))"
 _SENSITIVE: Final = frozenset({Kind.ANY, Kind.COUNTED})
+_OPAQUE_PARTS: Final = ("tokens", "session")
 _ALONE: Final = frozenset(
     {"auth", "sid", "sig"}
 )  # a field of this name is a credential, also one of a header
@@ -91,7 +95,7 @@ CLUES: Final = (
         " jelsz"
     ),
     *(f"{name}{sign}" for name in ("sid", "sig", "pin") for sign in "=:\"'"),
-    "kata s", "kata_s", "pin ",
+    "_session", "-session", "kata s", "kata_s", "pin ",
 )  # fmt: skip
 """Every name contains one of these, in lower case."""
 FOREIGN: Final = "ł|ş|ö|ñ|schlü|clé|mật|jelszó|парол|секрет|токен|密|口令|秘钥|令牌|パスワード|暗証|비밀|암호|कूटश|पासव|סיסמ|كلمة|รหัส|κωδικ"
@@ -136,7 +140,7 @@ def _pattern(flags: int) -> re.Pattern[str]:
 @cache
 def _wholes() -> re.Pattern[str]:
     kinds = (f"(?P<{kind.name}>{'|'.join(fragments)})" for kind, fragments in _WHOLE.items())
-    return re.compile(f"(?:{'|'.join(kinds)})(?:[^a-z].*|values?|base|hash|old|new)?", re.DOTALL)
+    return re.compile(f"(?:{'|'.join(kinds)}){_TAIL}")
 
 
 def names_in(text: str, lowered: str) -> Iterator[Name]:
@@ -150,11 +154,19 @@ def names_in(text: str, lowered: str) -> Iterator[Name]:
         if whole is None:
             yield Name(start, found.end(), word, Kind.ANY)
         elif _is_whole(text, start):
+            if word == "session" and text[start - 1 : start] not in ("_", "-"):
+                continue  # laravel_session is a cookie's name, session alone is a word
             kind = Kind[str(whole.lastgroup)]
+            is_header = text[max(0, start - 3) : start].lower().lstrip(" \n'\"") == "x-"
             is_part = (
                 text[start - 1 : start] in ("_", "-") and kind is not Kind.SESSION and kind is not Kind.DIGITS
             )
-            yield Name(start, found.end(), word, Kind.ANY if is_part and word != "tokens" else kind)
+            yield Name(
+                start,
+                found.end(),
+                word,
+                Kind.ANY if is_part and (word not in _OPAQUE_PARTS or is_header) else kind,
+            )
 
 
 def _is_whole(text: str, start: int) -> bool:

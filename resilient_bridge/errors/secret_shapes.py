@@ -130,7 +130,7 @@ def shapes() -> tuple[Shape, ...]:
     return (
         _row(
             ("-----begin",),
-            r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----END))*+"
+            r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?! \[redacted\])(?:[^-]|-(?!----END))*+"
             r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?",
             rf"\1 {MASK}",
             flags=0,
@@ -167,7 +167,7 @@ def _later_shapes() -> tuple[Shape, ...]:
         # Authentication schemes without the name of their header, and prose around something opaque.
         _row(
             ("bearer",),
-            rf"\b(bearer\s{{1,4}}+){UNMASKED}(?![\w-]{{1,30}}=\s?[\"'\\])[^\s'\",;]+",
+            rf"\b(bearer\s{{1,4}}+){UNMASKED}(?![\w-]{{1,30}}=\s?[\"'\\])(?:[^\s'\",;\\]|\\(?![nrt]))+",
             _unless_word,
         ),
         _row(
@@ -177,7 +177,7 @@ def _later_shapes() -> tuple[Shape, ...]:
         ),
         _row(
             ("digest", "hawk", "hmac", "oauth"),
-            rf"\b((?:digest|hawk|oauth|aws4-hmac-sha256|hmac(?:-sha\d{{1,3}})?)\s{{1,4}}+)(?=\w{{1,30}}=){UNMASKED}[^\r\n]++",
+            rf"\b((?:digest|hawk|oauth|aws4-hmac-sha256|hmac(?:-sha\d{{1,3}})?)\s{{1,4}}+)(?=\w{{1,30}}=[^\r\n]{{0,300}}?\b(?:response|signature|oauth_signature|mac|hash|id)=){UNMASKED}[^\r\n]++",
         ),
         _row(
             ("negotiate", "ntlm", "apikey", "dpop", "shared", "privatetoken", "splunk", "genie"),
@@ -198,6 +198,7 @@ def _later_shapes() -> tuple[Shape, ...]:
             ("login", "env ", "arg ", "setx", "requirepass"),
             r"(\blogin\s{1,4}+\S{1,200}+\s{1,4}+password\s{1,4}+|\brequirepass\s{1,4}+"
             rf"|\b(?:(?-i:ENV|ARG)|setenv|setx)\s{{1,4}}+\w{{0,40}}?(?:{_SETTINGS})\s{{1,4}}+){UNMASKED}[^\s'\"]++",
+            _unless_word,
         ),
         # Options of one letter: `-u user:password` of any command, the others of commands that have them.
         _row(
@@ -209,7 +210,7 @@ def _later_shapes() -> tuple[Shape, ...]:
         ),
         _row(
             (" -p", " -a", " -w", " -y"),
-            rf"(\b{_PROGRAMS}\b[^\n|&;]{{0,200}}?\s)(-pw\s{{1,4}}+|-[paPwy]\s{{1,4}}+|-p(?=[^\s-])|-[aw](?=[^\s-]))(['\"]?)"
+            rf"(\b{_PROGRAMS}\b(?:[^\n|&;\\]|\\(?!n)){{0,200}}?\s)(-pw\s{{1,4}}+|-[paPwy]\s{{1,4}}+|-p(?=[^\s-])|-[aw](?=[^\s-]))(['\"]?)"
             rf"{UNMASKED}(?!-)[^\s'\"]++",
             rf"\1\2\3{MASK}",
         ),
@@ -230,22 +231,29 @@ def _later_shapes() -> tuple[Shape, ...]:
         ),
         # what is given to a command or a server without a name
         _row(
-            ("auth ", "login ", "pass ", "requirepass", "identify"),
+            ("auth ", "login ", "pass ", "requirepass", "identify "),
             rf"((?:^|[\n\r>:] {{0,4}}|\\[nr])(?:AUTH (?:PLAIN|LOGIN|XOAUTH2|CRAM-MD5) |PASS |AUTH (?:[\w.-]{{1,60}} )?|\w{{1,8}} LOGIN \S{{1,100}} |"
             rf"IDENTIFY )){UNMASKED}(?!LOGIN\b|PLAIN\b|[A-Z][A-Z-]+\b)[^\s'\"]++",
             _unless_word,
             flags=0,
         ),
         _row(("acl setuser",), rf"(\bacl setuser [^\n]{{0,200}}?[ ][>#]){UNMASKED}[^\s'\"]++"),
-        _row(("net use", "/user:"), rf"(/user:\S{{1,100}}+ {{1,4}}){UNMASKED}(?!/)[^\s'\"]++", _unless_word),
+        _row(("/user:",), rf"(/user:\S{{1,100}}+ {{1,4}}){UNMASKED}(?!/)[^\s'\"]++", _unless_word),
         _row(
             ("-stdin", "sudo -s", "sudo -k", "chpasswd", "su -"),
             rf"(\b(?:echo|printf)\s+(?:-n\s+)?['\"]?(?:[\w.-]{{1,60}}:)?+){UNMASKED}[^\s'\"|:]++"
             r"(?=['\"]?[^\n|]{0,60}\|[^\n|]{0,120}?(?:-stdin|\bsudo -[Ssk]|\bchpasswd|\bsu -))",
         ),
         _row(("chpasswd",), rf"(\bchpasswd\s{{0,4}}<<<?\s{{0,4}}['\"]?[\w.-]{{1,60}}:){UNMASKED}[^\s'\"]++"),
+        _row((" -k ",), rf"(\bopenssl [^\n|]{{0,200}}? -k )(?!\S{{0,200}}[/.]){UNMASKED}[^\s'\"]++", flags=0),
         _row(
-            ("openssl",), rf"(\bopenssl [^\n|]{{0,200}}? -k )(?!\S{{0,200}}[/.]){UNMASKED}[^\s'\"]++", flags=0
+            ("auth",),
+            rf"((?:Basic|Digest|Ntlm|NTLM|Plain)Auth\w{{0,20}}\([^()\n]{{0,80}}?['\"],\s?['\"]){UNMASKED}[^'\"]++",
+            flags=0,
+        ),
+        _row(
+            ("ftp ", "scp ", "rsync "),
+            rf"(\b(?:s?ftp|scp|lftp|rsync) [^\n|:@]{{0,100}}:){UNMASKED}[^\s@:/]{{1,100}}(?=@[\w.-]{{1,100}})",
         ),
         _row(
             ("htpasswd",),
@@ -255,7 +263,11 @@ def _later_shapes() -> tuple[Shape, ...]:
             ("add_user", "change_password", "authenticate_user"),
             rf"(\b(?:add_user|change_password|authenticate_user) \S{{1,100}} ['\"]?){UNMASKED}[^\s'\"]++",
         ),
-        _row(("snmp",), rf"(\bsnmp\w{{1,12}} [^\n|]{{0,200}}?-[cAX] ['\"]?){UNMASKED}[^\s'\"]++", flags=0),
+        _row(
+            (" -c ", " -a", " -x"),
+            rf"(\bsnmp\w{{1,12}} [^\n|]{{0,200}}?-[cAX] ['\"]?){UNMASKED}[^\s'\"]++",
+            flags=0,
+        ),
         _row(("securestring",), rf"(securestring\s+(?:-string\s+)?['\"]){UNMASKED}[^'\"]++"),
         _row(
             ("secret", "password", "token", "credential", "apikey"),
@@ -270,7 +282,7 @@ def _later_shapes() -> tuple[Shape, ...]:
             _unless_word,
         ),
         _row(
-            ("curl ",),
+            (" -b", "--cookie"),
             rf"(\bcurl\b[^\n|]{{0,300}}? (?:-b|--cookie)[ =]['\"]?){UNMASKED}[^\s'\"]+={UNMASKED}[^'\"\n]++",
             flags=0,
         ),
@@ -294,7 +306,7 @@ def _later_shapes() -> tuple[Shape, ...]:
             rf"([\w.-]{{1,60}}:){UNMASKED}[^\s@]{{1,200}}+(?=@(?:tcp|unix|udp)6?\()",
         ),
         _row(
-            (":thin:", "sqlplus", ":oci:"),
+            ("@",),
             rf"((?::thin:|:oci:|\bsqlplus\s)[\w.-]{{1,60}}/){UNMASKED}[^\s@]{{1,200}}(?=@)",
         ),
         _row(

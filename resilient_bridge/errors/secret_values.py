@@ -55,7 +55,7 @@ _WORDS: Final = _STATES | frozenset(
         " campo feld pflichtfeld wert valeur valor mot le la el il der die das ein eine est es ist non nicht kein keine muss doit debe deve"
         " fehlt manquant manquante falta faltando erforderlich должен неверный обязательно обязателен не 必须 不能 必須 错误 错誤 無効"
         " before after while during because since until where which who what why how all any each every some many more most other another"
-        " yaml json toml scanner parser lexer compiler unclosed unterminated unmatched stray trailing leading"
+        " via syntax prefix scheme header yaml json toml scanner parser lexer compiler unclosed unterminated unmatched stray trailing leading"
     )
 )
 _SENTENCE: Final = frozenset(
@@ -73,7 +73,7 @@ _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d|v?\d+(?:\.\d+)+\b|\d+(?:ms|s|m|h|d|kb|mb|gb|b|px|%)?$", re.IGNORECASE
 )
 _PIECES: Final = re.compile(r"[A-Za-z0-9+=]+")
-_TURNS: Final = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
+_CHANGES: Final = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 _CASES: Final = re.compile(r"(?<=[a-z])[A-Z]|\d")
 
 
@@ -137,8 +137,8 @@ def is_opaque(value: str) -> bool:
         return False
     for found in _PIECES.finditer(value):
         piece = found.group()
-        turns = len(_TURNS.findall(piece))
-        if turns >= 3 or (turns and len(piece) >= 8):
+        changes = len(_CHANGES.findall(piece))
+        if changes >= 3 or (changes and len(piece) >= 8):
             return True
         if len(piece) >= 20 and len(_CASES.findall(piece)) >= 4:
             return True
