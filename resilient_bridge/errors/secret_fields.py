@@ -31,7 +31,7 @@ _TYPED: Final = re.compile(r"\s?:\s?[A-Za-z][\w.\[\]|<>?]{0,40}+\s{1,4}+=\s{1,4}
 _PLACEHOLDER: Final = re.compile(r"<[\w .:/-]{1,60}+>")
 _PAIR: Final = re.compile(r"\\{0,15}+['\"]\s{0,4}+,\s{0,4}+(?=b?\\{0,15}['\"])|,\s{0,4}+(?=<{0,2}\"|')")
 _QUOTE: Final = re.compile(
-    r"(?:string\(\d{1,6}\)\s|[A-Za-z_][\w.]{0,30}\(|<<)?[@&]?[bfruhn]?"
+    r"(?:string\(\d{1,6}\)\s|(?!(?:os\.)?(?:getenv|environ|env|config|lookup|prompt|input|getpass)\b)[A-Za-z_][\w.]{0,30}\(|<<)?[@&]?[bfruhn]?"
     r"(?:(\\{1,15}['\"])|(\"\"\"|'''|[\"'`]))",
     re.IGNORECASE,
 )
@@ -51,6 +51,8 @@ _ITEM: Final = re.compile(
 )
 _QUOTES: Final = re.compile("[\"']")
 _LARGEST: Final = 1_000  # characters of a list or a dict that is judged item by item
+_LONGEST_WORD: Final = 16
+_CHANGE: Final = re.compile(r"['\"]\s{0,4}[=-]>\s{0,4}(?=['\"])")  # Terraform: "old" -> "new"
 _MARKED: Final = re.compile(r"\[([^\]\r\n]{1,400})\]")
 _LETTER: Final = r"(?:[^\s'\"\\]|\\(?![nrt]))"  # a line break may have been escaped
 _WORD: Final = re.compile(rf"(?!\\{{1,3}}['\"]){_LETTER}++(?:['\"]\w{_LETTER}*+)*+")
@@ -78,11 +80,14 @@ _NEXT_ELEMENT: Final = re.compile(
 )
 _CONTENT: Final = re.compile(r"<!\[CDATA\[(?:[^\]]|\](?!\]>))*+|(?:[^<&]|&(?!lt;))*+")
 _IN_ELEMENT: Final = re.compile(r"['\"][^<>]{0,120}(?<!/)>(?:\s|\\[tnr]){0,20}+")
-_VALUES: Final = r"\b(?:value|content|received|input|actual|(?:invalid|rejected|current|bad|got|data)_?value)"
+_VALUES: Final = (
+    r"\b(?:value|content|default|received|input|actual|(?:invalid|rejected|current|bad|got|data)_?value)"
+)
 _VALUE_BESIDE: Final = re.compile(
     rf"[\w.]{{0,20}}\\{{0,3}}['\"]?[\])]?[^<>{{}}]{{0,300}}?{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}(?=b?\\{{0,3}}['\"])",
     re.IGNORECASE,
 )
+_BARE_BESIDE: Final = re.compile(r"[,;]\s{0,4}(?:value|default)\s{0,2}[:=]\s{0,2}([^\s'\",;{}\[\]]{1,400})")
 _VALUE_BEFORE: Final = re.compile(
     rf"{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}b?(\\{{0,3}}['\"])((?:(?!\1).){{1,200}})\1(?=[^<>{{}}]{{0,300}}$)",
     re.IGNORECASE,
@@ -189,6 +194,9 @@ def _judged(text: str, span: Span | None, kind: Kind, *, is_bare: bool = False) 
 def _beside(text: str, name: Name, before: str) -> Span | None:
     if ATTRIBUTE.search(before) is None:
         return None
+    bare = _BARE_BESIDE.match(text, name.end)
+    if bare is not None:
+        return next(_judged(text, bare.span(1), name.kind), None)
     after = _VALUE_BESIDE.match(text, name.end)
     if after is not None:
         return next(_judged(text, _quoted(text, after.end()), name.kind), None)
@@ -226,6 +234,9 @@ def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Na
     if quoted is not None:
         if not is_vague or is_opaque(text[slice(*quoted)]) or _is_long(quoted):
             yield from _judged(text, quoted, kind)
+        change = _CHANGE.match(text, quoted[1])
+        if change is not None:
+            yield from _judged(text, _quoted(text, change.end()), kind)
         return
     if MASKED.match(text, at) or _PLACEHOLDER.match(text, at):
         return
@@ -243,10 +254,12 @@ def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Na
     elif outside.rstrip().endswith(";"):
         yield from _judged(text, _span(_IN_DSN, text, at), kind, is_bare=is_bare)
     else:
-        yield from _in_words(text, sign, outside, name, is_vague=is_vague)
+        yield from _in_words(text, sign, outside, run, name, is_vague=is_vague)
 
 
-def _in_words(text: str, sign: re.Match[str], outside: str, name: Name, *, is_vague: bool) -> Iterator[Span]:
+def _in_words(
+    text: str, sign: re.Match[str], outside: str, run: str, name: Name, *, is_vague: bool
+) -> Iterator[Span]:
     """Return a value without quotes: a word, of a password the words up to the end of the clause."""
     at, between = sign.end(), sign.group()
     is_bare = ":" in between and "=" not in between
@@ -258,6 +271,10 @@ def _in_words(text: str, sign: re.Match[str], outside: str, name: Name, *, is_va
     value = "" if span is None else text[slice(*span)]
     if span is not None and value.endswith((",", ";")) and len(value) > 1:
         span, value = (span[0], span[1] - 1), value[:-1]  # of the list that it stands in
+    is_word_like = value.isalpha() and value.islower() and len(value) < _LONGEST_WORD
+    in_prose = bool(outside.rpartition("\n")[2].strip(" \t-")) and between[-1:].isspace()
+    if is_bare and is_word_like and in_prose and not run and name.word in _AMBIGUOUS:
+        return  # `refreshing token: attempt 2`
     is_count = is_bare and name.word == "token" and value.isdecimal() and len(value) < 4
     is_doubtful = is_count or (is_vague and not is_opaque(value)) or (is_below and not has_mix(value))
     if is_doubtful and len(value) <= LONG:

@@ -51,7 +51,7 @@ class Kind(Enum):
 
 _FRAGMENTS: Final = (  # also at the end of a longer name: userPassword, X-Auth-Token
     "authorization", *(f"{word}[ _-]?keys?" for word in _KEYS), f"-{''.join(f'(?<!{word}-)' for word in _NO_SECRETS)}(?<=[a-z0-9]-)key",
-    "passw(?:or)?ds?", "passphrases?", "passcode", "p(?<=[_-]p)ass", "(?:user|db|root|admin|ftp|smtp|mail|become)_?pass", "pwd", "secrets?",
+    "passw(?:or)?ds?", "pass[ _-]?phrases?", "passcode", "p(?<=[_-]p)ass", "(?:user|db|root|admin|ftp|smtp|mail|become)_?pass", "pwd", "secrets?",
     "token", "credentials?", "cookies?", "signature", "jwt", "bearer", "psk", "o(?<![a-z]o)tp", "t(?<![a-z]t)otp", "mnemonic",
     "seed[ _-]?phrase", "recovery[ _-]?(?:phrase|code)s?", "backup[ _-]?codes?", "conn(?:ection)?[_-]?str(?:ing)?", "client[_-]?assertion",
     "saml[_-]?(?:response|assertion)", "webhook[_-]?url", "auth(?:orization)?[_-]?code", "csrf", "xsrf", "auth[_-]?string",

@@ -256,6 +256,10 @@ def _later_shapes() -> tuple[Shape, ...]:
             rf"(\b(?:s?ftp|scp|lftp|rsync) [^\n|:@]{{0,100}}:){UNMASKED}[^\s@:/]{{1,100}}(?=@[\w.-]{{1,100}})",
         ),
         _row(
+            ("user-secrets set", "http-basic."),
+            rf"(\b(?:user-secrets set|http-basic\.\S{{1,100}}) \S{{1,100}} ['\"]?){UNMASKED}[^\s'\"]++",
+        ),
+        _row(
             ("htpasswd",),
             rf"(\bhtpasswd -\w{{0,6}}b\w{{0,6}} \S{{1,200}} \S{{1,100}} ['\"]?){UNMASKED}[^\s'\"]++",
         ),

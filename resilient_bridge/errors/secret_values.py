@@ -26,7 +26,8 @@ _NO_VALUE: Final = re.compile(  # no letter, a mask, a reference, a placeholder
     r"(?:[^\w@#$%^&+-]{0,3}|[|>][+-]?\d?\s{0,4}(?:\\[nrt].{0,400})?|[*•xX.…·_-]{2,400}|\[[A-Za-z_ ]{1,20}\]|\[(?:redacted\]|r?e?d?a?c?t?e?d?…).{0,400}"
     r"|<[^<>\n]{0,100}>|\$?\{{1,2}[\w .:-]{0,60}\}{1,2}|\$\(?[A-Z_][A-Z0-9_]{1,60}\)?|%\(?\w{0,40}\)?[sdrv]|\$\d{1,2}|\?"
     r"|(?:env|file|vault|ref|secretref|ssm|op|keyring|cmd):[\w./:@ -]{1,200}|(?:os\.environ|process\.env|var\.|secrets\.|env\.|self\.|config\.)[\w.\[\]'\"()]{0,80}"
-    r"|(?:your|my|the|some|insert|enter|put|replace|example|dummy)[ _-]?[a-z_ -]{0,30}(?:key|token|secret|password|here|credentials?)|changeme)",
+    r"|(?:your|my|the|some|insert|enter|put|replace|example|dummy)[ _-]?[a-z_ -]{0,30}(?:key|token|secret|password|here|credentials?)|changeme"
+    r"|(?:os\.)?(?:getenv|environ|env|config|lookup|prompt|input|getpass)\b[(.\[].{0,200}|[A-Za-z_][\w.]{0,60}\(\))",
     re.IGNORECASE,
 )
 _REFERENCE: Final = re.compile(r"\$\(?[A-Z_][A-Z0-9_]{1,60}\)?|\$\{[^{}]{0,80}\}")
@@ -55,7 +56,7 @@ _WORDS: Final = _STATES | frozenset(
         " campo feld pflichtfeld wert valeur valor mot le la el il der die das ein eine est es ist non nicht kein keine muss doit debe deve"
         " fehlt manquant manquante falta faltando erforderlich должен неверный обязательно обязателен не 必须 不能 必須 错误 错誤 無効"
         " before after while during because since until where which who what why how all any each every some many more most other another"
-        " via syntax prefix scheme header yaml json toml scanner parser lexer compiler unclosed unterminated unmatched stray trailing leading"
+        " via syntax prefix requires require accepts accept takes take minimum maximum scheme header yaml json toml scanner parser lexer compiler unclosed unterminated unmatched stray trailing leading"
     )
 )
 _SENTENCE: Final = frozenset(

@@ -35,4 +35,11 @@ def texts(name: str) -> list[Text]:
 def shows(shown: str, secrets: tuple[str, ...]) -> bool:
     """Return whether a secret is in what is shown, which may have escaped its controls."""
     plain = re.sub(r"\\+x00", "", shown)
-    return any(secret.replace("\0", "").strip() in plain for secret in secrets)
+    return any(_stands_in(plain, secret.replace("\0", "").strip()) for secret in secrets)
+
+
+def _stands_in(text: str, secret: str) -> bool:
+    """Return whether the secret is in the text; a short one is looked for as a word of its own."""
+    if len(secret) >= 6:
+        return secret in text
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", text) is not None
