@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
-from ..errors import config_error
+from ..errors import config_error, has_mix, hides
 from ..lazy_names import public
 from ..presets import BridgePolicy, default
 from ..protocol.policies.dialect import Dialect
@@ -213,11 +213,17 @@ def _as_written(text: str) -> str:
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 
+def _is_secret(name: str, value: str) -> bool:
+    return hides(name, value) or has_mix(value) or name.lower() == "key"
+
+
 def secrets_of(url: str) -> list[str]:
-    """Return the secret parts of a URL: user, password, values of the query."""
+    """Return the secret parts of a URL: user, password, values of the query that a name or their form
+    tells to be secrets. `format=json` is none, and masked, it would blank out a word of every error.
+    """
     try:
         parts = urlsplit(url)
-        values = [value for _, value in parse_qsl(parts.query)]
+        values = [value for name, value in parse_qsl(parts.query) if _is_secret(name, value)]
     except ValueError:
         return []
     return [unquote(part) for part in (parts.username, parts.password) if part] + values

@@ -93,9 +93,10 @@ class URLDialer:
             **(await _ask("headers", self._headers, check_headers) or {}),
             **({} if resume is None else resume.headers),
         }
-        # Of "Bearer X" only the X is the secret.
-        bare = [value.rpartition(" ")[2] for value in headers.values()]
-        self.secrets.learn(token, *headers.values(), *bare, *secrets_of(url))
+        # Of "Bearer X" only the X is the secret; a header that may go anywhere is none.
+        own = [value for name, value in headers.items() if not may_follow(name)]
+        bare = [value.rpartition(" ")[2] for value in own]
+        self.secrets.learn(token, *own, *bare, *secrets_of(url))
         if resume is not None and resume.query:
             url = _with_query(url, resume.query)
         if self._dialect.auth is None and self._dialect.login is None and token is not None:

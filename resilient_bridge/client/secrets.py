@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHORTEST: Final = 4  # a shorter value would mask half of every sentence
 _SHORTEST_PART: Final = 6  # of a cookie: "dark" and "true" are values, and words
+_LONG: Final = 12  # a shorter one may be a part of longer words
 _REMEMBERED: Final = 64
 _PARTS: Final = re.compile(r"[;,]\s*")
 
@@ -69,13 +70,21 @@ class Secrets:
         if isinstance(value, str):
             # a part must leave no rest of the whole value
             for secret in sorted(self._values, key=len, reverse=True):
-                value = value.replace(secret, MASK)
+                if secret in value:
+                    value = _without(value, secret)
             return value
         if isinstance(value, (tuple, list)):
             return tuple(self._masked(part) for part in value)  # pyright: ignore[reportUnknownVariableType]
         if isinstance(value, dict):
             return {self._masked(key): self._masked(part) for key, part in value.items()}  # pyright: ignore[reportUnknownVariableType]
         return value
+
+
+def _without(text: str, secret: str) -> str:
+    """Return the text without a secret; one that is a word of letters is masked where it stands alone."""
+    if len(secret) >= _LONG or not secret.isalpha():
+        return text.replace(secret, MASK)
+    return re.sub(rf"(?:(?<![^\W\d_])|(?<=\\[nrt])){re.escape(secret)}(?![^\W\d_])", MASK, text)
 
 
 def _parts(header: str) -> list[str]:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .record import record_of as record_of
     from .redaction import READ as READ
     from .redaction import class_name as class_name
+    from .redaction import holds_secret as holds_secret
     from .redaction import raw_text as raw_text
     from .redaction import redact as redact
     from .redaction import redact_lines as redact_lines
@@ -78,6 +79,9 @@ if TYPE_CHECKING:
     from .rpc import read_rpc_error as read_rpc_error
     from .secret_names import MASK as MASK
     from .secret_names import is_sensitive as is_sensitive
+    from .secret_values import has_mix as has_mix
+    from .secret_values import hides as hides
+    from .secret_values import sends_secret as sends_secret
     from .taxonomy import MCP_CODES as MCP_CODES
     from .taxonomy import Category as Category
     from .taxonomy import CodeInfo as CodeInfo
@@ -102,11 +106,12 @@ _INSIDE = {
     "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",
     "failure": "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven",
     "record": "attach ended OWN_WORDS Record record_of",
-    "redaction": "class_name raw_text READ redact redact_lines redact_value text_of",
+    "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
     "rpc": (
         "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN"
     ),
     "secret_names": "is_sensitive MASK",
+    "secret_values": "has_mix hides sends_secret",
     "taxonomy": "CodeInfo MCP_CODES",
 }
 

@@ -56,6 +56,18 @@ def _masked(text: str) -> str:
     return masked(text)
 
 
+def _hides(name: str, value: object) -> bool:
+    from .secret_values import hides  # as above
+
+    return hides(name, value)
+
+
+def holds_secret(body: bytes) -> bool:
+    """Return whether a request's body holds what would be masked, in its first 64 KiB."""
+    text = body[:_WORK].decode("utf-8", "replace")
+    return _masked(text) != text
+
+
 def redact_lines(text: str, *, limit: int) -> str:
     """Return multi-line text with secrets masked, including those that span lines.
 
@@ -148,8 +160,8 @@ class _Walk:
             if self.remaining <= 0:
                 plain["…"] = "…"
                 break
-            name, hidden = _field(_name(key)[:_LONGEST_NAME])
-            hidden = hidden or (names_secret and name in _NAMED_BY)
+            name = _field(_name(key)[:_LONGEST_NAME])
+            hidden = _hides(name, item) or (names_secret and name in _NAMED_BY)
             plain[name] = MASK if hidden and item is not None else self.value(item, depth + 1)
         return plain
 
@@ -186,9 +198,8 @@ def _name(key: object) -> str:
 
 
 @lru_cache(maxsize=256)  # the same few names, over and over
-def _field(name: str) -> tuple[str, bool]:
-    shown = redact(name, limit=100)
-    return shown, is_sensitive(shown)
+def _field(name: str) -> str:
+    return redact(name, limit=100)
 
 
 def raw_text(value: object) -> str:

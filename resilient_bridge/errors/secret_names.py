@@ -1,15 +1,19 @@
 """The names of secrets: as a field, a header, an option, an element, a parameter of a query.
 
+The one list, for text and for data. A name says as well what its value looks like (`Kind`), since
+`auth=none`, `pin: pip is pinned` and `tokens: 512` hold no secret.
+
 Rule: a pattern begins with a plain letter (what must precede it is checked by a lookbehind after
-that letter), so that the engine tries few patterns at each position.
+that letter, or by `_is_whole`), so that the engine tries few patterns at each position.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 
 MASK: Final = "[redacted]"
@@ -33,41 +37,89 @@ _NO_SECRETS: Final = words(  # names that end in -key, as headers with a secret 
     " range index map dict row column unique composite natural arrow hot answer shift ctrl control alt enter escape any registry"
     " translation dedup deduplication dedupe event item entity such unknown missing duplicate bad invalid wrong new old the a"
 )
-_FRAGMENTS: Final = (
+
+
+class Kind(Enum):
+    """What the value behind a name looks like, where it is a secret."""
+
+    ANY = "any text"
+    COUNTED = "any text, but a number counts what has passed"
+    OPAQUE = "letters and digits mixed: a word is a state or a method"
+    SESSION = "long, letters and digits mixed, and no UUID, which the id of a session of ours is"
+    DIGITS = "a few digits"
+
+
+_FRAGMENTS: Final = (  # also at the end of a longer name: userPassword, X-Auth-Token
     "authorization", *(f"{word}[ _-]?keys?" for word in _KEYS), f"-{''.join(f'(?<!{word}-)' for word in _NO_SECRETS)}(?<=[a-z0-9]-)key",
-    "passw(?:or)?ds?", "passphrases?", "passcode", "p(?<=[_-]p)ass", "(?:user|db|root|admin|ftp|smtp|mail)_?pass", "pwd", "secrets?",
+    "passw(?:or)?ds?", "pass[ _-]?phrases?", "passcode", "p(?<=[_-]p)ass", "(?:user|db|root|admin|ftp|smtp|mail|become)_?pass", "pwd", "secrets?",
     "token", "credentials?", "cookies?", "signature", "jwt", "bearer", "psk", "o(?<![a-z]o)tp", "t(?<![a-z]t)otp", "mnemonic",
     "seed[ _-]?phrase", "recovery[ _-]?(?:phrase|code)s?", "backup[ _-]?codes?", "conn(?:ection)?[_-]?str(?:ing)?", "client[_-]?assertion",
-    "saml[_-]?(?:response|assertion)", "webhook[_-]?url", "auth(?:orization)?[_-]?code", "verification[_-]?code", "csrf", "xsrf",
+    "saml[_-]?(?:response|assertion)", "webhook[_-]?url", "auth(?:orization)?[_-]?code", "csrf", "xsrf", "auth[_-]?string",
+    "(?:verification|security|confirmation|login|access|sms|one[_ -]?time|two[_ -]?factor|2fa|mfa|device|user)[_ -]?code",
     "a(?<=[_-]a)uth", "p(?<=_p)at", "phpsessid", "jsessionid", "connect\\.sid", "s(?<=x[_-]s)ession", "t(?<=x[_-]t)icket",
-    "s(?<=x[_-]s)ig",
+    "s(?<=x[_-]s)ig", "code[_-]?verifier", "secret[_-]?string", "(?:client|private|tls|ssl)[_-]?key[_-]?data",
+    # in other languages
+    "passwor[td](?:e|er)?", "passord", "kennw(?:o|ö|oe)rt(?:er)?", "zugangsdaten", "contrase(?:ñ|n|nn)as?", "mots?[ _-]de[ _-]passe", "motdepasse",
+    "wachtwoord(?:en)?", "l(?:ö|o)senord", "adgangskode", "salasana", "parola[ _]d['_ ]ordine", "palavra[ _-]passe", "(?:clave|palabra)[ _-]secreta",
+    "api[ _-]?schl(?:ü|ue)ssel", "cl(?:é|e)[ _-](?:api|secr(?:è|e)te)", "kata[ _]sandi", "mật khẩu", "jelszó", "парол[ья]", "секрет", "токен",
+    "密码", "密碼", "口令", "秘钥", "密钥", "令牌", "パスワード", "暗証番号", "비밀번호", "암호", "कूटशब्द", "पासवर्ड", "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "รหัสผ่าน", "κωδικός",
 )  # fmt: skip
-_END: Final = r"(?:[_-]?\d{1,2}|[_-](?:value|base|hash|old|new))?(?!\w|-(?!>))"
-_ALONE: Final = frozenset({"auth", "jwt", "pass", "sid"})  # as the name of a field, but not in prose
+_WHOLE: Final = {  # alone, or as a word of a longer name: db_pw, userPin, x-session-id
+    Kind.ANY: words("pw pws pwds? creds? hmac senhas? heslo jelszo has(?:ł|l)o (?:ş|s)ifre parola clave"),
+    Kind.COUNTED: words("pass"),
+    Kind.OPAQUE: words("auth sid sig tokens session"),
+    Kind.SESSION: words("session[_-]?id session[_-]?key sessid"),
+    Kind.DIGITS: words("pin cvv cvc pin[_-]?code"),
+}
+_TAIL: Final = (  # passwordHash, token_2, hmac_sha256
+    r"(?:[_-]?\d{1,3}|[_-]?(?:values?|base|hash|old|new|digest|encrypted|enc|b64|base64|plain|raw|text|bytes|sha\d{1,3}|md5|v\d|hint))?"
+)
+_END: Final = _TAIL + r"(?:(?=[はがを是为為])|(?!\w|-(?!>)))"
+_SENSITIVE: Final = frozenset({Kind.ANY, Kind.COUNTED})
+_OPAQUE_PARTS: Final = ("tokens", "session")
+_ALONE: Final = frozenset(
+    {"auth", "sid", "sig"}
+)  # a field of this name is a credential, also one of a header
 
 HEADERS: Final = ("authorization", "cookie", "cookies")
 """Names whose values may hold blanks and quotes: the value extends to the end of the line."""
-PHRASES: Final = words("passw passphrase passcode pwd secret credential mnemonic seed recovery")
+PHRASES: Final = words(
+    "passw passphrase passcode pwd secret credential mnemonic seed recovery wachtwoord kennw contrase"
+)
 """How names of secrets begin that may have several words."""
-CLUES: Final = words(
-    "auth key secret pass pwd token credential cookie signature jwt bearer psk otp mnemonic phrase code connstr conn-str conn_str"
-    " tion_str tionstr tion-str saml assertion webhook csrf xsrf sessid sessionid .sid x-s x_s x-t x_t _pat"
-)
+CLUES: Final = (
+    *words(
+        "auth key secret pass pwd token credential cookie signature jwt bearer psk otp mnemonic phrase code connstr conn-str conn_str"
+        " tion_str tionstr tion-str saml assertion webhook csrf xsrf sessid sessionid session_id session-id .sid x-s x_s x-t x_t _pat hmac"
+        " cred pw cvv cvc senha clave kennw gangs salasana heslo hasl sifre parola wachtw losen schl pala contras"
+        " jelsz"
+    ),
+    *(f"{name}{sign}" for name in ("sid", "sig", "pin") for sign in "=:\"'"),
+    "_session", "-session", "kata s", "kata_s", "pin ",
+)  # fmt: skip
 """Every name contains one of these, in lower case."""
+FOREIGN: Final = "ł|ş|ö|ñ|schlü|clé|mật|jelszó|парол|секрет|токен|密|口令|秘钥|令牌|パスワード|暗証|비밀|암호|कूटश|पासव|סיסמ|كلمة|รหัส|κωδικ"
+"""The same for names with letters beyond ASCII."""
 ATTRIBUTE: Final = re.compile(
-    r"(?:name|key|field|header|id)\\{0,3}['\"]?\s{0,2}[:=]\s{0,2}b?\\{0,3}['\"]$", re.IGNORECASE
+    r"\b(?:name|key|field|header|id|type|loc|path|param(?:eter)?|property(?:_?path)?|argument|attribute|column|variable)\\{0,3}['\"]?"
+    r"\s{0,2}(?:[:=]|=>)\s{0,2}(?:[\[(][^\])]{0,40})?b?\\{0,3}['\"]?[\w.:-]{0,40}$",
+    re.IGNORECASE,
 )
-"""What precedes a name that is itself a value: `<input name="…`, `{"key": "…`."""
-QUERY: Final = (
-    r"authorization|api[_-]?key|access[_-]?key|private[_-]?key|[a-z]-key|secret|passw(?:or)?d|passphrase|passcode|pwd|token|credentials?"
-    r"|cookie|signature|jwt|otp|[_-](?:auth|pass)"
-)
-"""Names of parameters whose values are secrets, however short."""
+"""What precedes a name that is itself a value: `<input name="…`, `{"key": "…`, `"loc": ["body", "…`."""
 
 
-def _grouped() -> str:
+class Name(NamedTuple):
+    """A name of a secret in a text: where it stands, and what its value looks like."""
+
+    start: int
+    end: int
+    word: str
+    kind: Kind
+
+
+def _grouped(fragments: tuple[str, ...]) -> str:
     heads: dict[str, list[str]] = {}
-    for fragment in _FRAGMENTS:
+    for fragment in fragments:
         if fragment.startswith("(?:"):
             head, tails = fragment[3:].split(")", 1)
             for word in head.split("|"):
@@ -81,18 +133,54 @@ def _grouped() -> str:
 
 @cache
 def _pattern(flags: int) -> re.Pattern[str]:
-    return re.compile(f"(?:{_grouped()}){_END}", flags)
+    fragments = (*_FRAGMENTS, *(fragment for whole in _WHOLE.values() for fragment in whole))
+    return re.compile(f"(?:{_grouped(fragments)}){_END}", flags)
 
 
-def names_in(text: str, lowered: str) -> Iterator[re.Match[str]]:
-    """Return the positions of names of secrets.
+@cache
+def _wholes() -> re.Pattern[str]:
+    kinds = (f"(?P<{kind.name}>{'|'.join(fragments)})" for kind, fragments in _WHOLE.items())
+    return re.compile(f"(?:{'|'.join(kinds)}){_TAIL}")
+
+
+def names_in(text: str, lowered: str) -> Iterator[Name]:
+    """Return the names of secrets in the text.
 
     `lowered` is the text in lower case, or the text itself if it has letters beyond ASCII.
     """
-    return _pattern(0 if lowered is not text else re.IGNORECASE).finditer(lowered)
+    for found in _pattern(0 if lowered is not text else re.IGNORECASE).finditer(lowered):
+        word, start = found.group().lower(), found.start()
+        whole = _wholes().fullmatch(word)
+        if whole is None:
+            yield Name(start, found.end(), word, Kind.ANY)
+        elif _is_whole(text, start):
+            if word == "session" and text[start - 1 : start] not in ("_", "-"):
+                continue  # laravel_session is a cookie's name, session alone is a word
+            kind = Kind[str(whole.lastgroup)]
+            is_header = text[max(0, start - 3) : start].lower().lstrip(" \n'\"") == "x-"
+            is_part = (
+                text[start - 1 : start] in ("_", "-") and kind is not Kind.SESSION and kind is not Kind.DIGITS
+            )
+            yield Name(
+                start,
+                found.end(),
+                word,
+                Kind.ANY if is_part and (word not in _OPAQUE_PARTS or is_header) else kind,
+            )
+
+
+def _is_whole(text: str, start: int) -> bool:
+    """Return whether a word begins here: behind no letter, or as userPin and DBPin write it."""
+    before = text[start - 1 : start]
+    return not before.isalnum() or (text[start].isupper() and not before.isupper())
+
+
+def kind_of(name: str) -> Kind | None:
+    """Return what the value of a field of this name looks like if it is a secret; None for any other field."""
+    last = name.rpartition(".")[2][-100:]
+    return next((one.kind for one in names_in(last, last) if one.end == len(last)), None)
 
 
 def is_sensitive(name: str) -> bool:
     """Return whether a field of this name holds a secret (token, api_key, Authorization, …)."""
-    last = name.rpartition(".")[2][-100:].lower()
-    return last in _ALONE or any(found.end() == len(last) for found in _pattern(0).finditer(last))
+    return kind_of(name) in _SENSITIVE or name.lower() in _ALONE

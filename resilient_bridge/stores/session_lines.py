@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import MASK, Failure, class_name, is_sensitive, model_type, redact, redact_value, text_of
+from ..errors import MASK, Failure, class_name, hides, is_sensitive, model_type, redact, redact_value, text_of
 from ..telemetry.debug import kind_of, name_in_words
 from .state_files.document import instant
 
@@ -180,7 +180,7 @@ class _Masked:
             written = _text(key)
             self._work -= min(len(written), _READ)
             name = redact(written, limit=100)
-            hidden = is_sensitive(name) or (names_secret and name in _VALUES)
+            hidden = hides(name, item) or (names_secret and name in _VALUES)
             plain[name] = MASK if hidden and item is not None else self.value(item, depth + 1)
         return plain
 

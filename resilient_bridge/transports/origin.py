@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from websockets.exceptions import InvalidURI
 from websockets.uri import WebSocketURI, parse_uri
 
-from ..errors import is_sensitive
+from ..errors import is_sensitive, sends_secret
 
 
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
@@ -74,10 +74,11 @@ def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> l
 def refuse_credentials(
     target: WebSocketURI, headers: Iterable[tuple[str, str]], *, has_credentials: bool
 ) -> None:
-    """Raise `InsecureURLError` if there is a credential: stated by the caller, in the URL, or by a
-    header's name.
+    """Raise `InsecureURLError` if there is a credential: stated by the caller, in the URL (a user, or
+    a parameter such as `token`), or by a header's name.
     """
-    if has_credentials or target.username is not None or any(is_sensitive(name) for name, _ in headers):
+    in_url = target.username is not None or sends_secret(target.query)
+    if has_credentials or in_url or any(is_sensitive(name) for name, _ in headers):
         raise InsecureURLError(f"url: wanted wss:// to carry credentials, got {origin_of(target)}")
 
 

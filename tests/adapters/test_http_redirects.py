@@ -312,3 +312,62 @@ async def test_g02_a_cookie_that_a_server_set_for_the_domain_goes_on(kind):
             await caller.get("https://login.a.example/")
     assert asked[1:3] == [("shop.a.example", "sid=1"), ("b.example", None)]
     assert asked[3:] == [("login.a.example", "sid=1"), ("shop.a.example", "sid=1"), ("b.example", None)]
+
+
+# ---- secrets in a body and in a query ------------------------------------------------------------------------------
+
+BODIES = [
+    {"data": {"user": "bob", "password": "hunter2"}},
+    {"json": {"grant_type": "client_credentials", "client_secret": "s-1"}},
+    {"content": b'{"token": "abc123"}'},
+    {"data": {"password": "hunter2"}, "files": {"f": ("a.txt", b"text")}},
+]
+
+
+@each_kind
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("body", BODIES, ids=["form", "json", "text", "multipart"])
+async def test_sec5_a_body_with_a_secret_is_not_sent_to_another_origin(kind, status, body):
+    """307 and 308 send the body again: refused and told, and the other origin hears nothing."""
+    client, asked = sending(kind, "https://a.example/", "https://b.example/", status)
+    async with client as caller:
+        with pytest.raises(
+            kind.library.RequestError, match="it would send a body with a secret there"
+        ) as caught:
+            await caller.post("https://a.example/", **body)
+    assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+    assert [request.url.host for request in asked] == ["a.example"]
+
+
+@each_kind
+@pytest.mark.parametrize("status", [307, 308])
+async def test_sec5_any_other_body_is_sent_again(kind, status):
+    """A body without a secret follows anywhere, and any body on its own origin."""
+    for location, body in (
+        ("https://b.example/", {"name": "x"}),
+        ("https://a.example/x", {"password": "pw-1"}),
+    ):
+        client, asked = sending(kind, "https://a.example/", location, status)
+        async with client as caller:
+            assert (await caller.post("https://a.example/", json=body)).status_code == 200
+        assert len(asked) == 2
+
+
+@each_kind
+@pytest.mark.parametrize("query", ["token=abc", "api_key=abc", "access_token=abc", "x=1&client_secret=abc"])
+async def test_sec5_a_secret_in_a_query_does_not_cross_the_network_in_clear(kind, query):
+    """It is refused like a header: not to this machine, not over https, and not where the user allows it."""
+    transport = rb.HTTPTransport(QUICK, kind.mock(lambda _: (200,)))
+    async with kind.client(transport) as caller:
+        with pytest.raises(rb.BridgeError) as caught:
+            await caller.get(f"http://a.example/?{query}")
+        assert caught.value.failure.code == "CONN_INSECURE"
+        for url in (
+            f"https://a.example/?{query}",
+            f"http://127.0.0.1/?{query}",
+            "http://a.example/?format=json&page=2",
+        ):
+            assert (await caller.get(url)).status_code == 200
+    allowed = rb.HTTPTransport(QUICK, kind.mock(lambda _: (200,)), allow_plaintext_credentials=True)
+    async with kind.client(allowed) as caller:
+        assert (await caller.get(f"http://a.example/?{query}")).status_code == 200

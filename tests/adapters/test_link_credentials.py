@@ -92,11 +92,12 @@ async def test_row_42_credentials_over_ws_to_another_machine(kind, host, monkeyp
     [
         (f"ws://user:{CANARY}@192.0.2.7/", {}),
         (f"ws://user:{CANARY}@localhost/", {"host": "192.0.2.7", "port": 80}),
+        (f"ws://192.0.2.7/?token={CANARY}", {}),
     ],
-    ids=["in the url", "to another host than the url's"],
+    ids=["in the url", "to another host than the url's", "in the query (sec5)"],
 )
 async def test_row_42_wherever_they_stand(url, options):
-    """User and password in the url are credentials, too; and what counts is where the connection goes."""
+    """User, password and a token in the query are credentials, too; and what counts is where the connection goes."""
     await refused(lambda: connect(url, **options), "CONN_INSECURE")
 
 

@@ -211,6 +211,37 @@ async def test_f01_credentials_do_not_cross_http_to_another_machine(kind):
     assert "canary" not in str(caught.value)
 
 
+@both
+@pytest.mark.parametrize("status", [307, 308])
+async def test_sec5_a_body_with_a_secret_does_not_follow_to_another_origin(kind, status):
+    """A form and JSON with a password are not sent to the other origin; a body without one is."""
+    async with serving() as server, serving() as other, client(kind) as http:
+        for body in (
+            {"data": {"user": "bob", "password": "canary"}},
+            {"json": {"password": "canary"}},
+            {"data": b"token=canary"},
+        ):
+            server.script = [lambda _: _redirect(other.url, status)]
+            with pytest.raises(rb.BridgeError) as caught:
+                await http.ask("POST", server.url, **body)
+            assert caught.value.failure.code == "CONN_REDIRECT_REFUSED"
+            assert isinstance(caught.value, kind.error)
+        assert other.seen == []
+        server.script = [lambda _: _redirect(other.url, status)]
+        assert (await http.ask("POST", server.url, json={"name": "x"})).status == 200
+        assert other.methods == ["POST"]
+
+
+@both
+async def test_sec5_a_token_in_a_query_does_not_cross_http_to_another_machine(kind):
+    """CONN_INSECURE before a name is looked up, as for a header."""
+    async with client(kind) as http:
+        with pytest.raises(rb.ConfigError) as caught:
+            await http.ask("GET", "http://shop.invalid/?access_token=canary")
+    assert caught.value.failure.code == "CONN_INSECURE"
+    assert "canary" not in str(caught.value)
+
+
 # ---- circuits, budgets, limits -----------------------------------------------------------------------------------
 
 

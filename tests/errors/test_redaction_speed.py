@@ -19,7 +19,7 @@ def _searched(text: str) -> str:
     """What is masked where no clue is asked for."""
     for shape in secret_shapes.shapes():
         text = shape.pattern.sub(shape.mask, text)
-    text = secret_shapes._by_name(text, text)
+    text = secret_shapes.replaced(text, secret_shapes.spans_by_name(text, text))
     for shape in secret_shapes._later_shapes():
         text = shape.pattern.sub(shape.mask, text)
     return secret_shapes.tokens().sub(secret_shapes.MASK, text)
@@ -31,7 +31,7 @@ ALONE = [
     "passphrase=x", "pwd=x", "credentials=x", "Cookie: a", "signature=x", "Authorization: x", "bearer abc", "Basic QWxhZGRpbjpv",
     "sk-live123", "eyJhbGciOi.eyJzdWIi", "ghp_0123456789abcdef0", "gho_0123456789abcdef0", "ghu_0123456789abcdef0",
     "ghs_0123456789abcdef0", "ghr_0123456789abcdef0", "github_pat_0123456789abcdef0", "xoxb-12345678", "AKIA0123456789AB",
-    "AIzaSyA0123456789abcdefghij", "wss://h:p@x", "https://u@h/", "/?key=abc", "/?auth=abc", "/?sig=abc", "/;code=abc",
+    "AIzaSyA0123456789abcdefghij", "wss://h:p@x", "https://k7u@h/", "/?key=abc", "/?auth=abc", "/?sig=abc", "/;code=xK9abc", "pw=x", "sid=a1b2", "pin=4711", "cred=x",
     "K\u212aEN=x tok\u212aen: x", "to\u212aen=x",
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.client",
     {
+        "arguments": "secrets_of",
         "driver": "Driver",
     },
 )

@@ -120,6 +120,18 @@ async def test_credentials_do_not_leave_in_the_clear(bridge, options, dial):
 
 
 @pytest.mark.requirement("R5")
+@pytest.mark.parametrize("query", ["token=canary", "v=1&api_key=canary", "access_token=canary"])
+async def test_sec5_a_token_in_a_query_does_not_leave_in_the_clear(bridge, dial, query):
+    """ws:// to another machine with a secret parameter is refused before dialling; any other parameter goes."""
+    far = f"ws://bridge.invalid:{bridge.port}/"
+    with pytest.raises(InsecureURLError) as caught:
+        await dial(f"{far}?{query}", address=("192.0.2.1", bridge.port))
+    assert "canary" not in str(caught.value)
+    assert bridge.requests == []
+    await (await dial(f"{bridge.url}?{query}")).close()
+
+
+@pytest.mark.requirement("R5")
 async def test_a_pin_on_a_plain_url_is_an_error(bridge, dial):
     """A pin or context that could not protect anything is refused, not ignored."""
     with pytest.raises(ValueError, match="pin: wanted a wss:// url"):

@@ -51,7 +51,8 @@ class HTTPMiddleware:
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor cross http:// to another machine unless
+    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
+    another machine (in a header, or in a parameter such as `token`) unless
     `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
 
     It may serve several sessions of one event loop. The session's total timeout holds for all
@@ -139,7 +140,7 @@ class _SentBody:
 
 def _url(request: Any) -> URLView:
     url = request.url
-    return URLView(url.scheme, url.raw_host or "", url.port)
+    return URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string)
 
 
 def _carried(request: Any) -> dict[str, Any]:

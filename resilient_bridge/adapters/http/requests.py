@@ -11,10 +11,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...calls.frame import count_request
-from ...errors import Executed, Failure, Record, attach, config_error, error_for, is_sensitive, record_of
+from ...errors import (
+    Executed,
+    Failure,
+    Record,
+    attach,
+    config_error,
+    error_for,
+    holds_secret,
+    is_sensitive,
+    record_of,
+    sends_secret,
+)
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
 from ..arguments import check_sync, plaintext_refused
+from .bodies import known_body
 
 
 if TYPE_CHECKING:
@@ -84,8 +96,8 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
 
     Another origin is another scheme, host or port, except for the change of one host from http to
     https on their default ports. A header that is not on the list of `may_follow` is dropped. A
-    header with the name of a secret raises, and so does any redirect from https to http
-    (CONN_REDIRECT_REFUSED).
+    header with the name of a secret raises, and so does a body with a secret, which 307 and 308 would
+    send again, and any redirect from https to http (CONN_REDIRECT_REFUSED).
 
     The client itself removes Authorization and a Cookie header, and adds the cookies that its jar
     has for the new host, among them each cookie without a domain. So a cookie that was sent to an
@@ -103,6 +115,9 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
     if not _is_same(hops[-1].origin, here):
         if _has_credentials(request, beside="cookie"):
             raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
+        if holds_secret(known_body(request)):
+            message = "redirect to another origin refused: it would send a body with a secret there"
+            raise error_for(Failure.of("CONN_REDIRECT_REFUSED", message, details={"origin": origin_of(url)}))
         for name in [name for name in headers if name != "cookie" and not may_follow(name)]:
             del headers[name]
     if "cookie" in headers:
@@ -171,8 +186,11 @@ def _allowed_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domain
 
 
 def check_plaintext(request: Any) -> None:
-    """Refuse credentials over http:// to another machine (threat 42)."""
-    if not _is_loopback(request.url.host) and _has_credentials(request):
+    """Refuse credentials over http:// to another machine (threat 42), also those of a query."""
+    if _is_loopback(request.url.host):
+        return
+    query: bytes = request.url.query
+    if _has_credentials(request) or (query and sends_secret(query.decode("ascii", "replace"))):
         raise plaintext_refused("https", origin_of(request.url), "HTTPTransport")
 
 

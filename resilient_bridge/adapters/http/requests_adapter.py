@@ -49,7 +49,8 @@ class HTTPAdapter(_Base):
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor cross http:// to another machine unless
+    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
+    another machine (in a header, or in a parameter such as `token`) unless
     `allow_plaintext_credentials`. Our errors are both a BridgeError and a
     `requests.RequestException`.
 
@@ -160,7 +161,7 @@ def _repeats(inner: Any) -> bool:
 
 def _url(url: str) -> URLView:
     parts = urlsplit(url)
-    return URLView(parts.scheme, parts.hostname or "", parts.port)
+    return URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
 
 
 def _phases(timeout: Any) -> dict[str, float | None]:

@@ -96,9 +96,10 @@ class HTTPTransport(_Bases):
     responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
 
     `request.extensions` override this for one request: `rb.policy` (a Policy, or None for none) and
-    `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers, or from
-    https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials over http:// to another
-    machine (CONN_INSECURE), unless `allow_plaintext_credentials`. A response with more than
+    `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers or a
+    secret in its body, or from https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials
+    over http:// to another machine, in a header or in a parameter such as `token` (CONN_INSECURE),
+    unless `allow_plaintext_credentials`. A response with more than
     `max_body` bytes, received or decoded, raises while it is read. Errors raised here are both a
     BridgeError and a RequestError of the client's library.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from ...errors import Failure, error_for, is_sensitive
+from ...errors import Failure, error_for, is_sensitive, sends_secret
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
@@ -56,7 +56,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
     carries = target_of(made).user_info is not None or any(
         is_sensitive(n) for n in made.additional_headers or ()
     )
-    if carries and not allow_plaintext_credentials:
+    if (carries or sends_secret(target_of(made).query)) and not allow_plaintext_credentials:
         _check_plaintext(made)
     follow = made.process_redirect
     if follow.__module__ == __name__:  # for a factory that returns the same object again

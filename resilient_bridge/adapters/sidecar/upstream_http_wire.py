@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
-from ...errors import BridgeError, is_sensitive
+from ...errors import BridgeError, is_sensitive, sends_secret
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ..arguments import plaintext_refused
@@ -174,7 +174,8 @@ def _usable(
         raise LostError.final(
             f"url: wanted http:// or https:// and a host, got {target.scheme[:20] or 'no scheme'}"
         )
-    has_credentials = bool(target.userinfo) or any(is_sensitive(name) for name in own)
+    in_url = bool(target.userinfo) or sends_secret(target.query.decode("ascii", "replace"))
+    has_credentials = in_url or any(is_sensitive(name) for name in own)
     is_seen = target.scheme == "http" and not is_loopback(target.host)
     if is_seen and has_credentials and not may_show_credentials:
         raise LostError.final(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)

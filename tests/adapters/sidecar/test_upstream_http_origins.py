@@ -56,6 +56,7 @@ async def test_redirects_are_followed_inside_the_origin_only():
         ("http://host:x/mcp", {}, "an unreadable one"),
         ("http://host/mcp", {"Authorization": "Bearer topsecret-1"}, "credentials over plaintext refused"),
         ("http://user:topsecret-1@host/mcp", {}, "credentials over plaintext refused"),
+        ("http://host/mcp?api_key=topsecret-1", {}, "credentials over plaintext refused"),
         ("https://host/mcp", {"X-Key": "topsecret-1\n"}, "wanted printable characters"),
     ],
 )
