@@ -168,6 +168,8 @@ def _tidy(kind: type, fields: dict) -> object:
         fields |= {"command": ("some-server", "-x"), "url": None}
     if kind is Positions and fields.get("interleaves"):
         fields |= {"order": "time", "ends": "stated"}
+    if kind is Positions and fields.get("names_log"):
+        fields["per_channel"] = True
     if kind is rb.Reconnect:
         fields.pop("rules", None)
     return kind(**fields)
