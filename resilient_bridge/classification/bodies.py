@@ -98,7 +98,7 @@ _NAMES: Final = (
 )
 _NUMBERS: Final = ("code", "status", "httpstatus", "httpstatuscode", "statuscode", "errorcode", "httpcode")
 _QUOTAS: Final = ("quotaid", "quotalimit")
-_ECHOES: Final = frozenset(  # what a request said, and what a model wrote: not the server's words
+_ECHOES: Final = frozenset(  # what a request shown, and what a model wrote: not the server's words
     [
         "input",
         "prompt",
@@ -279,17 +279,17 @@ def _of_text(text: str) -> ErrorBody:
 def _of_page(text: str) -> ErrorBody:
     page = _PAGE.search(text)
     if page is not None or "<html" in text[:200].lower():
-        said = [match[1].strip() for match in _HEADING.finditer(text)][:_MOST_ITEMS]
-        said = [page[1].strip(), *said] if page is not None else said
-        message = next((words for words in said if words), "")
-        return ErrorBody(message=message, words="\n".join(said).lower())
+        shown = [match[1].strip() for match in _HEADING.finditer(text)][:_MOST_ITEMS]
+        shown = [page[1].strip(), *shown] if page is not None else shown
+        message = next((words for words in shown if words), "")
+        return ErrorBody(message=message, words="\n".join(shown).lower())
     parts = [(match[1].lower(), match[2].strip()) for match in _XML.finditer(text)][:_MOST_NAMES]
     names = [value for key, value in parts if key in _XML_NAMES and _IDENTIFIER.fullmatch(value)]
     names += [match[1] for match in _XML_NAME.finditer(text)][:_MOST_ITEMS]
-    said = [value for key, value in parts if key in _XML_WORDS and value and value not in names]
-    if not said:
-        said = [value for key, value in parts if " " in value]
-    return ErrorBody(names=tuple(names), message=said[0] if said else "", words="\n".join(said).lower())
+    shown = [value for key, value in parts if key in _XML_WORDS and value and value not in names]
+    if not shown:
+        shown = [value for _, value in parts if " " in value]
+    return ErrorBody(names=tuple(names), message=shown[0] if shown else "", words="\n".join(shown).lower())
 
 
 @attrs.define
@@ -329,25 +329,23 @@ class _Reading:
             decides=self.decides,
         )
 
-    def _read(self, given: Mapping[object, Any]) -> Iterator[object]:
-        fields = _by_key(given)
-        self._name(given, fields)
+    def _read(self, mapping: Mapping[object, Any]) -> Iterator[object]:
+        fields = _by_key(mapping)
+        self._name(mapping, fields)
         self._number(fields)
         self._wait(fields)
-        yield from self._say(given, fields)
-        inner = [
-            (key, value)
-            for key, value in fields.items()
-            if isinstance(value, (Mapping, list, tuple)) and key not in _ECHOES
-        ]
-        yield from (value for _, value in sorted(inner, key=lambda pair: _order(pair[0])))
-        if len(given) <= 2:  # Bedrock's events: {"throttlingException": {"message": …}}
-            for name, value in given.items():
-                if isinstance(name, str) and name.endswith("Exception") and isinstance(value, Mapping):
+        yield from self._say(mapping, fields)
+        for key in sorted(fields, key=_order):
+            value: object = fields[key]
+            if key not in _ECHOES and isinstance(value, (Mapping, list, tuple)):
+                yield cast("object", value)
+        if len(mapping) <= 2:  # Bedrock's events: {"throttlingException": {"message": …}}
+            for name, inner in mapping.items():
+                if isinstance(name, str) and name.endswith("Exception") and isinstance(inner, Mapping):
                     self.names.append(name)
                     self.decides = True
 
-    def _name(self, given: Mapping[object, Any], fields: Mapping[str, Any]) -> None:
+    def _name(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> None:
         for key in _NAMES:
             value: object = fields.get(key)
             if not isinstance(value, str) or not value or " " in value[:200]:
@@ -356,7 +354,7 @@ class _Reading:
         self.quotas += [fields[key][:200] for key in _QUOTAS if isinstance(fields.get(key), str)]
         status: object = fields.get("status")
         of_google = isinstance(fields.get("code"), int) and isinstance(status, str) and status in _CANONICAL
-        self.decides = self.decides or of_google or isinstance(given.get("__type"), str)
+        self.decides = self.decides or of_google or isinstance(mapping.get("__type"), str)
         self.passing = self.passing or any(fields.get(key) is True for key in _TRANSIENT)
 
     def _number(self, fields: Mapping[str, Any]) -> None:
@@ -376,7 +374,7 @@ class _Reading:
             if self.wait is not None:
                 return
 
-    def _say(self, given: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
+    def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
         for key in (*_SAYS, *_MORE_WORDS):
             for text in _texts_in(fields.get(key)):
@@ -386,14 +384,25 @@ class _Reading:
                     yield inside
                 elif key in _MORE_WORDS:
                     pass
-                elif text.strip().lower() in _FILLERS or (key == "result" and " " not in text):
+                elif text.strip().lower() in _FILLERS or _IDENTIFIER.fullmatch(text.strip()):
                     self.filler = self.filler or text.strip()[:_READ]
                 else:
                     own = own or text.strip()
+        for key, text in () if own or self.filler else _of_validation(mapping):
+            self.words.append(f"{key} {text}"[:_READ])
+            own = own or f"{key}: {text}"
+        name: object = fields.get("error")
+        if (
+            isinstance(name, str)
+            and own
+            and isinstance(fields.get("errordescription"), str)
+            and name not in own
+        ):
+            own = f"{name.strip()[:80]}: {own}"  # of OAuth
         title: object = fields.get("title")
         if isinstance(title, str) and own and own != title.strip():
             own = f"{title.strip()[:80]}: {own}"
-        path: object = given.get("loc")  # of FastAPI
+        path: object = mapping.get("loc")  # of FastAPI
         if own and isinstance(path, (list, tuple)):
             parts = cast("Sequence[object]", path)[:8]
             own = f"{'.'.join(part[:40] if isinstance(part, str) else repr(part)[:40] for part in parts)}: {own}"
@@ -408,13 +417,22 @@ class _Reading:
         return None if found is None else found[1]
 
 
-def _by_key(given: Mapping[object, Any]) -> dict[str, Any]:
+def _by_key(mapping: Mapping[object, Any]) -> dict[str, Any]:
     """Return the fields by their names in lower case and without punctuation: errorCode is error_code."""
     fields: dict[str, Any] = {}
-    for key, value in islice(given.items(), _MOST_FIELDS):
+    for key, value in islice(mapping.items(), _MOST_FIELDS):
         if isinstance(key, str) and not (value is None or value == ""):
             fields.setdefault("".join(filter(str.isalnum, key[:60].lower())), value)
     return fields
+
+
+def _of_validation(mapping: Mapping[object, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a validation says of each field: {"prompt": ["is too long"]}."""
+    for key, value in islice(mapping.items(), _MOST_ITEMS):
+        if isinstance(key, str) and isinstance(value, list) and key.lower() not in _SAYS:
+            for text in _texts_in(cast("object", value)):
+                if " " in text:
+                    yield key[:60], text
 
 
 def _order(key: str) -> int:

@@ -249,7 +249,7 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
                 r"\binsufficient_quota\b|\bbilling_hard_limit_reached\b|insufficient (?:account )?(?:balance|credits?|quota)|balance is (?:insufficient|too low|exhausted)"
                 r"|not enough (?:credit|balance)|n't have enough (?:credit|balance)|not have enough (?:credit|balance)"
                 r"|(?:out of|used all available|requires more) credits"
-                r"|(?:credits?|balance|budget) (?:(?:is|are|has been|have been) )?(?:exhausted|exceeded|depleted|used up|expired)"
+                r"|(?:credits?|balance|(?<!retry )(?<!error )(?<!time )(?<!latency )budget) (?:(?:is|are|has been|have been) )?(?:exhausted|exceeded|depleted|used up|expired)"
                 r"|exceeds? your (?:plan's )?(?:set )?(?:quota|usage limit)|hit your (?:\w+ )?limit"
                 r"|reached (?:its|your) (?:monthly )?spending limit|spend(?:ing)? limit (?:has been )?(?:reached|exceeded)"
                 r"|billing hard limit|budget has been exceeded|exceeded budget|over budget|crossed budget"
@@ -267,7 +267,7 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
             _MODEL,
             (
                 r"\bmodels?\b(?:[^.\n]|\.\d){0,100}?(?:does not exist|do not exist|not found|not exist|can not be found)"
-                r"|has been decommissioned|invalid model\b|unknown model\b|no such model|not a valid model"
+                r"|has been decommissioned|(?:invalid|unknown) model\b(?! (?:param|config|field|option|output|input|type))|no such model|not a valid model"
                 r"|no endpoints found|unable to access model|model identifier is invalid|no models loaded"
                 r"|requested model is not (?:supported|available)"
                 r"|\bmodels/\S{1,100} is not found|the api deployment for this resource does not exist"
@@ -323,18 +323,18 @@ def _made_of(
     names: list[str], keys: list[str], words: str, status: int | None, *, soon: bool
 ) -> Finding | None:
     """Return the verdict of names and sentences that are in no list, by what they are made of."""
-    said = {name_says(name) for name, key in zip(names, keys, strict=True) if key not in _USUAL}
-    limited = "rate" in said or any(_USUAL.get(key) is RATE for key in keys)
-    if "context" in said and not mentions_rate(words):
+    reasons = {name_says(name) for name, key in zip(names, keys, strict=True) if key not in _USUAL}
+    limited = "rate" in reasons or any(_USUAL.get(key) is RATE for key in keys)
+    if "context" in reasons and not mentions_rate(words):
         return CONTEXT
     if says_money(words):
         return QUOTA
     may_last = not soon and not limited and not mentions_rate(words)
-    if may_last and ("quota" in said or (says_quota(words) and not passes(words))):
+    if may_last and ("quota" in reasons or (says_quota(words) and not passes(words))):
         return QUOTA
     if not limited and says_context(words):
         return CONTEXT
-    is_model = "model" in said or says_model(words)
+    is_model = "model" in reasons or says_model(words)
     return _MODEL if is_model and (status is None or status < 500) else None
 
 
@@ -354,7 +354,9 @@ def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -
 
 def bare_words_finding(words: str, wait: float | None) -> Finding | None:
     """Return the verdict of a text that has neither a status nor an envelope, in lower case."""
-    of_google = "resource_exhausted" in words or "quota exceeded for metric" in words
+    of_google = (
+        "resource_exhausted" in words or "resourceexhausted" in words or "quota exceeded for metric" in words
+    )
     found = words_finding(words, waits=wait is not None, of_google=of_google)
     if found is not None:
         return found

@@ -8,6 +8,7 @@ not found). One of them alone is ordinary language. Every gap is bounded, so tha
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Final, Literal
 
 
@@ -51,7 +52,8 @@ _RATE_HIT: Final = re.compile(
         rf"{_UNIT}[^\n]{{0,60}}?{_MORE}",
         r"(?:max\w{0,4}|too many|exceed\w{0,3}|limit)[^\n.]{0,40}?concurren|concurren[^\n.]{0,40}?(?:limit|exceed|reached|maximum)",
         r"abuse detection|please slow down|slow down (?:your|the|and)|reduce (?:your )?(?:request )?rates?\b",
-        r"请求过于|过于频繁|太频繁|限流|限频|并发(?:数|量|请求)?[^\n]{0,6}(?:过高|超|限|上限)|请求(?:数|次数|量)?(?:过多|太多|超)",
+        r"\brate (?:has been |was |is )?exceeded\b|too frequent(?:ly)?\b",
+        r"频率[^\n]{0,6}(?:受限|过高|限制|超)|访问[^\n]{0,6}(?:受限|频繁)|请求过于|过于频繁|太频繁|限流|限频|并发(?:数|量|请求)?[^\n]{0,6}(?:过高|超|限|上限)|请求(?:数|次数|量)?(?:过多|太多|超)",
     )
 )
 
@@ -119,7 +121,7 @@ _BODY_MONEY: Final = re.compile(
         rf"{_MONEY}[^.\n]{{0,40}}(?:while|but)[^.\n]{{0,40}}(?:required|needed|costs?)",
         r"\b(?:account|organization|workspace|project|subscription|bill|invoice) (?:\w+ ){0,3}(?:past due|overdue|delinquent|in arrears)",
         r"\b(?:subscription|plan|trial)(?: period)? (?:is |has |have |was )?(?:already )?(?:expired|ended|lapsed|inactive|cancell?ed)\b",
-        r"\bno active (?:subscription|plan)\b|\bpayment (?:is )?(?:required|overdue)\b|\bout of (?:credits?|funds|budget|quota)\b",
+        r"\bused (?:up )?all (?:\w+ ){0,3}(?:monthly|daily|weekly)\b|\bno active (?:subscription|plan)\b|\bpayment (?:is )?(?:required|overdue)\b|\bout of (?:credits?|funds|budget|quota)\b",
         r"欠费|余额不足|请[^。\n]{0,4}充值|账户[^。\n]{0,6}余额",
     )
 )
@@ -234,9 +236,9 @@ _MODEL: Final = re.compile(
         r"(?:not (?:found|exist|supported|available|recognized|enabled|deployed|accessible|valid|installed|allowed|served)|unknown|unsupported"
         r"|unavailable (?:to|for|in)|unrecognized|invalid|deprecated|retired|discontinued|decommissioned|removed|no longer (?:available|supported))\b",
         r"\b(?:unknown|unsupported|invalid|unrecognized|no such|non-?existent|(?:cannot|can't|could not|couldn't|not) find)"
-        r"(?: the| a| this| any)?(?: requested| specified| matching)? (?:model|engine|model deployment|inference endpoint)s?\b(?! (?:param|config|output|input|response|type))",
+        r"(?: the| a| this| any)?(?: requested| specified| matching)? (?:model|engine|model deployment|inference endpoint)s?\b(?! (?:param|config|output|input|response|type|option|field))",
         r"\btargeted an endpoint that does not exist|\bengine\b[^.\n]{0,60}(?:does not|doesn't) exist",
-        r"\bmodel\b[^.\n]{0,100}(?:doesn't exist|isn't (?:supported|available)|cannot be found)",
+        r"\bmodel\b[^.\n]{0,100}(?:doesn't exist|isn't (?:supported|available)|cannot be found|is not recognized)",
         r"\bno (?:\w+ )?(?:model|deployment|provider|endpoint|channel)s? (?:\w+ )?(?:found|available|supports?) (?:for|named|with) (?:the )?(?:model|name)",
         r"模型[^。\n]{0,60}?(?:不存在|未找到|不支持|无效|已下线|未开通|没有权限|无权)|(?:不存在|未找到|不支持|无效)的?(?:该|此)?模型",
     )
@@ -322,6 +324,7 @@ _OF_RATE: Final = frozenset(
     ]
 )
 _TEXTS: Final = frozenset(["prompt", "context", "input", "token", "sequence", "conversation"])
+_READS: Final = frozenset(("prompt", "context", "input", "total", "message"))
 _TEXTS_OVER: Final = frozenset(["exceed", "exceeded", "exceeds", "long", "overflow", "large", "over"])
 _MODELS: Final = frozenset(["model", "engine", "endpoint", "deployment"])
 _NONE: Final = frozenset(
@@ -348,8 +351,8 @@ Reason = Literal["quota", "context", "model", "rate", ""]
 def parts_of(name: str) -> frozenset[str]:
     """Return the words of a name, in lower case and singular: quotaExceeded, QUOTA_EXCEEDED, quota-exceeded."""
     found: set[str] = set()
-    for part in _PARTS.findall(name[:200])[:12]:
-        lowered = part.lower()
+    for match in islice(_PARTS.finditer(name[:200]), 12):
+        lowered = match.group().lower()
         for word in _JOINED.get(lowered, lowered).split():
             found.add(word if word.endswith("ss") or len(word) < 4 else word.removesuffix("s"))
     return frozenset(found)
@@ -358,22 +361,35 @@ def parts_of(name: str) -> frozenset[str]:
 def name_says(name: str) -> Reason:
     """Return what a name that is not listed says, by the words it is made of."""
     parts = parts_of(name)
-    of_rate = bool(parts & _OF_RATE) or {"request", "limit"} <= parts
+    of_rate = bool(parts & _OF_RATE) or (
+        "limit" in parts and bool(parts & {"request", "query", "flow", "call"})
+    )
+    if parts & _DAYS and parts & {"limit", "quota", "cap"} and parts & _PAID_GONE:
+        return "quota"
     if {"too", "many"} <= parts and parts & {"request", "call", "querie", "concurrent", "connection"}:
         return "rate"
     if {"throttled", "throttling", "throttle", "throttl"} & parts or {"slow", "down"} <= parts:
         return "rate"
     if of_rate and parts & _LIMIT_HIT and not parts & {"size", "time", "invalid"}:
         return "rate"
+    if parts & {"overdue", "arrear", "arrearage"} or (
+        "no" in parts and parts & {"credit", "quota", "balance"}
+    ):
+        return "quota"
     if parts & _PAID and parts & _PAID_GONE and not of_rate:
         return "quota"
-    if parts & _DAYS and parts & {"limit", "quota", "cap"} and not of_rate and parts & _PAID_GONE:
-        return "quota"
     if parts & _TEXTS and parts & _TEXTS_OVER and not of_rate:
-        return "context" if not parts & {"output", "completion", "new", "expired"} else ""
+        of_answer = parts & {"output", "completion", "new"} or (
+            {"max", "token"} <= parts and not parts & _READS
+        )
+        return "" if of_answer or "expired" in parts else "context"
     if {"token", "limit"} <= parts and not of_rate:
         return "context"
-    if parts & _MODELS and parts & _NONE and not parts & {"param", "parameter", "temporarily"}:
+    if (
+        parts & _MODELS
+        and (parts & _NONE or ("not" in parts and parts & {"open", "enabled", "allowed"}))
+        and not parts & {"param", "parameter", "temporarily"}
+    ):
         unmistakable = "model" in parts or "engine" in parts or "invalid" in parts
         return "model" if unmistakable and not parts & {"file", "url", "output"} else ""
     return ""

@@ -241,8 +241,9 @@ _ENVELOPE: Final = frozenset(  # what stands beside an error that is all there i
 
 
 _SHORT: Final = 1_000  # bytes of an answer that is nothing but a refusal
-_MARKS: Final = re.compile(
-    rb'"(?:status|code|errcode|error_?code|err_?no|success|ok|base_resp|note|information|error_?msg|errmsg|error_message|msg)"\s?:',
+_MARKS: Final = re.compile(  # a state that is none of success, or a sentence alone
+    rb'"status"\s?:\s?"(?:0"|err|fail|notok|request_d|over_)|"(?:code|errcode|error_?code|err_?no|status_code)"\s?:\s?"?-?[1-9]'
+    rb'|"(?:success|ok)"\s?:\s?false|"(?:note|information)"\s?:|"Error"',
     re.IGNORECASE,
 )
 _REFUSALS: Final = frozenset(
@@ -296,6 +297,8 @@ def _refused(body: bytes) -> Finding | None:
     """Return the verdict on a short answer that calls itself a failure, or is one sentence, and says a known reason."""
     document = mapping_of(read_json(body))
     fields = {"".join(filter(str.isalnum, str(key).lower())): value for key, value in document.items()}
+    if len(fields) == 1 and mapping_of(mapping_of(fields.get("response")).get("Error")):  # of Tencent's cloud
+        return bare_finding(read_body(document), None)
     if not fields or fields.keys() - _FLAT:
         return None
     if any(
@@ -322,7 +325,7 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     if body[:1] not in (b"{", b"["):
         return None
     if b'"error"' not in body[:_BEGINNING] and b'"errors"' not in body[:_BEGINNING]:
-        return _refused(body) if len(body) <= _SHORT and _MARKS.search(body) else None
+        return _refused(body) if len(body) <= _SHORT and _MARKS.search(body[:_BEGINNING]) else None
     document = mapping_of(read_json(body))
     if not document or document.keys() - _ENVELOPE or document.get("data"):
         return None

@@ -184,15 +184,16 @@ _READ: Final = 16_384  # characters in which a body is looked for
 _NEAR: Final = 200  # characters before a body in which its status stands
 _BEFORE: Final = re.compile(r"\b(?:http(?:/[0-9.]{1,3})?|status|code|error)\b[^0-9a-z]{0,12}([45][0-9]{2})\b")
 _LEADING: Final = re.compile(
-    r"(?:[^\n:]{1,60}: ){0,3}\(?([45][0-9]{2})\)?(?: - |: |, | (?=[A-Z\"'`{\[(]|[^\x00-\x7f]))",
+    r"(?:[^\n:]{1,60}: ){0,3}\(?([45][0-9]{2})\)?(?: - |: |, | (?=[a-zA-Z\"'`{\[(]|[^\x00-\x7f]))",
 )
 _FAILED: Final = re.compile(  # what stands after a number that is a status, and not a count
-    r"error|exceed|invalid|fail|unavailable|overload|limit|quota|credit|balance|too (?:many|long|large)|try again|denied|not |unauthori"
+    r"error|no body|insufficient|exceed|invalid|fail|unavailable|overload|limit|quota|credit|balance|too (?:many|long|large)|try again|denied|not |unauthori"
     r"|forbidden|timeout|timed out|busy|unable|unsupported|unknown|maximum|must|missing|reduce|cannot|can't|please|unexpected"
     r"|不|超|失败|错误|无效|限|过"
 )
 _CODE: Final = re.compile(
     r"\b(?:error[_ ]?)?(?:code|type|reason)[\"']?\s?[:=]\s?[\"'\[(]?([A-Za-z][\w.-]{3,80})|^\[?([A-Za-z][\w.]{3,80})[\]:] "
+    r"|\berror[:=] ([A-Za-z]{2,30}(?:_[A-Za-z]{2,30}){1,5})\b"
     r"|\berror (?:occurred )?\(([A-Za-z][\w.]{3,80})\)",
     re.IGNORECASE,
 )
@@ -239,8 +240,8 @@ def _by_pattern(text: str) -> Finding | None:
     final = bare_words_finding(lowered, wait)
     if final in _ANYWHERE:
         return _reported(final, text)
-    if (said := _by_beginning(text, wait)) is not None:
-        return said
+    if (at_beginning := _by_beginning(text, wait)) is not None:
+        return at_beginning
     match = _patterns().search(lowered)
     if final is RATE and match is None:
         return _reported(attrs.evolve(RATE, retry_after=wait), text)
@@ -260,12 +261,18 @@ def _by_beginning(text: str, wait: float | None) -> Finding | None:
     status = _LEADING.match(start)
     if status is not None:
         rest = start[status.end() :]
-        if _FAILED.search(rest[:_NEAR].lower()):
-            answered = status_finding(int(status[1]), None, rest)
+        answered = status_finding(int(status[1]), None, rest)
+        counted = (
+            rest[:1].islower() and status[0].endswith(" ") and not status[0].endswith((": ", "- ", ", "))
+        )
+        failed = (
+            rest.startswith(("status code", "no body")) if counted else _FAILED.search(rest[:_NEAR].lower())
+        )
+        if failed or answered.details.get("reason"):
             return _reported(attrs.evolve(answered, message=""), text)
-    names = [match[1] or match[2] or match[3] for match in islice(_CODE.finditer(start), _MOST_CODES)]
-    said = {name_says(name) for name in names}
-    if not said - {""} and not any(is_limited([name], "") for name in names):
+    names = [next(filter(None, match.groups())) for match in islice(_CODE.finditer(start), _MOST_CODES)]
+    reasons = {name_says(name) for name in names}
+    if not (reasons - {""} or start.startswith("rpc error") or any(is_limited([name], "") for name in names)):
         return None
     found = bare_finding(ErrorBody(names=tuple(names), message=text, words=start.lower(), wait=wait), None)
     return found and _reported(found, "")
@@ -295,8 +302,8 @@ def _by_body(text: str) -> tuple[Finding | None, Finding | None]:
     fields = mapping_of(listed[0] if listed else None)
     found = bare_finding(content, None)
     if not _is_error(fields):
-        said = found if _MESSAGES & fields.keys() and _CODES & fields.keys() else None
-        return said and _reported(said, "" if content.message else text), None
+        known = found if _MESSAGES & fields.keys() and _CODES & fields.keys() else None
+        return known and _reported(known, "" if content.message else text), None
     # An event of a stream is written like this; whoever does not know its name does not call it final.
     unknown = PASSING if fields.get("type") == "error" else REJECTED
     words = content.message or text
