@@ -11,12 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, cast
 
 import attrs
 
 from .provider_codes import name_key
-from .retry_after import wait_in_text
+from .retry_after import duration_of, wait_in_text
 
 
 _LARGEST: Final = 65_536  # bytes or characters that are parsed
@@ -25,28 +26,142 @@ _MOST_OBJECTS: Final = 40
 _MOST_ITEMS: Final = 8  # of a list
 _MOST_NAMES: Final = 40
 _MOST_TEXTS: Final = 3  # bodies inside bodies, as text
-_WORDS: Final = ("message", "msg", "Message", "error_message", "status_msg", "error", "detail", "description")
-_MORE_WORDS: Final = ("error_description", "reason", "title", "raw", "code")
-_NAMES: Final = ("error_code", "code", "Code", "type", "__type", "error_type", "status", "reason", "error")
-_NUMBERS: Final = (
-    "code",
-    "status",
-    "http_status",
-    "http_status_code",
-    "status_code",
-    "statusCode",
-    "error_code",
+_SAYS: Final = (  # keys in lower case, without punctuation; the first of them that has words is the server's own
+    *(
+        "message",
+        "msg",
+        "errormessage",
+        "errormsg",
+        "errmsg",
+        "statusmsg",
+        "statusmessage",
+        "error",
+        "errors",
+        "detail",
+    ),
+    *(
+        "details",
+        "description",
+        "errordescription",
+        "faultstring",
+        "exception",
+        "info",
+        "note",
+        "information",
+    ),
+    *("reason", "title", "result", "text", "cause"),
 )
-_QUOTAS: Final = ("quotaId", "quota_limit")
-_WAITS: Final = ("retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds", "estimated_time")
-_INNER: Final = (
-    *("error", "Error", "errors", "response", "message", "detail", "details", "innererror", "extensions"),
-    *("base_resp", "metadata", "parameters", "violations"),
+_MORE_WORDS: Final = ("raw", "code")
+_FILLERS: Final = frozenset(
+    [
+        "error",
+        "errors",
+        "notok",
+        "fail",
+        "failed",
+        "failure",
+        "false",
+        "null",
+        "none",
+        "err",
+        "exception",
+        "object",
+        "httpexception",
+        "apierror",
+    ]
 )
-_DELAY: Final = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?)s")
+_NAMES: Final = (
+    *(
+        "errorcode",
+        "code",
+        "errcode",
+        "type",
+        "errortype",
+        "status",
+        "reason",
+        "error",
+        "messagetype",
+        "event",
+    ),
+    *(
+        "exceptioncode",
+        "exception",
+        "kind",
+        "title",
+        "name",
+        "message",
+        "msg",
+        "info",
+        "errorname",
+        "subtype",
+    ),
+)
+_NUMBERS: Final = ("code", "status", "httpstatus", "httpstatuscode", "statuscode", "errorcode", "httpcode")
+_QUOTAS: Final = ("quotaid", "quotalimit")
+_ECHOES: Final = frozenset(  # what a request shown, and what a model wrote: not the server's words
+    [
+        "input",
+        "prompt",
+        "prompts",
+        "messages",
+        "choices",
+        "request",
+        "body",
+        "headers",
+        "failedgeneration",
+        "ctx",
+        "arguments",
+        "content",
+        "usage",
+        "user",
+        "users",
+        "output",
+        "outputs",
+        "items",
+        "properties",
+        "query",
+        "flaggedinput",
+        "headers",
+    ]
+)
+_WAIT: Final = re.compile(
+    r"(?:retry|backoff|resets?|wait|cooldown|delay|estimated|available|quotareset|secondsto|secondsuntil|timeto|nextretry)"
+    r"(?:time)?(?:to|until)?(?:retry|wait|reset|delay)?(?:after|in|delay|time|for)?"
+    r"(?:seconds|secs|sec|s|ms|millis|milliseconds|minutes|mins)?"
+)
+_NO_WAIT: Final = frozenset(
+    ("resets", "reset", "available", "estimated", "resettime", "delay", "retries", "availables")
+)
+_TRANSIENT: Final = ("istransient", "transient")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z#][\w.:/#-]{2,199}")
 _STATUS: Final = re.compile(r"[45][0-9]{2}")
 _PAGE: Final = re.compile(r"<title>([^<]{1,200})", re.IGNORECASE)
-_XML: Final = re.compile(r"<(Code|Message)>([^<]{1,2000})")
+_XML: Final = re.compile(r"<(?:\w{1,20}:)?(\w{2,40})(?:\s[^<>]{0,200})?>([^<]{1,2000})")
+_XML_NAME: Final = re.compile(
+    r"\b(?:exceptioncode|errorcode|code|type|reason)=[\"']([^\"'<>]{1,200})", re.IGNORECASE
+)
+_XML_NAMES: Final = frozenset(
+    ["code", "errorcode", "faultcode", "exceptioncode", "subcode", "status", "type", "value", "reason"]
+)
+_XML_WORDS: Final = frozenset(
+    [
+        "message",
+        "errormessage",
+        "faultstring",
+        "exceptiontext",
+        "description",
+        "reason",
+        "detail",
+        "details",
+        "text",
+        "msg",
+        "title",
+        "error",
+        "value",
+        "summary",
+    ]
+)
+_HEADING: Final = re.compile(r"<(?:h[1-3]|p|body|pre)[^<>]{0,200}>\s{0,40}([^<]{1,500})", re.IGNORECASE)
 # The words by which Google tells one failure from another, beside a number.
 _CANONICAL: Final = frozenset(
     [
@@ -69,6 +184,9 @@ _CANONICAL: Final = frozenset(
     ]
 )
 _LONGEST_WAIT: Final = 1e10
+_MOMENTS: Final = 1e8  # from here on a number is a time, not a wait
+_MOST_FIELDS: Final = 64  # of an object
+_FIRST: Final = ("error", "errors", "response", "message", "detail", "details", "innererror", "extensions")
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +199,8 @@ class ErrorBody:
     message: str = ""
     words: str = ""
     wait: float | None = None
+    passing: bool = False
+    """It says that it passes by itself: `is_transient`."""
     decides: bool = False
     """Its names say more than the status: AWS answers 400 to nearly everything, Google names each case."""
 
@@ -151,13 +271,25 @@ def _text_of(body: object) -> str:
 def _of_text(text: str) -> ErrorBody:
     text = text.replace("\0", "").strip()
     if text.startswith("<"):
-        parts = dict(_XML.findall(text))
-        page = _PAGE.search(text)
-        message = parts.get("Message") or (page[1].strip() if page else "")
-        names = (parts["Code"],) if "Code" in parts else ()
-        return ErrorBody(names=names, message=message, words=message.lower())
+        return _of_page(text)
     message = "" if text.startswith(("{", "[")) else text
     return ErrorBody(message=message, words=text.lower())
+
+
+def _of_page(text: str) -> ErrorBody:
+    page = _PAGE.search(text)
+    if page is not None or "<html" in text[:200].lower():
+        shown = [match[1].strip() for match in _HEADING.finditer(text)][:_MOST_ITEMS]
+        shown = [page[1].strip(), *shown] if page is not None else shown
+        message = next((words for words in shown if words), "")
+        return ErrorBody(message=message, words="\n".join(shown).lower())
+    parts = [(match[1].lower(), match[2].strip()) for match in _XML.finditer(text)][:_MOST_NAMES]
+    names = [value for key, value in parts if key in _XML_NAMES and _IDENTIFIER.fullmatch(value)]
+    names += [match[1] for match in _XML_NAME.finditer(text)][:_MOST_ITEMS]
+    shown = [value for key, value in parts if key in _XML_WORDS and value and value not in names]
+    if not shown:
+        shown = [value for _, value in parts if " " in value]
+    return ErrorBody(names=tuple(names), message=shown[0] if shown else "", words="\n".join(shown).lower())
 
 
 @attrs.define
@@ -168,8 +300,10 @@ class _Reading:
     quotas: list[str] = attrs.field(factory=list[str])
     number: int | None = None
     message: str = ""
+    filler: str = ""
     words: list[str] = attrs.field(factory=list[str])
     wait: float | None = None
+    passing: bool = False
     decides: bool = False
     texts: int = 0
 
@@ -188,39 +322,42 @@ class _Reading:
             names=tuple(self.names[:_MOST_NAMES]),
             quotas=tuple(self.quotas[:_MOST_NAMES]),
             number=self.number,
-            message=self.message,
+            message=self.message or self.filler,
             words="\n".join(self.words)[:_READ].lower(),
             wait=self.wait,
+            passing=self.passing,
             decides=self.decides,
         )
 
-    def _read(self, fields: Mapping[object, Any]) -> Iterator[object]:
-        self._name(fields)
+    def _read(self, mapping: Mapping[object, Any]) -> Iterator[object]:
+        fields = _by_key(mapping)
+        self._name(mapping, fields)
         self._number(fields)
         self._wait(fields)
-        yield from self._say(fields)
-        for key in _INNER:
-            value: object = fields.get(key)
-            if value is not None and not isinstance(value, str) and isinstance(value, (Mapping, list, tuple)):
+        yield from self._say(mapping, fields)
+        for key in sorted(fields, key=_order):
+            value: object = fields[key]
+            if key not in _ECHOES and isinstance(value, (Mapping, list, tuple)):
                 yield cast("object", value)
-        if len(fields) <= 2:  # Bedrock's events: {"throttlingException": {"message": …}}
-            for name, inner in fields.items():
+        if len(mapping) <= 2:  # Bedrock's events: {"throttlingException": {"message": …}}
+            for name, inner in mapping.items():
                 if isinstance(name, str) and name.endswith("Exception") and isinstance(inner, Mapping):
                     self.names.append(name)
                     self.decides = True
-                    yield cast("object", inner)
 
-    def _name(self, fields: Mapping[object, Any]) -> None:
+    def _name(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> None:
         for key in _NAMES:
             value: object = fields.get(key)
-            if isinstance(value, str) and value and " " not in value[:200]:
-                self.names.append(value[:200])
+            if not isinstance(value, str) or not value or " " in value[:200]:
+                continue
+            self.names.append(value[:200])
         self.quotas += [fields[key][:200] for key in _QUOTAS if isinstance(fields.get(key), str)]
         status: object = fields.get("status")
         of_google = isinstance(fields.get("code"), int) and isinstance(status, str) and status in _CANONICAL
-        self.decides = self.decides or of_google or isinstance(fields.get("__type"), str)
+        self.decides = self.decides or of_google or isinstance(mapping.get("__type"), str)
+        self.passing = self.passing or any(fields.get(key) is True for key in _TRANSIENT)
 
-    def _number(self, fields: Mapping[object, Any]) -> None:
+    def _number(self, fields: Mapping[str, Any]) -> None:
         for key in _NUMBERS if self.number is None else ():
             value: Any = fields.get(key)
             if isinstance(value, str) and _STATUS.fullmatch(value):
@@ -229,33 +366,43 @@ class _Reading:
                 self.number = int(value)
                 return
 
-    def _wait(self, fields: Mapping[object, Any]) -> None:
-        for key in _WAITS if self.wait is None else ():
-            self.wait = seconds_of(fields.get(key))
+    def _wait(self, fields: Mapping[str, Any]) -> None:
+        for key, value in fields.items() if self.wait is None else ():
+            if len(key) > 40 or key in _NO_WAIT or not _WAIT.fullmatch(key):
+                continue
+            self.wait = _seconds_in(key, value)
             if self.wait is not None:
                 return
-        delay: object = fields.get("retryDelay")
-        match = _DELAY.fullmatch(delay[:40]) if isinstance(delay, str) else None
-        if match is not None:
-            self.wait = float(match[1])
 
-    def _say(self, fields: Mapping[object, Any]) -> Iterator[object]:
+    def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
-        for key in (*_WORDS, *_MORE_WORDS):
-            value: object = fields.get(key)
-            if not isinstance(value, str) or not value.strip():
-                continue
-            text = value[:_LARGEST]
-            self.words.append(text[:_READ])
-            inside = self._inside(text)
-            if inside is not None:
-                yield inside
-            elif not own and (key in _WORDS or key in {"error_description", "reason", "title"}):
-                own = text.strip()
+        for key in (*_SAYS, *_MORE_WORDS):
+            for text in _texts_in(fields.get(key)):
+                self.words.append(text[:_READ])
+                inside = self._inside(text)
+                if inside is not None:
+                    yield inside
+                elif key in _MORE_WORDS:
+                    pass
+                elif text.strip().lower() in _FILLERS or _IDENTIFIER.fullmatch(text.strip()):
+                    self.filler = self.filler or text.strip()[:_READ]
+                else:
+                    own = own or text.strip()
+        for key, text in () if own or self.filler else _of_validation(mapping):
+            self.words.append(f"{key} {text}"[:_READ])
+            own = own or f"{key}: {text}"
+        name: object = fields.get("error")
+        if (
+            isinstance(name, str)
+            and own
+            and isinstance(fields.get("errordescription"), str)
+            and name not in own
+        ):
+            own = f"{name.strip()[:80]}: {own}"  # of OAuth
         title: object = fields.get("title")
         if isinstance(title, str) and own and own != title.strip():
             own = f"{title.strip()[:80]}: {own}"
-        path: object = fields.get("loc")  # of FastAPI
+        path: object = mapping.get("loc")  # of FastAPI
         if own and isinstance(path, (list, tuple)):
             parts = cast("Sequence[object]", path)[:8]
             own = f"{'.'.join(part[:40] if isinstance(part, str) else repr(part)[:40] for part in parts)}: {own}"
@@ -268,6 +415,50 @@ class _Reading:
         self.texts += 1
         found = document_in(text)
         return None if found is None else found[1]
+
+
+def _by_key(mapping: Mapping[object, Any]) -> dict[str, Any]:
+    """Return the fields by their names in lower case and without punctuation: errorCode is error_code."""
+    fields: dict[str, Any] = {}
+    for key, value in islice(mapping.items(), _MOST_FIELDS):
+        if isinstance(key, str) and not (value is None or value == ""):
+            fields.setdefault("".join(filter(str.isalnum, key[:60].lower())), value)
+    return fields
+
+
+def _of_validation(mapping: Mapping[object, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a validation says of each field: {"prompt": ["is too long"]}."""
+    for key, value in islice(mapping.items(), _MOST_ITEMS):
+        if isinstance(key, str) and isinstance(value, list) and key.lower() not in _SAYS:
+            for text in _texts_in(cast("object", value)):
+                if " " in text:
+                    yield key[:60], text
+
+
+def _order(key: str) -> int:
+    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield a text, or the texts of a list."""
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        for item in cast("Sequence[object]", value)[:_MOST_ITEMS]:
+            if isinstance(item, str) and item.strip():
+                yield item[:_LARGEST]
+
+
+def _seconds_in(key: str, value: object) -> float | None:
+    """Return the seconds in a field that is a wait by its name: 30, "53s", or 500 in retry_after_ms."""
+    if isinstance(value, str):
+        return duration_of(value)
+    seconds = seconds_of(value)
+    if seconds is None or (key.startswith(("reset", "available", "timeto")) and seconds > _MOMENTS):
+        return None
+    if key.endswith(("ms", "millis", "milliseconds")):
+        return seconds / 1000
+    return seconds * 60 if key.endswith(("minutes", "mins")) else seconds
 
 
 def seconds_of(value: object) -> float | None:

@@ -14,6 +14,17 @@ from typing import Final
 import attrs
 
 from .finding import Finding, short_of
+from .sentences import (
+    SHORT_WAIT,
+    mentions_rate,
+    name_says,
+    passes,
+    says_context,
+    says_model,
+    says_money,
+    says_quota,
+    says_rate,
+)
 
 
 def _lasting(reason: str, message: str, *suggestions: str) -> Finding:
@@ -238,7 +249,7 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
                 r"\binsufficient_quota\b|\bbilling_hard_limit_reached\b|insufficient (?:account )?(?:balance|credits?|quota)|balance is (?:insufficient|too low|exhausted)"
                 r"|not enough (?:credit|balance)|n't have enough (?:credit|balance)|not have enough (?:credit|balance)"
                 r"|(?:out of|used all available|requires more) credits"
-                r"|(?:credits?|balance|budget) (?:(?:is|are|has been|have been) )?(?:exhausted|exceeded|depleted|used up|expired)"
+                r"|(?:credits?|balance|(?<!retry )(?<!error )(?<!time )(?<!latency )budget) (?:(?:is|are|has been|have been) )?(?:exhausted|exceeded|depleted|used up|expired)"
                 r"|exceeds? your (?:plan's )?(?:set )?(?:quota|usage limit)|hit your (?:\w+ )?limit"
                 r"|reached (?:its|your) (?:monthly )?spending limit|spend(?:ing)? limit (?:has been )?(?:reached|exceeded)"
                 r"|billing hard limit|budget has been exceeded|exceeded budget|over budget|crossed budget"
@@ -256,7 +267,7 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
             _MODEL,
             (
                 r"\bmodels?\b(?:[^.\n]|\.\d){0,100}?(?:does not exist|do not exist|not found|not exist|can not be found)"
-                r"|has been decommissioned|invalid model\b|unknown model\b|no such model|not a valid model"
+                r"|has been decommissioned|(?:invalid|unknown) model\b(?! (?:param|config|field|option|output|input|type))|no such model|not a valid model"
                 r"|no endpoints found|unable to access model|model identifier is invalid|no models loaded"
                 r"|requested model is not (?:supported|available)"
                 r"|\bmodels/\S{1,100} is not found|the api deployment for this resource does not exist"
@@ -277,13 +288,23 @@ _RATE_WORDS: Final = re.compile(r"rate[- ]?limit|too many (?:requests|tokens)|th
 _MEMORY_WORDS: Final = re.compile(r"requires more system memory|out of memory")
 
 
-def final_finding(names: Iterable[str], words: str, *, waits: bool = False) -> Finding | None:
+def final_finding(
+    names: Iterable[str],
+    words: str,
+    *,
+    wait: float | None = None,
+    asked: float | None = None,
+    status: int | None = None,
+    decided: bool = False,
+) -> Finding | None:
     """Return the verdict if a name or the words say that a repeat cannot help, else None.
 
     `words` are in lower case. A used-up day is final unless the peer says when it lets this through
-    (`waits`).
+    (`wait`, or `asked` in a header); any other quota is, unless that is within the hour. Under a status of 5xx only
+    unmistakable words say that there is no such model. `decided`: a name says more than "quota".
     """
-    keys = [name_key(name) for name in names]
+    listed = list(names)
+    keys = [name_key(name) for name in listed]
     for key in keys:
         if key in _FINAL:
             return _FINAL[key]
@@ -293,7 +314,28 @@ def final_finding(names: Iterable[str], words: str, *, waits: bool = False) -> F
             return CONTEXT
     if "notfound" in keys and _OF_A_MODEL.fullmatch(words):
         return _MODEL
-    return words_finding(words, waits=waits, of_google="resourceexhausted" in keys)
+    found = words_finding(words, waits=wait is not None, of_google="resourceexhausted" in keys)
+    shortest = min((seconds for seconds in (wait, asked) if seconds is not None), default=SHORT_WAIT + 1)
+    return found or _made_of(listed, keys, words, status, soon=decided or shortest <= SHORT_WAIT)
+
+
+def _made_of(
+    names: list[str], keys: list[str], words: str, status: int | None, *, soon: bool
+) -> Finding | None:
+    """Return the verdict of names and sentences that are in no list, by what they are made of."""
+    reasons = {name_says(name) for name, key in zip(names, keys, strict=True) if key not in _USUAL}
+    limited = "rate" in reasons or any(_USUAL.get(key) is RATE for key in keys)
+    if "context" in reasons and not mentions_rate(words):
+        return CONTEXT
+    if says_money(words):
+        return QUOTA
+    may_last = not soon and not limited and not mentions_rate(words)
+    if may_last and ("quota" in reasons or (says_quota(words) and not passes(words))):
+        return QUOTA
+    if not limited and says_context(words):
+        return CONTEXT
+    is_model = "model" in reasons or says_model(words)
+    return _MODEL if is_model and (status is None or status < 500) else None
 
 
 def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -> Finding | None:
@@ -310,9 +352,31 @@ def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -
     return QUOTA if words.strip() == "limit exceeded" else None  # the whole text: API Gateway's plan
 
 
+def bare_words_finding(words: str, wait: float | None) -> Finding | None:
+    """Return the verdict of a text that has neither a status nor an envelope, in lower case."""
+    of_google = (
+        "resource_exhausted" in words or "resourceexhausted" in words or "quota exceeded for metric" in words
+    )
+    found = words_finding(words, waits=wait is not None, of_google=of_google)
+    if found is not None:
+        return found
+    if says_money(words, bare=True):
+        return QUOTA
+    if says_quota(words):
+        if wait is not None and wait <= SHORT_WAIT:
+            return RATE
+        if not of_google and not passes(words):
+            return QUOTA
+    if says_context(words):
+        return CONTEXT
+    return RATE if says_rate(words) else None
+
+
 def usual_finding(names: Iterable[str]) -> Finding | None:
     """Return the verdict of the first name that is known, where no status decides."""
-    return next((_USUAL[key] for key in map(name_key, names) if key in _USUAL), None)
+    listed = list(names)
+    known = next((_USUAL[key] for key in map(name_key, listed) if key in _USUAL), None)
+    return known or (RATE if any(name_says(name) == "rate" for name in listed) else None)
 
 
 def login_finding(names: Iterable[str], words: str) -> Finding | None:
@@ -334,12 +398,20 @@ def login_finding(names: Iterable[str], words: str) -> Finding | None:
     )
 
 
-def is_limited(names: Iterable[str], words: str) -> bool:
-    """Return whether a name, or the words, call it a limit of the rate or of the capacity."""
-    for key in map(name_key, names):
-        if _USUAL.get(key) is RATE or key in _CAPACITY:
+def is_limited(
+    names: Iterable[str], words: str, wait: float | None = None, *, strictly: bool = False
+) -> bool:
+    """Return whether a name, or the words, call it a limit of the rate or of the capacity.
+
+    A quota that comes back within the hour (`wait`) is one. `strictly`: the words have to say that
+    the limit was hit, not only speak of it.
+    """
+    for name in names:
+        if _USUAL.get(name_key(name)) is RATE or name_key(name) in _CAPACITY or name_says(name) == "rate":
             return True
-    return bool(words and _RATE_WORDS.search(words))
+    if wait is not None and wait <= SHORT_WAIT and says_quota(words):
+        return True
+    return says_rate(words) or (not strictly and bool(words and _RATE_WORDS.search(words)))
 
 
 def is_out_of_memory(words: str) -> bool:

@@ -95,12 +95,24 @@ def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | 
     return max(waits, default=None), None if waits else max(dates, default=None)
 
 
-_TEXT = re.compile(
-    r"(?:try again|retry|retrying|wait|resets?)(?: your request)? (?:again )?(?:in|after|for)? ?~? ?"
-    r"(?:(?P<days>[0-9]{1,4}) ?d(?:ays?)?\b[ ,]?)?(?:(?P<hours>[0-9]{1,4}) ?h(?:ours?)?[ ,]?)?"
-    r"(?:(?P<minutes>[0-9]{1,6}) ?m(?:in(?:ute)?s?)?(?!s)\b ?|(?P<joined>[0-9]{1,6})m(?=[0-9]))?"
+_DURATION = (
+    r"(?:(?P<days>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?d(?:ays?)?\b(?:,? (?:and )?)?)?"
+    r"(?:(?P<hours>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?h(?:(?:ou)?rs?)?(?![a-z])(?:,? (?:and )?)?)?"
+    r"(?:(?P<minutes>[0-9]{1,6}(?:\.[0-9]{1,3})?) ?m(?:in(?:ute)?s?)?(?!s)\b(?:,? (?:and )?)?|(?P<joined>[0-9]{1,6})m(?=[0-9]))?"
     r"(?:(?P<number>[0-9]{1,10}(?:\.[0-9]{1,9})?) ?(?P<unit>ms|milliseconds?|s|secs?|seconds?)\b)?"
 )
+_WHOLE = re.compile(_DURATION)
+_TEXT = re.compile(
+    r"(?:try|available|retry(?:ing)?|retries|wait(?:ing)?|resets?|refresh(?:es|ed)?|renew(?:s|ed)?|cool(?:ing)?[- ]?down|resume[sd]?|come back"
+    r"|unblocked|retryafter|reset_after|retry_after|retrydelay)"
+    r"(?:[ :=~\"'_-]{1,3}(?:your|this|the|request|again|available|in|after|for|about|approximately|another|at least|time|until|next|delay|seconds?"
+    r"|is|be|will)){0,5}[ :=~\"'(]{0,4}" + _DURATION
+)
+_BARE = re.compile(
+    r"\bretry[-_ ]after[\"']?[ :=]{1,3}[\"']?([0-9]{1,6}(?:\.[0-9]{1,9})?)(?![0-9.:/]| ?[a-z-])"
+)
+_CHINESE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(毫秒|秒|分|小时|天)钟?(?:之|以)?后")
+_CHINESE_UNITS = {"毫秒": 0.001, "秒": 1, "分": 60, "小时": 3_600, "天": 86_400}
 
 
 def wait_in_text(text: str) -> float | None:
@@ -109,13 +121,29 @@ def wait_in_text(text: str) -> float | None:
     None if it says none.
     """
     for match in _TEXT.finditer(text):
-        parts = (match["days"], match["hours"], match["minutes"] or match["joined"], match["number"])
-        if not any(parts):
-            continue
-        days, hours, minutes, number = (float(part or 0) for part in parts)
-        seconds = number / (1000 if (match["unit"] or "").startswith("m") else 1)
-        return min(days * 86_400 + hours * 3_600 + minutes * 60 + seconds, _LONGEST)
+        seconds = _seconds_of(match)
+        if seconds is not None:
+            return seconds
+    if (bare := _BARE.search(text)) is not None:
+        return float(bare[1])
+    if (chinese := _CHINESE.search(text)) is not None:
+        return float(chinese[1]) * _CHINESE_UNITS[chinese[2]]
     return None
+
+
+def duration_of(text: str) -> float | None:
+    """Return the seconds of a duration with its units, as "53s" or "1h2m3.5s"; None for another text."""
+    match = _WHOLE.fullmatch(text[:40].strip().lower())
+    return None if match is None else _seconds_of(match)
+
+
+def _seconds_of(match: re.Match[str]) -> float | None:
+    parts = (match["days"], match["hours"], match["minutes"] or match["joined"], match["number"])
+    if not any(parts):
+        return None
+    days, hours, minutes, number = (float(part or 0) for part in parts)
+    seconds = number / (1000 if (match["unit"] or "").startswith("m") else 1)
+    return min(days * 86_400 + hours * 3_600 + minutes * 60 + seconds, _LONGEST)
 
 
 def reset_from_headers(headers: object, now_wall: float | None) -> tuple[float | None, float | None]:

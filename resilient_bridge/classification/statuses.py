@@ -7,6 +7,7 @@ client, an SDK's error, an event in a stream, a text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -41,7 +42,8 @@ _FORBIDDEN: Final = 403
 _TOO_LARGE: Final = 413
 _SERVER = 500
 _LOGINS: Final = frozenset({400, 401, 403})
-_LIMITS: Final = frozenset({400, 403, 498})  # statuses under which some say that a rate is used up
+_LIMITS: Final = frozenset({400, 402, 403, 498, 503})  # statuses under which some say that a rate is used up
+_PAYMENT: Final = 402
 _STATUSES: Mapping[int, Finding] = {
     401: Finding(code="AUTH_TOKEN_EXPIRED", message="credentials not accepted"),
     _FORBIDDEN: Finding(code="AUTH_FORBIDDEN"),
@@ -137,7 +139,7 @@ def _by_words(
     content: ErrorBody, finding: Finding, status: int, headers: object, override: bool | None
 ) -> Finding:
     """Return what the body makes of the status's verdict: the same, or another one."""
-    found = lasting_finding(content)
+    found = lasting_finding(content, status, headers)
     if found is None and status in _LOGINS:
         found = login_finding(content.names, content.words)
         if found is EXPIRED and status == _BAD_REQUEST and not content.decides:
@@ -150,6 +152,8 @@ def _by_words(
         found = RATE
     if found is None and status >= _SERVER and is_out_of_memory(content.words) and finding.retryable:
         found = MEMORY
+    if found is None and content.passing and not finding.repeats:
+        found = PASSING
     if found is None:
         return finding
     details = {**finding.details, **found.details}
@@ -161,16 +165,28 @@ def _by_words(
 
 
 def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
+    if status == _PAYMENT:  # of money, except where it says how soon it is over
+        return is_limited((), content.words, content.waits, strictly=True) and content.waits is not None
     if status == _FORBIDDEN:
-        return is_used_up(headers) or is_limited(content.names, content.words)
-    return is_limited(content.names, "")
+        return is_used_up(headers) or is_limited(content.names, content.words, content.waits)
+    return is_limited(content.names, content.words, content.waits, strictly=True)
 
 
-def lasting_finding(content: ErrorBody) -> Finding | None:
+def lasting_finding(content: ErrorBody, status: int | None = None, headers: object = None) -> Finding | None:
     """Return the verdict of a body that says that a repeat cannot help, else None."""
     if content.is_daily:
         return QUOTA
-    return final_finding(content.names, content.words, waits=content.waits is not None)
+    if content.passing:
+        return None
+    asked = wait_from_headers(headers, None)[0] if status == _RATE_LIMITED else None
+    return final_finding(
+        content.names,
+        content.words,
+        wait=content.waits,
+        asked=asked,
+        status=status,
+        decided=content.decides and usual_finding(content.names) is not None,
+    )
 
 
 def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
@@ -185,7 +201,9 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
         found = attrs.evolve(finding, retryable=is_passing(content.number), details=details)
         found = _by_words(content, found, content.number, None, None)
     if found is None:
-        found = usual_finding(content.names) or (RATE if is_limited((), content.words) else unknown)
+        found = usual_finding(content.names) or (
+            RATE if is_limited((), content.words, content.waits) else PASSING if content.passing else unknown
+        )
     if found is None:
         return None
     if found.repeats:
@@ -222,14 +240,92 @@ _ENVELOPE: Final = frozenset(  # what stands beside an error that is all there i
 )
 
 
+_SHORT: Final = 1_000  # bytes of an answer that is nothing but a refusal
+_MARKS: Final = re.compile(  # a state that is none of success, or a sentence alone
+    rb'"status"\s?:\s?"(?:0"|err|fail|notok|request_d|over_)|"(?:code|errcode|error_?code|err_?no|status_code)"\s?:\s?"?-?[1-9]'
+    rb'|"(?:success|ok)"\s?:\s?false|"(?:note|information)"\s?:|"Error"',
+    re.IGNORECASE,
+)
+_REFUSALS: Final = frozenset(
+    [
+        "0",
+        "error",
+        "fail",
+        "failed",
+        "failure",
+        "notok",
+        "request_denied",
+        "over_query_limit",
+        "over_daily_limit",
+    ]
+)
+_FLAT: Final = frozenset(
+    [
+        "status",
+        "code",
+        "errcode",
+        "errorcode",
+        "errno",
+        "success",
+        "ok",
+        "baseresp",
+        "note",
+        "information",
+        "errormsg",
+        "errmsg",
+        "errormessage",
+        "msg",
+        "message",
+        "result",
+        "results",
+        "info",
+        "infocode",
+        "detail",
+        "requestid",
+        "logid",
+        "traceid",
+        "timestamp",
+        "data",
+        "rows",
+        "type",
+        "candidates",
+    ]
+)
+
+
+def _refused(body: bytes) -> Finding | None:
+    """Return the verdict on a short answer that calls itself a failure, or is one sentence, and says a known reason."""
+    document = mapping_of(read_json(body))
+    fields = {"".join(filter(str.isalnum, str(key).lower())): value for key, value in document.items()}
+    if len(fields) == 1 and mapping_of(mapping_of(fields.get("response")).get("Error")):  # of Tencent's cloud
+        return bare_finding(read_body(document), None)
+    if not fields or fields.keys() - _FLAT:
+        return None
+    if any(
+        value and isinstance(value, (Mapping, list)) and key != "baseresp" for key, value in fields.items()
+    ):
+        return None
+    inner = mapping_of(fields.get("baseresp"))
+    refuses = str(fields.get("status")).lower() in _REFUSALS or fields.keys() <= {"note", "information"}
+    refuses = refuses or any(fields.get(key) is False for key in ("ok", "success"))
+    numbers = [
+        *(fields.get(key) for key in ("code", "errcode", "errorcode", "errno")),
+        inner.get("status_code"),
+    ]
+    refuses = refuses or any(number not in (None, 0, "0", 200, "200", True, False, "") for number in numbers)
+    return bare_finding(read_body(document), None) if refuses else None
+
+
 def hidden_finding(body: bytes, headers: object) -> Finding | None:
     """Return the verdict on the body of a success that is nothing but an error; None for any other.
 
     An object with a result, an id or a state of its own beside the error is a report about something
     else, and no failure of this request.
     """
-    if b'"error' not in body[:_BEGINNING] or body[:1] not in (b"{", b"["):
+    if body[:1] not in (b"{", b"["):
         return None
+    if b'"error"' not in body[:_BEGINNING] and b'"errors"' not in body[:_BEGINNING]:
+        return _refused(body) if len(body) <= _SHORT and _MARKS.search(body[:_BEGINNING]) else None
     document = mapping_of(read_json(body))
     if not document or document.keys() - _ENVELOPE or document.get("data"):
         return None

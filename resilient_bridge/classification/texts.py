@@ -10,18 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import islice
 from typing import Any, Final, cast
 
 import attrs
 
 from ..errors import Category, Executed, Kind, mapping_of
-from .bodies import document_in, read_body
+from .bodies import ErrorBody, document_in, read_body
 from .bridge_errors import printed_finding
 from .finding import Finding, short_of
 from .hints import EXECUTIONS
 from .programs import curl_finding, reported
-from .provider_codes import CONTEXT, LARGE, PASSING, QUOTA, REJECTED, words_finding
+from .provider_codes import CONTEXT, LARGE, PASSING, QUOTA, RATE, REJECTED, bare_words_finding, is_limited
 from .retry_after import wait_in_text
+from .sentences import name_says
 from .statuses import bare_finding, status_finding
 
 
@@ -158,8 +160,12 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
 }
 _NUMBERED = (  # where a text says that a number is a status
     r"http(?:/\d(?:\.\d)?)? [45]\d\d",
-    r"status(?: code)?[ :=]{1,3}[45]\d\d",
-    r"error code[ :=]{1,3}[45]\d\d",
+    r"status[ _]?(?:code)?(?: is| was| of)?[\"']?[ :=]{1,3}[45]\d\d",
+    r"response (?:status )?code(?: is| was| of)?[\"']?[ :=]{1,3}[45]\d\d",
+    r"error[ _]?code[\"']?[ :=]{1,3}[45]\d\d",
+    r"got status[ :=]{1,3}[45]\d\d",
+    r"api error[ :=]{1,3}[45]\d\d",
+    r"returned (?:status )?(?:code )?[45]\d\d(?= |:|$)",
     r"returned error: [45]\d\d",
     r"502 bad gateway",
     r"503 service (?:temporarily )?unavailable",
@@ -177,7 +183,24 @@ _NUMBERED = (  # where a text says that a number is a status
 _READ: Final = 16_384  # characters in which a body is looked for
 _NEAR: Final = 200  # characters before a body in which its status stands
 _BEFORE: Final = re.compile(r"\b(?:http(?:/[0-9.]{1,3})?|status|code|error)\b[^0-9a-z]{0,12}([45][0-9]{2})\b")
+_LEADING: Final = re.compile(
+    r"(?:[^\n:]{1,60}: ){0,3}\(?([45][0-9]{2})\)?(?: - |: |, | (?=[a-zA-Z\"'`{\[(]|[^\x00-\x7f]))",
+)
+_FAILED: Final = re.compile(  # what stands after a number that is a status, and not a count
+    r"error|no body|insufficient|exceed|invalid|fail|unavailable|overload|limit|quota|credit|balance|too (?:many|long|large)|try again|denied|not |unauthori"
+    r"|forbidden|timeout|timed out|busy|unable|unsupported|unknown|maximum|must|missing|reduce|cannot|can't|please|unexpected"
+    r"|不|超|失败|错误|无效|限|过"
+)
+_CODE: Final = re.compile(
+    r"\b(?:error[_ ]?)?(?:code|type|reason)[\"']?\s?[:=]\s?[\"'\[(]?([A-Za-z][\w.-]{3,80})|^\[?([A-Za-z][\w.]{3,80})[\]:] "
+    r"|\berror[:=] ([A-Za-z]{2,30}(?:_[A-Za-z]{2,30}){1,5})\b"
+    r"|\berror (?:occurred )?\(([A-Za-z][\w.]{3,80})\)",
+    re.IGNORECASE,
+)
+_MOST_CODES: Final = 8
 _ERRORS: Final = frozenset({"error", "errors", "__type", "base_resp"})
+_MESSAGES: Final = frozenset(("message", "msg", "Message", "error_msg", "errmsg", "detail", "error_message"))
+_CODES: Final = frozenset(("code", "status", "Code", "error_code", "errcode", "type", "message_type"))
 _ANYWHERE: Final = (QUOTA, CONTEXT, LARGE)
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STATUS = re.compile(r"[45]\d\d(?!\d)")
@@ -214,11 +237,14 @@ def _by_pattern(text: str) -> Finding | None:
     if len(lowered) != len(text):  # a letter whose lower case is longer: match the text as written
         lowered = text
     wait = wait_in_text(lowered)
-    of_google = "resource_exhausted" in lowered or "quota exceeded for metric" in lowered
-    final = words_finding(lowered, waits=wait is not None, of_google=of_google)
+    final = bare_words_finding(lowered, wait)
     if final in _ANYWHERE:
         return _reported(final, text)
+    if (at_beginning := _by_beginning(text, wait)) is not None:
+        return at_beginning
     match = _patterns().search(lowered)
+    if final is RATE and match is None:
+        return _reported(attrs.evolve(RATE, retry_after=wait), text)
     first = None if match is None else _first(text, lowered, match)
     if first is None:
         return None
@@ -227,6 +253,29 @@ def _by_pattern(text: str) -> Finding | None:
     if first.kind is None and first.repeats:
         first = attrs.evolve(first, retry_after=wait)
     return attrs.evolve(first, message=first.summary + short_of(text))
+
+
+def _by_beginning(text: str, wait: float | None) -> Finding | None:
+    """Return the verdict of a text that begins with a status, or that names its code: `code: X`."""
+    start = text[:_READ].lstrip()
+    status = _LEADING.match(start)
+    if status is not None:
+        rest = start[status.end() :]
+        answered = status_finding(int(status[1]), None, rest)
+        counted = (
+            rest[:1].islower() and status[0].endswith(" ") and not status[0].endswith((": ", "- ", ", "))
+        )
+        failed = (
+            rest.startswith(("status code", "no body")) if counted else _FAILED.search(rest[:_NEAR].lower())
+        )
+        if failed or answered.details.get("reason"):
+            return _reported(attrs.evolve(answered, message=""), text)
+    names = [next(filter(None, match.groups())) for match in islice(_CODE.finditer(start), _MOST_CODES)]
+    reasons = {name_says(name) for name in names}
+    if not (reasons - {""} or start.startswith("rpc error") or any(is_limited([name], "") for name in names)):
+        return None
+    found = bare_finding(ErrorBody(names=tuple(names), message=text, words=start.lower(), wait=wait), None)
+    return found and _reported(found, "")
 
 
 def _first(text: str, lowered: str, match: re.Match[str]) -> Finding | None:
@@ -251,9 +300,10 @@ def _by_body(text: str) -> tuple[Finding | None, Finding | None]:
         return _reported(answered, "" if content.message else text), None
     listed = cast("list[object]", document) if isinstance(document, list) else [document]
     fields = mapping_of(listed[0] if listed else None)
-    if not _is_error(fields):
-        return None, None
     found = bare_finding(content, None)
+    if not _is_error(fields):
+        known = found if _MESSAGES & fields.keys() and _CODES & fields.keys() else None
+        return known and _reported(known, "" if content.message else text), None
     # An event of a stream is written like this; whoever does not know its name does not call it final.
     unknown = PASSING if fields.get("type") == "error" else REJECTED
     words = content.message or text
@@ -262,6 +312,8 @@ def _by_body(text: str) -> tuple[Finding | None, Finding | None]:
 
 def _is_error(fields: Mapping[object, Any]) -> bool:
     inner = mapping_of(fields.get("response"))
+    if str(fields.get("type"))[:10].lower() == "error" or fields.get("kind") == "Status":
+        return True
     return any(
         (value and key in _ERRORS) or (isinstance(key, str) and key.endswith("Exception"))
         for key, value in (*fields.items(), *(pair for pair in inner.items() if pair[0] == "error"))

@@ -295,7 +295,7 @@ def test_k10_an_unlisted_error_that_carries_an_answer():
     ],
 )
 def test_k11_two_headers_that_a_proxy_joined(value, wait):
-    """Of `Retry-After: 120, 240` the longer counts; the comma of a date separates nothing."""
+    """Of `Retry-After: 120, 240` the longer counts; the comma of a date, or without a space, separates nothing."""
     assert classify(_response(503, {}, retry_after=value)).retry_after == wait
 
 

@@ -1,4 +1,4 @@
-"""What 49 providers and servers really answer, through every carrier (tests/classification/corpus)."""
+"""What providers and servers answer, quoted or recalled, through every carrier (tests/classification/corpus)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from .carriers import carried, raw, rows, wrong
 from .wires import answering, status
 
 
-SEEN, HELD_BACK = rows("seen"), rows("held_back")
+SEEN, HELD_BACK, BLIND = rows("seen"), rows("held_back"), rows("blind")
 
 
 def test_the_corpus_is_whole():
-    """At least 170 bodies, 30 of them held back, each with its source, its date and a reason, and an id of its own."""
-    every = SEEN + HELD_BACK
+    """At least 220 bodies, 30 of them held back and 50 blind, each with its source, its date and a reason, and an id of its own."""
+    every = SEEN + HELD_BACK + BLIND
     assert len(SEEN) >= 140
     assert len(HELD_BACK) == 30
     assert len({row["id"] for row in every}) == len(every)
-    assert all(row["source"].startswith("https://") and row["date"] and row["why"] for row in every)
+    assert len(BLIND) == 50
+    assert all(row["source"].startswith("https://") for row in SEEN + HELD_BACK)
+    assert all(row["source"] and row["date"] and row["why"] for row in every)
+    assert {row["quoted"] for row in every} == {"seen", "recalled"}
 
 
-@each_row("row", SEEN + HELD_BACK, ids=[row["id"] for row in SEEN + HELD_BACK])
+@each_row("row", SEEN + HELD_BACK + BLIND, ids=[row["id"] for row in SEEN + HELD_BACK + BLIND])
 def test_a_body_through_every_carrier(row):
     """Category, kind, code, reason, wait and the server's own words are those of the provider's page, whoever carries them."""
     readings = list(carried(row))
