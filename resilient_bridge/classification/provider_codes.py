@@ -229,7 +229,13 @@ _DAY: Final = (
 _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
     (finding, re.compile(pattern))
     for finding, pattern in (
-        (LARGE, r"request too large for|exceeds the maximum allowed number of bytes"),
+        (
+            LARGE,
+            (
+                r"request too large for|exceeds the maximum allowed number of bytes"
+                r"|(?:request|payload|body) (?:\w+ )?size (?:\w+ ){0,2}exceeds? (?:\w+ ){0,3}(?:limit|maximum)"
+            ),
+        ),
         (
             CONTEXT,
             (
@@ -276,6 +282,7 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
     )
 )
 _DAILY: Final = re.compile(_DAY)
+_WHOLE: Final = "limit exceeded"  # the whole text of a used-up plan of API Gateway
 _DAILY_QUOTA: Final = re.compile(r"quotaid\W{1,8}\w{0,80}perday")
 _NOTHING_FREE: Final = re.compile(r"quota exceeded[^\n]{0,200}limit: 0\b")
 _OF_A_MODEL: Final = re.compile(r"model: \S+")
@@ -315,6 +322,8 @@ def final_finding(
     if "notfound" in keys and _OF_A_MODEL.fullmatch(words):
         return _MODEL
     found = words_finding(words, waits=wait is not None, of_google="resourceexhausted" in keys)
+    if asked is not None and words.strip() == _WHOLE:
+        found = None  # it says when it lets this through
     shortest = min((seconds for seconds in (wait, asked) if seconds is not None), default=SHORT_WAIT + 1)
     return found or _made_of(listed, keys, words, status, soon=decided or shortest <= SHORT_WAIT)
 
@@ -349,7 +358,7 @@ def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -
         return QUOTA
     if of_google and _DAILY_QUOTA.search(words):
         return QUOTA
-    return QUOTA if words.strip() == "limit exceeded" else None  # the whole text: API Gateway's plan
+    return QUOTA if words.strip() == _WHOLE else None
 
 
 def bare_words_finding(words: str, wait: float | None) -> Finding | None:

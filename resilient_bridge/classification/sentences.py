@@ -51,7 +51,7 @@ _RATE_HIT: Final = re.compile(
         rf"\b{_MORE}[^\n]{{0,60}}?{_UNIT}",
         rf"{_UNIT}[^\n]{{0,60}}?{_MORE}",
         r"(?:max\w{0,4}|too many|exceed\w{0,3}|limit)[^\n.]{0,40}?concurren|concurren[^\n.]{0,40}?(?:limit|exceed|reached|maximum)",
-        r"abuse detection|please slow down|slow down (?:your|the|and)|reduce (?:your )?(?:request )?rates?\b",
+        r"abuse detection|doing that too (?:much|often)|please slow down|slow down (?:your|the|and)|reduce (?:your )?(?:request )?rates?\b",
         r"\brate (?:has been |was |is )?exceeded\b|too frequent(?:ly)?\b",
         r"频率[^\n]{0,6}(?:受限|过高|限制|超)|访问[^\n]{0,6}(?:受限|频繁)|请求过于|过于频繁|太频繁|限流|限频|并发(?:数|量|请求)?[^\n]{0,6}(?:过高|超|限|上限)|请求(?:数|次数|量)?(?:过多|太多|超)",
     )
@@ -213,6 +213,8 @@ _ZH_CONTEXT: Final = re.compile(
 def says_context(words: str) -> bool:
     """Return whether words in lower case say that a prompt is longer than the model takes."""
     words = words[:_READ]
+    if _TWO_NUMBERS.search(words):  # how many there are, and how many may be: no rate
+        words = words.replace("too many tokens", "tokens exceed")
     if mentions_rate(words) or _NO_CONTEXT.search(words):
         return False
     if _OUTPUT.search(words) and not _INPUT.search(words):
