@@ -44,6 +44,8 @@ _SAYS: Final = (  # keys in lower case, without punctuation; the first of them t
         "description",
         "errordescription",
         "faultstring",
+        "errorsummary",
+        "errortext",
         "exception",
         "info",
         "note",
@@ -94,6 +96,8 @@ _NAMES: Final = (
         "info",
         "errorname",
         "subtype",
+        "tag",
+        "category",
     ),
 )
 _NUMBERS: Final = ("code", "status", "httpstatus", "httpstatuscode", "statuscode", "errorcode", "httpcode")

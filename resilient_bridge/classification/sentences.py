@@ -83,7 +83,7 @@ _GONE: Final = (
 )
 _TAKES: Final = (
     r"(?:\b(?:exceed(?:s|ed|ing)?|exhausted|used (?:up|all)|insufficient|depleted|consumed|r[au]n out of|running out of"
-    r"|overdrawn|maxed out|lacks?|spent all)|(?:\bnot|n't)(?: have)? (?:enough|sufficient))\b"
+    r"|overdrawn|overdue|negative|maxed out|lacks?|spent all)|(?:\bnot|n't)(?: have)? (?:enough|sufficient))\b"
 )
 _REACHED: Final = r"\b(?:reached|hit|at|out of|over)\b"
 _ZH_QUOTA: Final = "(?:余额|额度|配额|限额|点数|积分|套餐|用量|流量包|资源包|次数包|免费(?:次数|额度))"
@@ -105,6 +105,7 @@ _WEAK_QUOTA: Final = re.compile(
     _any(
         _spent(_QUOTA),
         rf"{_REACHED}{_NEAR}4}}?[^\w\n]{{1,4}}{_QUOTA}",
+        r"\b[0-9]{1,3}[- ]hour (?:\w+ )?limit (?:\w+ )?reached\b|\b(?:day|month|week) limit[^\n]{0,60}(?:reached|exceeded)",
         rf"{_QUOTA}(?: \w{{1,12}}){{0,3}} (?:will (?:be )?(?:reset|renew|refresh|replenish)\w{{0,3}}|(?:resets|renews|refreshes) (?:at|on|in|after))",
         rf"{_ZH_QUOTA}[^。\n]{{0,20}}?(?:不足|用尽|用完|耗尽|超出|超过|超限|已达|达到|失败|到期|不够|为 ?0)",
         rf"(?:超出|超过|用尽|用完|耗尽|没有|不足)[^。\n]{{0,15}}?{_ZH_QUOTA}",

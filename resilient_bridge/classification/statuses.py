@@ -42,7 +42,9 @@ _FORBIDDEN: Final = 403
 _TOO_LARGE: Final = 413
 _SERVER = 500
 _LOGINS: Final = frozenset({400, 401, 403})
-_LIMITS: Final = frozenset({400, 402, 403, 498, 503})  # statuses under which some say that a rate is used up
+_LIMITS: Final = frozenset(
+    {400, 402, 403, 418, 420, 498, 503}
+)  # statuses under which some say that a rate is used up
 _PAYMENT: Final = 402
 _STATUSES: Mapping[int, Finding] = {
     401: Finding(code="AUTH_TOKEN_EXPIRED", message="credentials not accepted"),
@@ -236,7 +238,7 @@ def should_retry(headers: object) -> bool | None:
 _BEGINNING: Final = 300  # bytes of a success that are looked at
 _ENVELOPE: Final = frozenset(  # what stands beside an error that is all there is
     {"error", "errors", "ok", "success", "user_id", "request_id", "requestId", "needed", "provided"}
-    | {"response_metadata", "warning", "message", "type", "data"}
+    | {"response_metadata", "warning", "message", "type", "data", "result", "extensions"}
 )
 
 
@@ -327,7 +329,7 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     if b'"error"' not in body[:_BEGINNING] and b'"errors"' not in body[:_BEGINNING]:
         return _refused(body) if len(body) <= _SHORT and _MARKS.search(body[:_BEGINNING]) else None
     document = mapping_of(read_json(body))
-    if not document or document.keys() - _ENVELOPE or document.get("data"):
+    if not document or document.keys() - _ENVELOPE or document.get("data") or document.get("result"):
         return None
     inner: object = document.get("error") or document.get("errors")
     if isinstance(inner, str):
@@ -336,7 +338,5 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     elif not isinstance(inner, (Mapping, list)) or not inner:
         return None
     content = read_body(body, headers)
-    if not (content.names or content.number):
-        return None
-    unknown = Finding(code="SYS_UPSTREAM_REJECTED")
+    unknown = Finding(code="SYS_UPSTREAM_REJECTED") if content.names or content.number else None
     return bare_finding(content, unknown)
