@@ -12,7 +12,16 @@ from .carriers import carried, raw, rows, wrong
 from .wires import answering, status
 
 
-SEEN, HELD_BACK, BLIND = rows("seen"), rows("held_back"), rows("blind")
+SEEN, HELD_BACK, BLIND, AGAIN = rows("seen"), rows("held_back"), rows("blind"), rows("blind_again")
+UNREAD = {
+    "again-watsonx-empty-message": "the server's words are a body without a message",
+    "again-voyage-no-payment": "a limit per minute in words of payment, as a bare text",
+    "again-watsonx-model-text": "a model that was not found, as a bare text: an ordinary sentence without a status",
+    "again-sambanova-model-text": "the same",
+    "again-throttled-go": "a bare text whose Retry-After is lost is the used-up plan of API Gateway",
+    "again-huggingchat-overloaded": "an event that calls itself a status",
+}
+"""Bodies of `blind_again.json` that are not read as their page says by every carrier, and why."""
 
 
 def test_the_corpus_is_whole():
@@ -25,6 +34,12 @@ def test_the_corpus_is_whole():
     assert all(row["source"].startswith("https://") for row in SEEN + HELD_BACK)
     assert all(row["source"] and row["date"] and row["why"] for row in every)
     assert {row["quoted"] for row in every} == {"seen", "recalled"}
+
+
+def test_what_is_not_read_is_known():
+    """Of the second blind set all but these are read; one that is read now leaves the list."""
+    unread = {row["id"] for row in AGAIN if any(wrong(row, name, what) for name, what in list(carried(row)))}
+    assert unread == set(UNREAD)
 
 
 @each_row("row", SEEN + HELD_BACK + BLIND, ids=[row["id"] for row in SEEN + HELD_BACK + BLIND])
