@@ -213,8 +213,12 @@ def _as_written(text: str) -> str:
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 
+_LONGEST_WORD: Final = 24  # characters of a harmless value, such as `format=json`
+
+
 def _is_secret(name: str, value: str) -> bool:
-    return hides(name, value) or has_mix(value) or name.lower() == "key"
+    is_long = len(value) > _LONGEST_WORD  # what is masked for nothing then is no word of an error
+    return hides(name, value) or has_mix(value) or is_long or name.lower() == "key"
 
 
 def secrets_of(url: str) -> list[str]:
