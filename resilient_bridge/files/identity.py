@@ -78,7 +78,7 @@ class HeldFiles:
         self._paths = {name: f"{self._directory}{os.sep}{name}" for name in names}
         self._known: dict[str, Identity | None] = {}
         self._handle = -1
-        self._time = -1
+        self._time = self._noted = -1
         self.note()
 
     def note(self) -> None:
@@ -91,8 +91,8 @@ class HeldFiles:
 
     def agree(self) -> None:
         """Note that the files were compared now, so the directory need not be until it changes."""
-        changed = self._changed()
-        # A change within the same tick would not be seen: look again until it is over.
+        self._noted = changed = self._changed()
+        # A change within the same tick would not be seen: compare the files until it is over.
         self._time = changed if abs(REAL.wall() - changed / 1e9) > _TICK else -1
 
     if _DIRECTORY:
@@ -109,8 +109,18 @@ class HeldFiles:
                 return 0
 
     def may_have_changed(self) -> bool:
-        """Return whether a file may have been removed, moved or replaced. Raises OSError."""
-        return self._changed() != self._time
+        """Return whether a file may have been removed, moved or replaced."""
+        changed = self._changed()
+        return changed != self._time and self._has_changed(changed)
+
+    def _has_changed(self, changed: int) -> bool:
+        try:
+            if changed != self._noted or self.others():
+                return True
+            self.agree()
+        except OSError:
+            return True
+        return False
 
     def close(self) -> None:
         """Close the directory. May be called again."""

@@ -50,7 +50,7 @@ class Commits:
     """The transactions of one open database.
 
     `gather` returns the postponed work; `on_failure` gets the errors that no caller gets;
-    `on_working` is called when the files were looked at and are in order.
+    `on_working` is called when a look at the files finds in order what the one before did not.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Commits:
         self._copying: asyncio.Future[Any] | None = None
         self._since_look = 0
         self._idle: asyncio.Future[None] | None = None
+        self._has_failed_look = False
 
     def check_process(self) -> None:
         """Raise ConfigError in a fork: it has neither the lock nor the thread."""
@@ -218,9 +219,9 @@ class Commits:
             try:
                 self._database.look(is_idle=True)
             except StoreError as error:
-                self._on_failure(error)
+                self._report(error)
             else:
-                self._on_working()
+                self._report(None)
             return
         self._is_busy = True
         look = partial(self._database.look, is_idle=True)
@@ -229,11 +230,16 @@ class Commits:
     def _looked(self, work: asyncio.Future[Any]) -> None:
         self._is_busy = False
         error = work.exception()
-        if isinstance(error, StoreError):
-            self._on_failure(error)
-        else:
-            self._on_working()
+        self._report(error if isinstance(error, StoreError) else None)
         self._go_on()
+
+    def _report(self, error: StoreError | None) -> None:
+        """Report what a look found; that of a full disk, for one, is not over because of it."""
+        has_failed, self._has_failed_look = self._has_failed_look, error is not None
+        if error is not None:
+            self._on_failure(error)
+        elif has_failed:
+            self._on_working()
 
     # ---- the log ----------------------------------------------------------------------------------------------
 
