@@ -106,11 +106,11 @@ def test_the_picture_is_as_wide_as_the_terminal():
 
 def test_a_picture_can_be_written(capsys, tmp_path):
     """`--out FILE.svg` is a picture, `FILE.txt` table and bars; stdout says the same as without."""
-    plain = _run(capsys, "gasoline")
+    plain = _run(capsys, "openviber")
     svg, text = tmp_path / "a.SVG", tmp_path / "a.txt"
-    assert _run(capsys, "gasoline", "--out", str(svg)) == plain
+    assert _run(capsys, "openviber", "--out", str(svg)) == plain
     assert ET.fromstring(svg.read_text()).tag.endswith("svg")
-    assert _run(capsys, "gasoline", "--out", str(text)) == plain
+    assert _run(capsys, "openviber", "--out", str(text)) == plain
     assert text.read_text().startswith(plain[1].rstrip("\n"))
     assert "= at least" in text.read_text()
 
