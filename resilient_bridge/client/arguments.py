@@ -175,8 +175,11 @@ def _as_written(text: str) -> str:
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 
+_LONG: Final = 16  # characters of a parameter that is no word
+
+
 def _is_secret(name: str, value: str) -> bool:
-    return hides(name, value) or has_mix(value) or name.lower() == "key"
+    return hides(name, value) or has_mix(value) or len(value) >= _LONG or name.lower() == "key"
 
 
 def secrets_of(url: str) -> list[str]:
