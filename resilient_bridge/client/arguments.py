@@ -213,12 +213,11 @@ def _as_written(text: str) -> str:
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 
-_LONGEST_WORD: Final = 24  # characters of a harmless value, such as `format=json`
+_LONG: Final = 16  # characters of a parameter that is no word
 
 
 def _is_secret(name: str, value: str) -> bool:
-    is_long = len(value) > _LONGEST_WORD  # what is masked for nothing then is no word of an error
-    return hides(name, value) or has_mix(value) or is_long or name.lower() == "key"
+    return hides(name, value) or has_mix(value) or len(value) >= _LONG or name.lower() == "key"
 
 
 def secrets_of(url: str) -> list[str]:
