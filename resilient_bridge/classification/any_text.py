@@ -51,7 +51,10 @@ def read_text(text: str) -> tuple[Failure, bool]:
 
 def _known(text: str) -> Failure | None:
     if text.startswith("{") and (found := _of_document(text)) is not None:
-        return found
+        # A code that nobody knows: a body says more, unless it is a response of JSON-RPC.
+        is_bare = found.code == "SYS_INTERNAL_ERROR" and '"jsonrpc"' not in text[:_LONGEST]
+        by_body = text_finding(text) if is_bare else None
+        return found if by_body is None else by_body.failure()
     coded = coded_finding(text)
     if coded is not None:
         return coded.failure()

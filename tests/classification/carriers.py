@@ -51,6 +51,7 @@ def carried(row: Row) -> Iterator[tuple[str, object]]:
         yield from _stream_errors(row)
     for name, text in texts(row):
         yield name, RuntimeError(text)
+        yield f"{name}, itself", text
 
 
 def _responses(row: Row) -> Iterator[tuple[str, object]]:
