@@ -225,8 +225,8 @@ def _channel(
         # where there was no event, none comes again
         policy = policy.evolve(overlap=0, inclusive=False, ends="quiet")
     if policy.order == "number" and isinstance(position, int):
-        return _numbers(position, heard, stated, evidence, policy)
-    return _unordered(position, heard, stated, evidence, policy)
+        return _numbers(channel, position, heard, stated, evidence=evidence, policy=policy)
+    return _unordered(channel, position, heard, stated, evidence=evidence, policy=policy)
 
 
 def _all_new(heard: Sequence[Incoming], policy: Positions, *, may_repeat: bool = False) -> _Plan:
@@ -288,11 +288,16 @@ _WHY: Final = {
 
 
 def _numbers(
-    position: int, heard: Sequence[Incoming], stated: Replayed | None, evidence: Evidence, policy: Positions
+    channel: Channel,
+    position: int,
+    heard: Sequence[Incoming],
+    stated: Replayed | None,
+    *,
+    evidence: Evidence,
+    policy: Positions,
 ) -> tuple[Finding, _Plan]:
     numbered = _sorted(heard, policy)
     # For a position that was reached without an event, the event may still come.
-    channel = heard[0].event.channel if heard else None
     above = position - 1 if channel in evidence.moved else position
     old = [each for each in numbered if _number(each) <= above and not each.is_marker]
     new = [
@@ -358,7 +363,10 @@ def _finding(
     is_sure: bool,
     plan: _Plan,
 ) -> Finding:
-    """Judge a log with numbers; `is_known`: an event that we have came again; `is_sure`: it is known to be the one that we read."""
+    """Judge a log with numbers.
+
+    `is_known`: an event that we have came again. `is_sure`: the log is the one that we read.
+    """
     if plan.holes:
         hole = next(iter(plan.holes.values()))
         return Finding(Verdict.GAP, hole.reason, missing=hole.missing)
@@ -403,14 +411,15 @@ def _shown(
 
 
 def _unordered(
+    channel: Channel,
     position: Position,
     heard: Sequence[Incoming],
     stated: Replayed | None,
+    *,
     evidence: Evidence,
     policy: Positions,
 ) -> tuple[Finding, _Plan]:
     """Judge unordered positions: an event is recognised by its id, and counted where it has none."""
-    channel = heard[0].event.channel if heard else None
     matches, surplus = _compared(heard, evidence, policy)
     known = [found in SAME for found in matches]
     is_named = evidence.is_named(channel, policy)

@@ -216,6 +216,21 @@ def test_l14_a_channel_may_be_named_for_its_log():
     assert rejoined(dialect({**one, "names_log": True}), before, answer)[0] == ("RECOVERED", "stated")
 
 
+def test_l14_a_channel_of_which_nothing_was_missed_is_known_by_its_name():
+    """No event comes, and the server states that it has sent all: its epoch says of which log."""
+    one = {"per_channel": True, "contiguous": True, "ends": "stated"}
+    before = [
+        d.Replayed(channel="run", epoch="E"),
+        *plain(1, 2, channel=lambda _: "run"),
+    ]
+    rig = FramesRig(dialect(one)).up()
+    rig.hear_each(before)
+    rig.take()
+    rig.again()
+    rig.hear(d.Replayed(complete=True, channel="run", epoch="E"))
+    assert rig.resumed == ("RECOVERED", "stated", {"run": "RECOVERED"})
+
+
 def test_b3_an_equal_id_with_other_content_is_another_log():
     """Ids that count begin again with the log: "ev-2" is another event now, and it is delivered."""
     named = {"id": lambda n: f"ev-{n}"}
