@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 disk: Final = os
 
 # flags by which a directory is opened; 0 on Windows, which cannot
-_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0) and os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 # seconds; a file system may give two changes of a directory the same time if they are closer
 _TICK: Final = 0.012
 
