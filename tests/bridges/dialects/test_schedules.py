@@ -68,9 +68,9 @@ def _always_recovered(evidence, policy):
     return found._replace(findings=dict.fromkeys(found.findings, good), deliveries=deliveries)
 
 
-def _all_known(self, incoming):
-    """A client that takes every number below its own for one that it had."""
-    return True
+def _all_known(self, event, text):
+    """Any event at a known position is the one that was delivered, and proves the log."""
+    return positioned.Match.TIME
 
 
 def _greet_and_forget(self, hello, number):
@@ -96,7 +96,7 @@ def _no_holes(self, event, text, reached, now):
         ("openhands_legacy", positioned.Positioned, "report", _no_gaps),
         ("sequence", resuming, "judge", _always_recovered),
         ("centrifugo", resuming, "judge", _always_recovered),
-        ("sequence", positioned.Positioned, "is_known", _all_known),
+        ("sequence", positioned.Positioned, "match", _all_known),
         ("agno that misses events between its replay and its live ones", positioned.Positioned, "_next", _no_holes),
         ("mattermost", replaying.Replaying, "greet", _greet_and_forget),
         ("recursor", Inbox, "put_gap", _no_gaps),
