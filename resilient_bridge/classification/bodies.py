@@ -8,7 +8,6 @@ read once, into names, a number that is a status, the server's own words, and a 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,7 +16,7 @@ from typing import Any, Final, cast
 import attrs
 
 from .provider_codes import name_key
-from .retry_after import duration_of, wait_in_text
+from .retry_after import duration_of, finite_seconds, wait_in_text
 
 
 _LARGEST: Final = 65_536  # bytes or characters that are parsed
@@ -466,14 +465,9 @@ def _seconds_in(key: str, value: object) -> float | None:
 
 
 def seconds_of(value: object) -> float | None:
-    """Return a number of seconds in a field, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        seconds = float(value)
-    except OverflowError:
-        return None
-    return min(seconds, _LONGEST_WAIT) if math.isfinite(seconds) and seconds >= 0 else None
+    """Return a number of seconds in a field, bounded; None for anything else."""
+    seconds = finite_seconds(value)
+    return None if seconds is None else min(seconds, _LONGEST_WAIT)
 
 
 # ---- a body in a text ----------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ unknown codes keep their name. Its `recoverable` field is believed, except for a
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -16,6 +15,7 @@ from typing import Any, Final, cast
 from ..errors import CATEGORY_CODES, CODES, OWN_DETAILS, Category, Executed, Failure, is_count, is_our_code
 from .finding import Finding
 from .hints import EXECUTIONS
+from .retry_after import finite_seconds
 
 
 ALIASES: Mapping[str, str] = {
@@ -69,7 +69,7 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
         message=message if isinstance(message, str) else "",
         retryable=_recoverable(payload, code),
         executed=execution and execution.executed,
-        retry_after=_wait(payload.get("retry_after")),
+        retry_after=finite_seconds(payload.get("retry_after")),
         suggestions=advice_of(payload) or (execution.suggestions if execution else ()),
         details={**(execution.details if execution else {}), **details},
     )
@@ -124,7 +124,7 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
         retryable=recoverable,
         executed=Executed.MAYBE,
         suggestions=(suggestion,) if isinstance(suggestion, str) and suggestion.strip() else (),
-        retry_after=_wait(report.get("retry_after")),
+        retry_after=finite_seconds(report.get("retry_after")),
         details={
             **({"reason": kind} if kind in _TYPES else {}),
             **dict(zip(("current_tokens", "max_tokens"), _sizes(report), strict=False)),
@@ -206,13 +206,3 @@ def _lines(value: object) -> tuple[str, ...]:
     return tuple(
         line for line in cast("Sequence[object]", value)[:10] if isinstance(line, str) and line.strip()
     )
-
-
-def _wait(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        seconds = float(value)
-    except OverflowError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

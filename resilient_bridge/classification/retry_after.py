@@ -8,6 +8,7 @@ harm. The policy sets the cap.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -113,6 +114,17 @@ _BARE = re.compile(
 )
 _CHINESE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(毫秒|秒|分|小时|天)钟?(?:之|以)?后")
 _CHINESE_UNITS = {"毫秒": 0.001, "秒": 1, "分": 60, "小时": 3_600, "天": 86_400}
+
+
+def finite_seconds(value: object) -> float | None:
+    """Return a number of seconds that stands in a field as a number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def wait_in_text(text: str) -> float | None:

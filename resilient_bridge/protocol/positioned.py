@@ -92,7 +92,7 @@ class Positioned:
         """
         key = self.key_of(event)
         if key is None:
-            is_owed = bool(self.unshown) and self._was_shown(event)
+            is_owed = bool(self.unshown) and self._is_owed(event)
             if is_owed and self._replay_goes_on:
                 self._in.duplicates += 1
             else:
@@ -102,7 +102,7 @@ class Positioned:
         else:
             self.accept(event, text, now, may_repeat=key in self._in.watermark)
 
-    def _was_shown(self, event: Event) -> bool:
+    def _is_owed(self, event: Event) -> bool:
         """Return whether the replay still owes this event, which was delivered before the cut."""
         remaining = self.unshown.get(event.channel)
         if remaining is None or remaining[content := self.content_of(event)] <= 0:
