@@ -101,7 +101,7 @@ class Classifier:
         a dict with some of code, kind, category, executed, retry_after (seconds), message,
         suggestions, or None to leave it to others: a company's own error envelope. HTTPTransport
         asks it too; there it gets a response whose body can be read, as far as that was looked
-        into. What it raises counts as None, and a wrong field as not said.
+        into. What it raises counts as None, and a wrong field as not said, which is logged once.
         """
         from .registry import register
 

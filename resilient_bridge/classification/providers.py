@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import Executed, text_of
 from .bodies import document_in, read_body
-from .finding import Finding, Rules, short_of
+from .finding import Finding, Rules, package_of, short_of
 from .http_libraries import body_of
 from .provider_codes import known_final, login_finding, name_key
 from .statuses import lasting_finding, should_retry, status_finding, stream_finding
@@ -94,13 +94,19 @@ def _openai_error(error: BaseException) -> Finding:
     """
     text = text_of(error)
     lowered = text.lower()
-    if type(error).__name__ == "OpenAIError" and any(word in lowered for word in _MISSING):
+    is_theirs = type(error).__name__ == "OpenAIError" and package_of(type(error)) == "openai"
+    if is_theirs and any(word in lowered for word in _MISSING):
         return attrs.evolve(_CREDENTIALS, message=_CREDENTIALS.message + short_of(text))
     return attrs.evolve(_UNKNOWN, message=_UNKNOWN.message + short_of(text))
 
 
 def _no_key(error: BaseException) -> Finding | None:
-    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text."""
+    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text.
+
+    A class of the user's below them is not read: its words are the user's.
+    """
+    if type(error) not in {ValueError, TypeError}:
+        return None
     text = text_of(error)
     provider = next((name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None)
     if provider is None:

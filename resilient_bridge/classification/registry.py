@@ -7,6 +7,7 @@ ones the later. A registration changes the fields it names and no others.
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -53,11 +54,16 @@ _KIND_CODES: Final = {
     Kind.PARTIAL: "SYS_UPSTREAM_REJECTED",
 }
 
+_MEMBERS: Final[dict[object, type[Enum]]] = {"kind": Kind, "category": Category, "executed": Executed}
+_SHOWN: Final = 40  # characters of a field's name
 _STREAMS: Final = frozenset({"httpx", "httpx2"})
 _MISSPELT: Final = 0.9  # how alike a code of the user's and one of ours may not be
 _ENDLESS: Final = 1e11  # seconds: three thousand years
 E = TypeVar("E", bound=Enum)
 _numbers = itertools.count()
+_LOG: Final = logging.getLogger("resilient_bridge")
+_TOLD: Final = set[int]()
+"""The registrations whose functions have returned something that is not read, which is logged once."""
 
 
 @attrs.frozen(eq=False)
@@ -74,6 +80,7 @@ class InForce:
     def unregister(self) -> None:
         """Remove it; failures that it has changed stay changed."""
         self.in_force.pop(self.number, None)
+        _TOLD.discard(self.number)
 
     def __enter__(self) -> Self:
         """Return the registration, which is in force already."""
@@ -275,7 +282,7 @@ def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Regi
 def _read(registration: Registration, subjects: tuple[object, ...]) -> Registration | None:
     """Call the user's function and return its answer as a verdict.
 
-    Errors and invalid fields are ignored.
+    Errors and invalid fields are ignored; the first invalid field or answer is logged.
     """
     for subject in subjects:
         what = registration.what
@@ -285,14 +292,59 @@ def _read(registration: Registration, subjects: tuple[object, ...]) -> Registrat
             answer = cast("Answer", registration.answer)(readable(subject))
         except Exception:  # noqa: BLE001 (the body is not what it expects; other verdicts apply)
             return None
+        _tell(registration, answer)
         return _spoken(registration, answer) if isinstance(answer, Mapping) else None
     return None
+
+
+def _tell(registration: Registration, answer: object) -> None:
+    """Log once what is wrong with the answer of a user's function: the field, never its value."""
+    if answer is None or registration.number in _TOLD:
+        return
+    if not isinstance(answer, Mapping):
+        wrong = f"it returned a {type(answer).__name__}"
+    else:
+        fields = cast("Mapping[object, object]", answer)
+        unread = [name for name, value in fields.items() if not _is_field(name, value)]
+        if not unread:
+            return
+        wrong = f"it returned a dict whose {str(unread[0])[:_SHOWN]!r} is not read"
+    _TOLD.add(registration.number)
+    function = getattr(registration.answer, "__qualname__", type(registration.answer).__name__)
+    _LOG.warning(
+        "classify.register.answer: %s must return a dict with some of code (one of ours, or your own under one"
+        " of their prefixes), kind, category, executed, retry_after (seconds), message, suggestions (texts),"
+        " or None; %s",
+        function,
+        wrong,
+    )
+
+
+def _is_field(name: object, value: object) -> bool:
+    """Return whether a field of a user's answer is read. None says nothing, in each."""
+    if name in _MEMBERS:
+        return value is None or _member(_MEMBERS[cast("str", name)], value) is not None
+    match name:
+        case "code":
+            return value is None or is_our_code(value)
+        case "retry_after":
+            return value is None or seconds_in(value) is not None
+        case "message":
+            return value is None or isinstance(value, str)
+        case "suggestions":
+            return _are_lines(value)
+        case _:
+            return False
+
+
+def _are_lines(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(line, str) for line in cast("Any", value))
 
 
 def _spoken(registration: Registration, answer: Mapping[str, Any]) -> Registration:
     code, wait, message = answer.get("code"), answer.get("retry_after"), answer.get("message")
     lines = answer.get("suggestions", registration.suggestions)
-    if not isinstance(lines, tuple | list) or not all(isinstance(line, str) for line in cast("Any", lines)):
+    if not _are_lines(lines):
         lines = ()
     return attrs.evolve(
         registration,

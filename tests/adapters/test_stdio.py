@@ -265,6 +265,32 @@ async def test_notifications_stay_in_order_until_they_are_read():
     assert [note async for note in peer.notifications()] == []
 
 
+async def test_l02_a_second_reader_of_notifications_is_refused():
+    """Two tasks would share them out between them; the first one reads on, and its place is free when its loop ends."""
+    async with stdio(*CHILD)() as peer:
+        read = list[str]()
+
+        async def first() -> None:
+            async for note in peer.notifications():
+                read.append(note.type)
+                if note.type == "last":
+                    break
+
+        task = asyncio.create_task(first())
+        await peer.request("echo")  # by now it waits
+        with pytest.raises(rb.errors.ConfigError, match="one reader at a time"):
+            async for _ in peer.notifications():
+                pass
+        with pytest.raises(rb.errors.ConfigError, match=r"Peer\.notifications"):
+            await anext(peer.notifications())
+        for name in ("one", "last"):
+            await peer.notify("say", {"message": {"method": name}})
+        await task
+        assert read == ["one", "last"]
+        await peer.notify("say", {"message": {"method": "later"}})
+        assert (await anext(peer.notifications())).type == "later"
+
+
 async def test_notifications_that_no_one_reads_are_bounded():
     """The last 1,000 stay, and of large ones as many as fit; the older are dropped and counted."""
     async with stdio(*CHILD)() as peer:

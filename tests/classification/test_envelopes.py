@@ -149,6 +149,39 @@ def test_f02_an_invalid_answer_of_a_function_is_ignored(value):
         assert classify(Busy(None)).code == "SYS_INTERNAL_ERROR"
 
 
+@each_row(
+    ("value", "named"),
+    [
+        ({"code": 7}, "'code'"),
+        ({"kind": "s3cret"}, "'kind'"),
+        ({"retry_after": "soon"}, "'retry_after'"),
+        ({"suggestions": "one"}, "'suggestions'"),
+        ({"retryafter": 3}, "'retryafter'"),
+        ("s3cret", "a str"),
+        ([("code", 1)], "a list"),
+        (None, None),
+        ({}, None),
+        (
+            {"code": "SYS_TIMEOUT", "kind": None, "executed": "no", "message": None, "suggestions": ["a"]},
+            None,
+        ),
+    ],
+)
+def test_l04_what_a_users_function_returns_and_nobody_reads_is_logged_once(value, named, caplog):
+    """The registration, the function and the field are named, what was wanted too, and never the value."""
+    caplog.clear()
+    with rb.classify.register(Busy, answer=lambda _: value):
+        classify(Busy(None))
+        classify(Busy(None))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == (named is not None)
+    for line in lines:
+        assert line.startswith("classify.register.answer: ")
+        assert named in line
+        assert "must return a dict" in line
+        assert "s3cret" not in line
+
+
 def test_f02_what_is_no_function_is_refused():
     """It is refused at the registration, which names it."""
 

@@ -1,4 +1,4 @@
-"""The queue of a child's notifications that are not read yet.
+"""The queue of a child's notifications that are not read yet, and the one task that reads it.
 
 Rule: bounded in number and bytes; the oldest is dropped first.
 """
@@ -9,11 +9,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from ...client.one_reader import OneReader
 from ...protocol import Message
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from ...errors import BridgeError
     from ...transports.loop_guard import LoopGuard
@@ -36,7 +37,8 @@ class Notifications:
         self._max_bytes = max_bytes
         self._ending = ending
         self._is_ended = False
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiter: asyncio.Future[None] | None = None
+        self._one_reader = OneReader("Peer.notifications")
 
     def put(self, method: str, params: dict[str, Any] | list[Any] | None, size: int) -> None:
         """Add a notification; `size` is that of its line."""
@@ -55,21 +57,26 @@ class Notifications:
     async def next(self) -> Message:
         """Return the oldest notification, waiting for one.
 
-        After the last, raise the error of `ending`, or StopAsyncIteration if it is None.
+        After the last, raise the error of `ending`, or StopAsyncIteration if it is None. Raises
+        ConfigError while another task reads.
         """
+        self._one_reader.check(is_waiting=self._waiter is not None)
         while not self._queue:
             if self._is_ended:
                 error = self._ending()
                 if error is None:
                     raise StopAsyncIteration
                 raise error
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiting)
+            self._waiter = asyncio.get_running_loop().create_future()
             try:
-                await waiting
+                await self._waiter
             finally:
-                self._waiting.discard(waiting)
+                self._waiter = None
         return self._take()
+
+    def loop(self) -> AsyncIterator[Message]:
+        """Return the iterator of an `async for`. Raises ConfigError while another task reads."""
+        return self._one_reader.begins(self.next)
 
     def _take(self) -> Message:
         size, message = self._queue.popleft()
@@ -77,9 +84,8 @@ class Notifications:
         return message
 
     def _wake(self) -> None:
-        for waiting in self._waiting:  # all, since a waiter that is being cancelled would take none
-            if not waiting.done():
-                waiting.set_result(None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Reader:
@@ -92,8 +98,9 @@ class Reader:
         self._notifications = notifications
         self._guard = guard
 
-    def __aiter__(self) -> Reader:
-        return self
+    def __aiter__(self) -> AsyncIterator[Message]:
+        self._guard.check()
+        return self._notifications.loop()
 
     async def __anext__(self) -> Message:
         self._guard.check()

@@ -191,9 +191,10 @@ class Peer:
         """Return an async iterator over the child's notifications, as Messages.
 
         `type` is the method, `payload` the params (a list as `{"params": […]}`). The last 1,000
-        are kept, from the start on; dropped ones are counted in `missed`. Each goes to one reader.
-        After the last it raises NotConnectedError, from `close_exc`, if the child
-        ended by itself, and stops if it was closed by us.
+        are kept, from the start on; dropped ones are counted in `missed`. One task reads: a second
+        one is refused with ConfigError, and the first goes on. After the last it raises
+        NotConnectedError, from `close_exc`, if the child ended by itself, and stops if it was
+        closed by us.
         """
         return Reader(self._notifications, self._guard)
 
