@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import resilient_bridge as rb
 from resilient_bridge import errors
+from tests.adapters.link_peers import quick as quick_link
 from tests.internals.protocol import LossAction, meaning
+from tests.threats.raw_bridges import HandBridge
+from tests.threats.watching import quick
 
 
+CHILD = Path(__file__).parent / "adapters/child.py"
 PAGE = Path(__file__).parents[1] / "docs/reference/severity.md"
 ALARMING = (rb.Severity.CRITICAL, rb.Severity.FATAL)
 pytestmark = pytest.mark.requirement("R2")
@@ -156,3 +163,108 @@ def test_severity_decides_no_retry(severity):
 
     rb.capture(ask)
     assert len(calls) == 3
+
+
+# -- T04: fatal ends the session, whatever its code is -------------------------------------------------------------------
+
+
+FATAL = {"code": "SYS_UPSTREAM_REJECTED", "message": "the workspace is gone", "severity": "fatal"}
+
+
+def _says(**named):
+    """A script of a bridge that sends this error once its client is READY."""
+
+    async def script(_bridge, ws):
+        await ws.send(json.dumps({"type": "error", "payload": {**FATAL, **named}}))
+
+    return script
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("dialect", [rb.dialects.recursor, rb.dialects.recursor_live])
+async def test_t04_a_servers_fatal_error_ends_the_session(dialect):
+    """By its severity and not by its code: FAILED, with what the server said; its reader gets the message first."""
+    bridge = HandBridge(_says())
+    async with bridge.listening():
+        client = rb.BridgeClient(bridge.url, dialect=dialect, token="t", policy=quick())
+        with pytest.raises(rb.BridgeError, match="the workspace is gone") as caught:
+            async with client, asyncio.timeout(10):
+                try:
+                    async for message in client:
+                        assert message.payload["message"] == FATAL["message"]
+                finally:
+                    assert client.health().state == "FAILED"
+        assert caught.value.failure.severity is rb.Severity.FATAL
+        assert bridge.connects == 1
+
+
+@pytest.mark.real
+async def test_t04_any_other_severity_of_a_servers_error_is_a_message():
+    """It is read as the server says, and the link goes on."""
+    bridge = HandBridge(_says(severity="critical"))
+    async with (
+        bridge.listening(),
+        asyncio.timeout(10),
+        rb.BridgeClient(bridge.url, token="t", policy=quick()) as client,
+    ):
+        message = await anext(aiter(client))
+        assert message.payload["severity"] == "critical"
+        assert client.health().state == "READY"
+    assert rb.classify({"error": FATAL | {"severity": "critical"}}).severity is rb.Severity.CRITICAL
+    assert rb.classify({"error": FATAL | {"severity": "CRIT"}}).severity is rb.Severity.ERROR
+
+
+@pytest.mark.real
+async def test_t04_a_fatal_answer_to_a_call_ends_its_link():
+    """The call gets the answer itself; the link does not try again."""
+    answer = {
+        "error": {
+            "code": -32000,
+            "message": "gone",
+            "data": {"code": "SYS_INTERNAL_ERROR", "severity": "fatal"},
+        }
+    }
+    link = rb.reconnecting(rb.stdio(sys.executable, "-I", "-S", str(CHILD)), quick_link())
+    with pytest.raises(rb.BridgeError, match="gone"):
+        async with link as peer, asyncio.timeout(20):
+            with pytest.raises(rb.BridgeError, match="gone") as caught:
+                await peer.request("answer", answer)
+            assert caught.value.failure.severity is rb.Severity.FATAL
+            await peer.request("echo")
+    assert link.health().state == "FAILED"
+
+
+def test_t04_a_fatal_error_is_fatal_on_the_other_side_of_json_rpc():
+    """The severity that differs from that of its code goes with it; the table's own does not."""
+    failure = rb.Failure.of("SYS_TIMEOUT", "gone", severity=rb.Severity.FATAL)
+    assert rb.Failure.from_mcp(failure.to_mcp()).severity is rb.Severity.FATAL
+    assert "severity" not in rb.Failure.of("SYS_TIMEOUT").to_mcp()["data"]
+
+
+async def test_t04_a_fatal_failure_halts_a_workflow_at_an_optional_phase(tmp_path):
+    """The next phase does not run; nor is an optional tool skipped."""
+    ran, box = [], rb.agent.Toolbox()
+
+    @box.tool(required=False, idempotent=True)
+    def act() -> None:
+        raise _error(rb.Severity.FATAL)
+
+    for optional in (True, False):
+        ran.clear()
+        flow = rb.agent.Workflow(tmp_path / f"{optional}.json", root=tmp_path, tools=box)
+
+        @flow.phase(name="first", required=not optional)
+        async def first(phase, optional=optional) -> None:
+            ran.append("first")
+            if optional:
+                raise _error(rb.Severity.FATAL)
+            await phase.call("act")
+
+        @flow.phase(name="second")
+        def second() -> None:
+            ran.append("second")
+
+        with rb.testing.virtual_time():
+            report = await flow.run()
+        assert (report.status, report.current_phase) == ("halted", "first")
+        assert set(ran) == {"first"}

@@ -45,6 +45,7 @@ def error_object_finding(error: object) -> Finding:
         executed=fields.get("executed"),
         proof=fields.get("proof", ""),
         session_valid=fields.get("session_valid"),
+        severity=fields.get("severity"),
         retry_after=fields.get("retry_after"),
         suggestions=tuple(fields.get("suggestions", ())),
         details=fields.get("details", {}),

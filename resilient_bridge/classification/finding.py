@@ -11,7 +11,18 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
-from ..errors import READ, Category, Executed, Failure, Kind, class_name, code_info, raw_text, text_of
+from ..errors import (
+    READ,
+    Category,
+    Executed,
+    Failure,
+    Kind,
+    Severity,
+    class_name,
+    code_info,
+    raw_text,
+    text_of,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +43,7 @@ class Finding:
     executed: Executed | None = None
     proof: str = ""
     session_valid: bool | None = None
+    severity: Severity | None = None
     retry_after: float | None = None
     suggestions: tuple[str, ...] = ()
     details: Mapping[str, Any] = MappingProxyType({})
@@ -77,6 +89,7 @@ class Finding:
             executed=self.ran,
             proof=self.proof,
             session_valid=self.session_valid,
+            severity=self.severity,
             retry_after=self.retry_after,
             suggestions=self.suggestions,
             details=details,

@@ -3,7 +3,8 @@
 These are `error` and `connection_error` messages, and HTTP bodies of the same form.
 
 Rule: nothing in a payload is trusted: wrong types are ignored, text is bounded and redacted,
-unknown codes keep their name. Its `recoverable` field is believed, except for a certificate error.
+unknown codes keep their name. Its `recoverable` field is believed, except for a certificate error,
+and so is its `severity`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from ..errors import CATEGORY_CODES, CODES, OWN_DETAILS, Category, Executed, Failure, is_count, is_our_code
+from ..errors import (
+    CATEGORY_CODES,
+    CODES,
+    OWN_DETAILS,
+    Category,
+    Executed,
+    Failure,
+    is_count,
+    is_our_code,
+    severity_in,
+)
 from .finding import Finding
 from .hints import EXECUTIONS
 from .retry_after import finite_seconds
@@ -69,6 +80,7 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
         message=message if isinstance(message, str) else "",
         retryable=_recoverable(payload, code),
         executed=execution and execution.executed,
+        severity=severity_in(payload),
         retry_after=finite_seconds(payload.get("retry_after")),
         suggestions=advice_of(payload) or (execution.suggestions if execution else ()),
         details={**(execution.details if execution else {}), **details},
@@ -144,8 +156,8 @@ def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOW
     `unknown` is the code for a message that names none of ours.
 
     Reads code, message, details, suggestions (or remediation and documentation_url), recoverable
-    (or retryable), retry_after, violations, expected, received, current_phase; each of them also
-    inside an object `error`. An unlisted code with one of the seven prefixes is kept and treated
+    (or retryable), severity, retry_after, violations, expected, received, current_phase; each of
+    them also inside an object `error`. An unlisted code with one of the seven prefixes is kept and treated
     like its prefix; any other becomes SYS_UPSTREAM_REJECTED with the original in
     `details["wire_code"]`. Never raises.
     """

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
     from .rpc import read_rpc_error as read_rpc_error
+    from .rpc import severity_in as severity_in
     from .secret_names import MASK as MASK
     from .secret_names import is_sensitive as is_sensitive
     from .secret_values import has_mix as has_mix
@@ -108,7 +109,7 @@ _INSIDE = {
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
     "rpc": (
-        "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN"
+        "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN severity_in"
     ),
     "secret_names": "is_sensitive MASK",
     "secret_values": "has_mix hides sends_secret",

@@ -222,6 +222,8 @@ class Failure(Unread):
             "executed": self.executed.value,
             "code": self.code,
         }
+        if self.severity is not code_info(self.code).severity:
+            data["severity"] = self.severity.value
         if self.retry_after is not None:
             data["retryAfter"] = self.retry_after
         for name, key in (("sessionId", "session_id"), ("providerId", "provider_id")):
@@ -235,8 +237,8 @@ class Failure(Unread):
 
         The inverse of `to_mcp()`.
 
-        Its number decides, and its `data` (type, retryable, sessionValid, executed, retryAfter,
-        code) beats the number; the number is kept in `details["rpc_code"]`. What is neither known
+        Its number decides, and its `data` (type, retryable, sessionValid, executed, severity,
+        retryAfter, code) beats the number; the number is kept in `details["rpc_code"]`. What is neither known
         nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
         """
         code, message, overrides = read_rpc_error(error)

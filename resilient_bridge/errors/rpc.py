@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
 from .codes import CODES, PREFIXES
-from .taxonomy import Category, Executed, Kind
+from .taxonomy import Category, Executed, Kind, Severity
 
 
 class ErrorFields(TypedDict, total=False):
@@ -30,6 +30,7 @@ class ErrorFields(TypedDict, total=False):
     executed: Executed | None
     proof: str
     session_valid: bool | None
+    severity: Severity | None
     retry_after: float | None
     suggestions: Iterable[str]
     details: Mapping[str, Any]
@@ -130,9 +131,20 @@ SESSION_UNKNOWN: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 """What MCP servers say of a session that they do not know: the SDKs' words, and those of servers that were seen."""
+_SEVERITIES: Final = frozenset(Severity)
 _OURS = re.compile(r"[A-Z][A-Z0-9_]{1,63}", re.ASCII)
 _READ = frozenset(
-    {"type", "retryable", "sessionValid", "sessionId", "retryAfter", "code", "providerId", "executed"}
+    [
+        "type",
+        "retryable",
+        "sessionValid",
+        "sessionId",
+        "retryAfter",
+        "code",
+        "providerId",
+        "executed",
+        "severity",
+    ]
 )
 OWN_DETAILS: Final = frozenset(
     {"close_code", "close_text", "close_by", "http_status", "rpc_code", "errno", "retry_at", "error"}
@@ -233,10 +245,18 @@ def _overrides(code: str, data: Mapping[object, Any]) -> ErrorFields:
         found["executed"] = Executed(executed)  # "no" would be a proof, which a peer cannot give
     if isinstance(session, bool):
         found["session_valid"] = session
+    if (severity := severity_in(data)) is not None:
+        found["severity"] = severity
     wait = data.get("retryAfter")
     if isinstance(wait, int | float) and not isinstance(wait, bool) and 0 <= wait < math.inf:
         found["retry_after"] = float(wait) if wait < 1e10 else 1e10
     return found
+
+
+def severity_in(data: Mapping[Any, Any]) -> Severity | None:
+    """Return the severity that a peer states for its error, None if that is not one of the five."""
+    named = data.get("severity")
+    return Severity(named) if isinstance(named, str) and named in _SEVERITIES else None
 
 
 def _category(data: Mapping[object, Any]) -> Category | None:

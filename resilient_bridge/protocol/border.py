@@ -222,7 +222,7 @@ _RULES: Final[Mapping[type, Mapping[str, Rule]]] = {
         "echo": _TEXT_OR_NONE,
     },
     Refused: {
-        **dict.fromkeys(("code", "text"), _TEXT),
+        **dict.fromkeys(("code", "text", "severity"), _TEXT),
         **dict.fromkeys(("type", "echo"), _TEXT_OR_NONE),
         "retry_after": _SECONDS,
         "suggestions": (lambda value: _are(is_text, value), "a tuple of texts"),

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
-from ..errors import Failure
+from ..errors import Failure, Severity
 from ..telemetry.events import BridgeState
 from .expectations import Held
 from .features import is_unknown_type, refers_to
@@ -159,13 +159,19 @@ class EnvelopeLink(Link[Joining]):
         self.wire.acks_seen |= bool(self._out.ack(fields_of(body)))
 
     def _on_error(self, body: dict[str, Any], now: Now) -> None:
-        payload, joining, dialect = fields_of(body), self.joining, self._dialect
+        payload = fields_of(body)
         # no other frame was sent that it could be about
         if self.joining.state is BridgeState.AUTHENTICATING:
             self._on_auth_error(body, now)
             return
         failure = self._mask(classify_error_payload(payload))
-        pings = self.wire.heartbeat
+        self._settle(failure, body, payload, now)
+        if failure.severity is Severity.FATAL:
+            self.die(failure)
+
+    def _settle(self, failure: Failure, body: dict[str, Any], payload: Mapping[str, Any], now: Now) -> None:
+        """End what an error is about, or pass it to the consumer."""
+        joining, dialect, pings = self.joining, self._dialect, self.wire.heartbeat
         if refers_to(dialect.join, (joining.join_id,), body, payload):
             joining.refused(failure, now)
         elif refers_to(dialect.request_replay, joining.asks, body, payload):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from ..classification import classify_error_payload
-from ..errors import Failure, ProtocolError
+from ..errors import Failure, ProtocolError, Severity
 from ..telemetry.events import AcknowledgementLate, BridgeState, Verdict
 from .border import facts_of, refusal_of
 from .entries import EntryState
@@ -298,6 +298,8 @@ class FactLink(Link[Resuming]):
         elif not self._refused(fact, failure, now):
             payload = {"code": fact.code, "message": fact.text}
             self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
+        if failure.severity is Severity.FATAL:
+            self.die(failure)
 
     def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:
         """Refuse the message that it names, by `to` or `echo`, or the only waiting one of its type.
@@ -323,6 +325,8 @@ class FactLink(Link[Resuming]):
             payload["retry_after"] = fact.retry_after
         if fact.suggestions:
             payload["suggestions"] = list(fact.suggestions)
+        if fact.severity:
+            payload["severity"] = fact.severity
         # While authenticating it is an answer about the credentials, whatever code the server gives
         # it.
         is_about_us = self.joining.state is BridgeState.AUTHENTICATING and self.joining.has_introduced

@@ -219,9 +219,10 @@ class Refused:
     `to` is the message of ours; `type` is its kind, if the server says so.
 
     `echo`: it is the oldest message for whose frame `Dialect.echo` returns this text, where a
-    server names messages by an id of its own. `code`, `text` and `suggestions` (what the server
-    says can be done) are the server's. If nothing of ours fits, the reader gets it as a message of
-    this type ("error" without one).
+    server names messages by an id of its own. `code`, `text`, `suggestions` (what the server says
+    can be done) and `severity` (one of the five of `Severity`; a fatal refusal ends the session)
+    are the server's. If nothing of ours fits, the reader gets it as a message of this type ("error"
+    without one).
     """
 
     raw: Any = None
@@ -232,6 +233,7 @@ class Refused:
     retry_after: float | None = None
     echo: str | None = None
     suggestions: Sequence[str] = ()
+    severity: str = ""
 
 
 @attrs.frozen

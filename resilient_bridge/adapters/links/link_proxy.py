@@ -31,6 +31,7 @@ from .loss_rules import (
     did_not_run,
     ending,
     ends_client,
+    is_fatal,
     is_loss,
     is_marked,
     is_proof,
@@ -204,6 +205,8 @@ class LinkCalls:
                 is_served = wire.is_answered or not is_refusal(ended.error) or await _is_served(connection)
                 if not is_served and may_repeat and losses < _MOST_LOSSES:
                     continue
+                if is_fatal(ended.error):
+                    connection.end(ended.error)
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
             cause = await _cause_of(ended, connection, wire)
             is_unsent = is_shut or did_not_run(ended, connection, call, wire)

@@ -16,6 +16,7 @@ from ...errors import (
     Kind,
     NotConnectedError,
     OutcomeUnknownError,
+    Severity,
     mapping_of,
     record_of,
     text_of,
@@ -106,6 +107,15 @@ def is_not_executed(error: Exception) -> bool:
     """
     record = record_of(error)
     return classify(error).proof in OWN_WORDS and (record is None or record.crossed == 0)
+
+
+def is_fatal(error: Exception) -> bool:
+    """Return whether the peer's answer to a call ends the session, as its severity says.
+
+    An error of another protected function, called inside the method, is about a session of its own.
+    """
+    record = record_of(error)
+    return classify(error).severity is Severity.FATAL and (record is None or record.crossed == 0)
 
 
 def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:

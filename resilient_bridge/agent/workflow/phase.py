@@ -16,7 +16,7 @@ import attrs
 
 from ...calls.frame import CURRENT, leave_context, outside_of
 from ...calls.run.protect import form_of
-from ...errors import Kind, OutcomeUnknownError, config_error, error_for, redact_value
+from ...errors import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
 from ...protocol.session_text import as_json
 from ..blocking import in_thread
 from ..context_guard import NEARLY_FULL
@@ -208,7 +208,7 @@ class Phase:
         are called again. A call that may have run and must not run twice raises
         OutcomeUnknownError.
 
-        An optional tool that fails is skipped: the result is None, and the report has a warning and
+        An optional tool that fails, but for a fatal failure, is skipped: the result is None, and the report has a warning and
         an entry in `errors`. A required tool that fails, after its own repeats, fails the phase;
         the phase is not repeated because of it. If a repeat helped, the report's warnings name the
         tool. The idempotency key is the same for the n-th call of every run of this phase.
@@ -266,7 +266,7 @@ class Phase:
         if failure is None:
             if outcome.attempts > 1:
                 await self._warn(f"{self.name}: {recovered(f'tool {tool}', outcome.attempts)}")
-        elif outcome.is_skipped:
+        elif outcome.is_skipped and failure.severity is not Severity.FATAL:
             await self._skip(tool, _masked(arguments), failure)
             return None
         return failure

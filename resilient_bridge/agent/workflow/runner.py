@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...classification import classify
-from ...errors import Executed, Failure, Kind, config_error, error_for, redact
+from ...errors import Executed, Failure, Kind, Severity, config_error, error_for, redact
 from ...telemetry import emit, events
 from ...world import current_world
 from .artifacts import ArtifactError, HiddenError, Measured, measure
@@ -381,8 +381,8 @@ class Run:
         return attrs.evolve(failure, suggestions=fixes or failure.suggestions)
 
     async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState) -> None:
-        """Skip an optional phase, with a warning in the report; halt at a required one."""
-        if spec.required:
+        """Skip an optional phase, with a warning in the report; halt at a required one, or if it is fatal."""
+        if spec.required or failure.severity is Severity.FATAL:
             await self.keep(state.halted(spec.name, failure), twice=True)
             emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
             return

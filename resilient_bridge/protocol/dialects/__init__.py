@@ -19,7 +19,7 @@ For one of your own: `decode(frame)` returns a tuple of facts (`Fact`), `encode(
 - `Replayed(complete, channel, first, through, epoch)`: what the server says about a replay, such as its end
 - `Reply(to, raw, type, payload, duplicate)`: the answer to a message of ours
 - `Acked(ids, through, echo)`: the server has these messages of ours
-- `Refused(raw, to, type, code, text, retry_after, echo, suggestions)`: the server refuses a message or the connection
+- `Refused(raw, to, type, code, text, retry_after, echo, suggestions, severity)`: the server refuses a message or the connection
 - `Unreadable(why, cause)`: a part of this frame cannot be read; the rest is taken
 - `Closing(within)`: the server ends this connection soon
 - `Ping(id, number, body, record)`, `Pong(id, body, number, record)`: a sign of life; facts, and intents as well

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from ...errors import severity_in
 from ..facts import Event, Refused, Reply, Send
 from ..policies.dialect import Dialect
 from ._json import fields, items, write
@@ -36,7 +37,8 @@ def _one(body: Body) -> Fact:
         error = fields(body["error"])
         code = error.get("code")
         name = _CODES.get(code, str(code)) if isinstance(code, int) else str(code)
-        return Refused(raw=body, to=to, code=name, text=str(error.get("message", "")))
+        severity = severity_in(fields(error.get("data"))) or ""
+        return Refused(raw=body, to=to, code=name, text=str(error.get("message", "")), severity=severity)
     result: Any = body["result"]
     payload = fields(result) if isinstance(result, dict) else {"result": result}
     return Reply(to=to or 0, raw=body, type="result", payload=payload)

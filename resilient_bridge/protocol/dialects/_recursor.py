@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...classification.payloads import advice_of
+from ...errors import severity_in
 from ..facts import Acknowledge, Auth, Event, Hello, Ping, Pong, Refused, Send
 from ..frames import decode as read_envelope
 from ..frames import fields_of, raw_of
@@ -38,6 +39,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
                 code=code if isinstance(code, str) else "",
                 text=words if isinstance(words, str) else "",
                 suggestions=advice_of(payload),
+                severity=severity_in(payload) or "",
             ),
         )
     ack: Any = payload.get("notification_id") or body.get("id") if type_ == "notification" else None

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ...classification.closes import names_silence
-from ...errors import Category, Kind
+from ...errors import Category, Kind, Severity
 
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def meaning(
     refuses permanently it will refuse again.
     """
     close = _peer_close(failure)
-    if is_superseded(failure, superseded):
+    if is_superseded(failure, superseded) or failure.severity is Severity.FATAL:
         return LossAction.FAIL
     if poisoned:
         return LossAction.RECONNECT
