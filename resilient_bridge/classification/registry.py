@@ -62,7 +62,7 @@ _ENDLESS: Final = 1e11  # seconds: three thousand years
 E = TypeVar("E", bound=Enum)
 _numbers = itertools.count()
 _LOG: Final = logging.getLogger("resilient_bridge")
-_TOLD: Final = set[int]()
+_LOGGED: Final = set[int]()
 """The registrations whose functions have returned something that is not read, which is logged once."""
 
 
@@ -80,7 +80,7 @@ class InForce:
     def unregister(self) -> None:
         """Remove it; failures that it has changed stay changed."""
         self.in_force.pop(self.number, None)
-        _TOLD.discard(self.number)
+        _LOGGED.discard(self.number)
 
     def __enter__(self) -> Self:
         """Return the registration, which is in force already."""
@@ -292,14 +292,14 @@ def _read(registration: Registration, subjects: tuple[object, ...]) -> Registrat
             answer = cast("Answer", registration.answer)(readable(subject))
         except Exception:  # noqa: BLE001 (the body is not what it expects; other verdicts apply)
             return None
-        _tell(registration, answer)
+        _log_unread(registration, answer)
         return _spoken(registration, answer) if isinstance(answer, Mapping) else None
     return None
 
 
-def _tell(registration: Registration, answer: object) -> None:
+def _log_unread(registration: Registration, answer: object) -> None:
     """Log once what is wrong with the answer of a user's function: the field, never its value."""
-    if answer is None or registration.number in _TOLD:
+    if answer is None or registration.number in _LOGGED:
         return
     if not isinstance(answer, Mapping):
         wrong = f"it returned a {type(answer).__name__}"
@@ -309,7 +309,7 @@ def _tell(registration: Registration, answer: object) -> None:
         if not unread:
             return
         wrong = f"it returned a dict whose {str(unread[0])[:_SHOWN]!r} is not read"
-    _TOLD.add(registration.number)
+    _LOGGED.add(registration.number)
     function = getattr(registration.answer, "__qualname__", type(registration.answer).__name__)
     _LOG.warning(
         "classify.register.answer: %s must return a dict with some of code (one of ours, or your own under one"

@@ -167,7 +167,7 @@ def test_f02_an_invalid_answer_of_a_function_is_ignored(value):
         ),
     ],
 )
-def test_l04_what_a_users_function_returns_and_nobody_reads_is_logged_once(value, named, caplog):
+def test_l04_an_invalid_answer_is_logged_once(value, named, caplog):
     """The registration, the function and the field are named, what was wanted too, and never the value."""
     caplog.clear()
     with rb.classify.register(Busy, answer=lambda _: value):
