@@ -225,7 +225,7 @@ ELSEWHERE = {
         "stores/redis_state/state",
     "stores/test_redis_store.py": "stores/redis/keys stores/redis/known stores/redis/link stores/redis/scripts stores/redis/url stores/redis/writer",
     "stores/test_redis_store_damage.py": "stores/redis/loading",
-    "stores/test_release_0_1_0.py": "stores/sessions",
+    "stores/test_files_of_version_1.py": "stores/sessions",
     "stores/test_sqlite_faults.py": "stores/sqlite/salvage",
     "stores/test_sqlite_later_version.py": "stores/arguments",
     "stores/test_sqlite_migration.py": "stores/session_record",

@@ -17,7 +17,7 @@ from weakref import finalize
 
 from ...errors import BridgeError, Failure, SpendLimitError, config_error
 from ...files.owner import Owner
-from ...stores.state_files.copies import backups_of, is_whole
+from ...stores.state_files.copies import backup_of, is_whole
 from ...stores.state_files.state_file import StateFile
 from ...telemetry import emit, events
 from .spend_state import Charge, SpendAccount, SpendState, SpendStatus
@@ -226,6 +226,6 @@ def _is_lost(path: Path) -> bool:
     """
     copies = [
         is_whole(one, _VERSION, field="SpendBudget.path", of="a spend budget")
-        for one in (path, *backups_of(path))
+        for one in (path, backup_of(path))
     ]
     return False in copies and True not in copies

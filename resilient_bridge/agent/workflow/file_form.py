@@ -2,8 +2,8 @@
 
 Ours are beside them, at the top level.
 
-Rule: one form is written, the flat one. Three are read: also the envelope of release 0.1.0, and a
-file in ccsetup's own form, which another program has written and which has no checksums.
+Rule: one form is written, the flat one. Two are read: also a file in ccsetup's own form, which
+another program has written and which has no checksums.
 """
 
 from __future__ import annotations
@@ -25,21 +25,16 @@ from ...stores.state_files.state_file import StateFile
 from .workflow_fields import each, items, mapping, moment, optional, text, texts, wrong
 
 
-VERSION: Final = 2
-"""The version of the fields: 2 has the journal of tool calls (`calls`)."""
+VERSION: Final = 1
+"""The version of the fields."""
 UNNAMED: Final = "unnamed"
 """The name of an adopted workflow whose file has none."""
 UNSAID: Final = "1970-01-01T00:00:00Z"
 """The start of an adopted workflow whose file has none."""
 
 
-def from_version_1(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state of release 0.1.0 with the fields of version 2."""
-    return {**value, "calls": [], "is_adopted": False}
-
-
 def read(data: bytes) -> Document:
-    """Read a document in any of the three forms. Raises InvalidDocumentError for anything else."""
+    """Read a document in either form. Raises InvalidDocumentError for anything else."""
     try:
         return read_flat(data)
     except InvalidDocumentError as error:
@@ -55,7 +50,7 @@ def read(data: bytes) -> Document:
         return Document(version=VERSION, saved_at=saved_at, value=value, is_adopted=True)
 
 
-FORM: Final = Form(write=write_flat, read=read, backups=(".bak", ".backup"))
+FORM: Final = Form(write=write_flat, read=read, backup=".bak")
 
 
 class WorkflowFile(StateFile):

@@ -16,11 +16,11 @@ import attrs
 from ...errors import BridgeError, ConfigError, Failure, StoreError
 from ...files.owner import Owner
 from ...files.private_files import path_of, read_private
-from ...stores.state_files.copies import backups_of, is_whole, later_version
+from ...stores.state_files.copies import backup_of, is_whole, later_version
 from ...world import current_world
 from ..blocking import in_thread
 from .checkpoint import WorkflowState
-from .file_form import FORM, VERSION, WorkflowFile, from_version_1
+from .file_form import FORM, VERSION, WorkflowFile
 
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ class WorkflowStateFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file_path = path_of(path, "Workflow.path")
-        self._file = WorkflowFile(
-            file_path, version=VERSION, check=WorkflowState.from_value, migrations={1: from_version_1}
-        )
+        self._file = WorkflowFile(file_path, version=VERSION, check=WorkflowState.from_value)
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None
 
@@ -89,7 +87,7 @@ class WorkflowStateFile:
         try:
             data = read_private(path, "Workflow.path")
             if data is None:
-                if all(read_private(one, "Workflow.path") is None for one in backups_of(path, FORM)):
+                if read_private(backup_of(path, FORM), "Workflow.path") is None:
                     return None
                 raise StoreError(
                     Failure.of(
@@ -97,12 +95,11 @@ class WorkflowStateFile:
                     )
                 )
             document = FORM.read(data)
-            if not 1 <= document.version <= VERSION:
+            if document.version != VERSION:
                 raise later_version(path, VERSION, document.version, of=_OF)
             if not document.has_value:
                 return None
-            value = document.value if document.version == VERSION else from_version_1(document.value)
-            return _with_losses(WorkflowState.from_value(value), document.lost)
+            return _with_losses(WorkflowState.from_value(document.value), document.lost)
         except ConfigError:  # is a ValueError too
             raise
         except ValueError as error:
@@ -128,11 +125,11 @@ class WorkflowStateFile:
         return self._file.load()
 
     def _refuse_later(self) -> None:
-        """Raise StoreError (SYS_STATE_FOREIGN) if a later version wrote the file or a backup.
+        """Raise StoreError (SYS_STATE_FOREIGN) if a later version wrote the file or its backup.
 
         A save would overwrite it.
         """
-        for path in (self._file.path, *backups_of(self._file.path, FORM)):
+        for path in (self._file.path, backup_of(self._file.path, FORM)):
             try:
                 is_whole(path, VERSION, field="Workflow.path", of=_OF, form=FORM)
             except BridgeError as error:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .document import Form
 
 
-def backups_of(path: Path, form: Form = ENVELOPE) -> tuple[Path, ...]:
-    """Return the path of the backup of a file, and the paths that earlier releases used."""
-    return tuple(path.with_name(f"{path.name}{ending}") for ending in form.backups)
+def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
+    """Return the path of the backup of a file."""
+    return path.with_name(path.name + form.backup)
 
 
 def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE) -> bool | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "resilient_bridge.state.1"
 """The name of the format, in every document; its number is that of the envelope."""
-_FLAT_FORMAT: Final = "resilient_bridge.state.2"
+_FLAT_FORMAT: Final = "resilient_bridge.flat.1"
 # the key of a flat document's envelope, beside the fields of its value
 _BESIDE: Final = "resilient_bridge"
 _KEYS: Final = {"format", "version", "saved_at", "lost", "sha256"}
@@ -175,17 +175,14 @@ def _checked(
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """The layout of a state file: its bytes, and the name of its backup.
-
-    Of `backups` the first is written, the others are only read.
-    """
+    """The layout of a state file: its bytes, and what its backup has behind its name."""
 
     write: Callable[[Document], bytes]
     read: Callable[[bytes], Document]
-    backups: tuple[str, ...]
+    backup: str
 
 
-ENVELOPE: Final = Form(write=write_document, read=read_document, backups=(".backup",))
+ENVELOPE: Final = Form(write=write_document, read=read_document, backup=".backup")
 """The value as one field of the envelope: any JSON value can be stored so."""
 
 

@@ -21,7 +21,7 @@ from ...files.private_files import path_of, prepare_directory, read_private
 from ...telemetry import emit, events
 from ...world import current_world
 from .candidates import Candidate, Demands
-from .copies import backups_of
+from .copies import backup_of
 from .document import ENVELOPE, Document, Form, instant
 
 
@@ -84,7 +84,7 @@ class StateFile:
         migrations: Mapping[int, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._path = path_of(path, _FIELD)
-        self._backup, *self._earlier_backups = backups_of(self._path, self._form)
+        self._backup = backup_of(self._path, self._form)
         self._demands = Demands(
             version=version, check=check, orphans=orphans, migrations=dict(migrations or {}), form=self._form
         )
@@ -164,7 +164,6 @@ class StateFile:
                 reports.append(_changed(self._path, [keep_copy(self._path, found, "replaced")]))
             if document.has_value:
                 replace_atomically(self._backup, found)
-                self._remove_earlier_backups()
             return document.saved_at
         main = self._demands.examined(self._path, found)
         copy = keep_copy(main.path, found, main.label)
@@ -181,7 +180,7 @@ class StateFile:
             if outdated is None:
                 return Loaded(value=main.value, source="file", saved_at=main.saved_at, lost=main.lost)
             main = outdated
-        backup = self._examined_backup()
+        backup = self._examined(self._backup)
         if backup.data is None and (main.data is None or main.is_over):
             return Loaded(value=None, source="new", lost=main.lost)
         return self._recovered(main, backup, reports)
@@ -205,19 +204,6 @@ class StateFile:
     def _examined(self, path: Path) -> Candidate:
         return self._demands.examined(path, read_private(path, _FIELD))
 
-    def _examined_backup(self) -> Candidate:
-        """Return the backup, or that of an earlier release as long as there is no newer one."""
-        found = self._examined(self._backup)
-        for path in self._earlier_backups:
-            if found.data is None:
-                found = self._examined(path)
-        return found
-
-    def _remove_earlier_backups(self) -> None:
-        for path in self._earlier_backups:
-            if read_private(path, _FIELD) is not None:
-                remove(path)
-
     def _recovered(self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]) -> Loaded:
         source, best, used, lost = _choice(main, backup)
         lost = redact(lost)
@@ -234,12 +220,11 @@ class StateFile:
         reports.append(_event(main, copies, used, lost))
         if best is None:
             remove(self._backup)
-        elif best is not backup or not best.is_sound or best.path != self._backup:
+        elif best is not backup or not best.is_sound:
             # Else it is the only sound copy, and stays untouched.
             replace_atomically(self._backup, fresh)
         replace_atomically(self._path, fresh)
         self._known = (_digest(fresh),)
-        self._remove_earlier_backups()
         return Loaded(
             value=best.value if best else None,
             source=source,
