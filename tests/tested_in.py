@@ -238,7 +238,7 @@ ELSEWHERE = {
     "stores/test_state_recovery.py": "stores/state_files/candidates stores/state_files/copies",
     "stores/test_store_port.py": "protocol/ports stores/memory stores/sqlite/sends",
     "stores/test_store_port_positions.py": "stores/sqlite/positions",
-    "telemetry/test_alerts.py": "telemetry/alert_state telemetry/error_metric telemetry/measures telemetry/open_links",
+    "telemetry/test_alerts.py": "telemetry/alert_state telemetry/error_metric telemetry/measures",
     "telemetry/test_events.py": "telemetry/alert_events telemetry/call_events telemetry/debug_events telemetry/event telemetry/work_events",
     "test_exports.py": "lazy_names",
     "testing/test_log_bridge_faults.py": "testing/server_log testing/server_log_bridge testing/server_log_forms testing/server_log_link",

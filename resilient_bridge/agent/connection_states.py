@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import datetime
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
+from ..locks import new_lock
 from ..telemetry.events import BridgeState, CircuitClosed, CircuitHalfOpened, CircuitOpened, StateChanged
 from ..telemetry.hub import listen
 from ..telemetry.log import say
@@ -165,7 +165,7 @@ class ConnectionTracker:
         self._changes: deque[StateChange] = deque(maxlen=_CHANGES)
         self._reports: deque[Diagnostics] = deque(maxlen=_REPORTS)
         self._lasting: set[str] = set()  # violations already logged
-        self._lock = Lock()
+        self._lock = new_lock()
 
     @property
     def states(self) -> ConnectionStates:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
+from ..locks import new_lock
 from ..telemetry import emit, events
 from ..values.fields import check_flag, is_count, is_number, read_name, read_seconds
 from ..values.what import as_whats, check_whats, matches_ended
@@ -74,7 +74,7 @@ class Degradation(Generic[M]):
             None if restore_after is None else read_seconds("Degradation.restore_after", restore_after)
         )
         self._may_follow = self._permitted(may_have_run, idempotent)
-        self._lock = Lock()
+        self._lock = new_lock()
         self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
         self._at = 0
         self._is_used_up = False  # the last mode has failed too, and that was emitted

@@ -11,11 +11,12 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
+
+from ..locks import new_lock
 
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Names(Generic[S, V]):
         self.shared = shared
         self._make = make
         self._worth = worth
-        self._lock = Lock()
+        self._lock = new_lock()
         self._recent: OrderedDict[str, S] = OrderedDict()
         self._used: WeakValueDictionary[str, S] = WeakValueDictionary()
         self._assumed: set[str] = set()  # names whose numbers no user has specified yet
@@ -139,7 +140,7 @@ class SharedNames(Generic[S, V]):
     def __init__(self, sort: str, make: Callable[[SharedState, str, V], S]) -> None:
         self._sort = sort
         self._make = make
-        self._lock = Lock()
+        self._lock = new_lock()
         # By the store's id, not its value: the state found holds the store, so that no other object
         # can have its id.
         self._used: WeakValueDictionary[tuple[int, str], S] = WeakValueDictionary()

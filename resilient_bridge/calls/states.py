@@ -16,7 +16,6 @@ from .retry.pause import Pause, shared_pause
 
 if TYPE_CHECKING:
     from .guards import CircuitAsked
-    from .layer import Layer
     from .names import Names
     from .shared.ports import SharedState
 
@@ -61,14 +60,9 @@ class States:
             own.configure(settings)
         return cast("S", own)
 
-    def pause(self, layers: tuple[Layer, ...]) -> Pause:
-        """Return the pause of this owner's calls: that of the layers' first key, else its own."""
-        for layer in layers:
-            key: str | None = getattr(layer, "key", None) or getattr(
-                getattr(layer, "budget", None), "key", None
-            )
-            if key is not None:
-                return shared_pause(key)
+    @property
+    def pause(self) -> Pause:
+        """The pause of this owner's calls, whatever key its layers share with other owners."""
         if self._pause is None:
             self._pause = Pause(self.name)
         return self._pause

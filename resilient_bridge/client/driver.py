@@ -69,6 +69,7 @@ class Driver:
         self._recorded: tuple[Watermark, str] | None = None
         self.pump: Connection | None = None
         self.streams: list[weakref.ref[EventStream]] = []
+        self.identity = object()
         self.reader: Callable[[], Reader | None] = lambda: None  # a weak reference to the last one
         self.on_doubt: Callable[[OutboundInDoubt], None] | None = None
         self.on_closing: Callable[[], None] = lambda: None  # the server has announced the end

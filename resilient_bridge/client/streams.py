@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..telemetry import emit
+from ..telemetry.event import sent_by
 from ..telemetry.events import (
     Closed,
     Disconnected,
@@ -42,6 +43,7 @@ class Source(Protocol):
 
     name: str
     streams: list[Any]  # weak references: a dropped event stream is forgotten
+    identity: object  # what distinguishes it from others of its name
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -108,6 +110,7 @@ def tell(source: Source, event: Event, session: Session | None = None) -> Event:
             more["unread"] = len(session.inbound.inbox)
     if more:
         event = type(event)(**{**vars(event), **more})
+    sent_by(event, source.identity)
     _deliver(source.streams, event)
     emit(event)
     return event

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .exceptions import error_for as error_for
     from .exceptions import stays_here as stays_here
     from .failure import OWN_LAYER as OWN_LAYER
+    from .failure import WHY_STOPPED as WHY_STOPPED
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
     from .failure import changed as changed
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from .failure import model_type as model_type
     from .failure import number_in as number_in
     from .failure import unproven as unproven
+    from .failure import what_happened as what_happened
     from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
     from .record import attach as attach
@@ -105,7 +107,10 @@ _NAMES = {
 _INSIDE = {
     "codes": "code_info CODES is_known_code near_code OWN_CODES PREFIXES",
     "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",
-    "failure": "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven",
+    "failure": (
+        "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven "
+        "what_happened WHY_STOPPED"
+    ),
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
     "rpc": (

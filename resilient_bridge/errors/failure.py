@@ -30,6 +30,17 @@ Stopped: TypeAlias = Literal[
     "attempts", "deadline", "budget", "retry_after", "not_idempotent", "not_retryable", "rejected"
 ]
 
+WHY_STOPPED: Final[Mapping[Stopped, str]] = {
+    "attempts": "attempts used up",
+    "deadline": "no time left before the deadline",
+    "budget": "retry budget used up",
+    "retry_after": "the server asks for a longer wait than the policy allows",
+    "not_idempotent": "it may have run",
+    "not_retryable": "the policy does not repeat it",
+    "rejected": "the next one was not admitted",
+}
+"""Each reason for which no further call is made, in words."""
+
 
 class Overrides(ErrorFields, total=False):
     """The fields in which a caller of `Failure.of` may override the table of codes.
@@ -120,12 +131,10 @@ class Failure(Unread):
 
     def __str__(self) -> str:
         """Return one line, as in `rate limited (UPSTREAM, 429, retry in 12 s)`."""
-        facts = [self.category.value]
-        if subject := self._subject():
-            facts.append(subject)
+        facts = self._facts()
         if self.retry_after is not None:
             facts.append(f"retry in {_seconds(self.retry_after)}")
-        elif not self.retryable:
+        elif not (self.retryable or self._is_named):
             facts.append("not retryable")
         return f"{self.message} ({', '.join(facts)})"
 
@@ -136,6 +145,8 @@ class Failure(Unread):
         """
         session = "the session is valid" if self.session_valid else "the session is gone"
         again = "retryable" if self.retryable else "not retryable"
+        if self._is_named and not self.retryable:
+            again = "repeated because the policy names it"
         lines = [
             str(self),
             f"{self.code}, {self.severity}: {again}; {ran_text(self.executed, self.details)}; {session}",
@@ -143,7 +154,9 @@ class Failure(Unread):
         lines += [
             f"{key}: {_brief(value)}" for key, value in self.details.items() if value not in (None, "", ())
         ]
-        lines += [f"attempt {number}: {failure}" for number, failure in enumerate(self.history, 1)]
+        lines += [
+            f"attempt {number}: {what_happened(failure)}" for number, failure in enumerate(self.history, 1)
+        ]
         if self.stopped is not None:
             lines.append(f"stopped: {self.stopped}")
         lines.append("you can:")
@@ -249,6 +262,14 @@ class Failure(Unread):
         state = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
         return _rebuild, ({**state, "details": dict(self.details), "cause": None},)
 
+    @property
+    def _is_named(self) -> bool:
+        """Whether a policy would repeat it, whatever its code says: something else ended the call."""
+        return self.stopped not in (None, "not_retryable")
+
+    def _facts(self) -> list[str]:
+        return [self.category.value, *([subject] if (subject := self._subject()) else [])]
+
     def _subject(self) -> str:
         """Return the number or name that distinguishes this case from others with its code."""
         for key in ("http_status", "close_code", "reason", "rpc_code"):
@@ -261,6 +282,7 @@ class Failure(Unread):
         return (errno_name(number) or f"errno {number}") if isinstance(number, int) else ""
 
 
+_UNKNOWN: Final = "SYS_INTERNAL_ERROR"
 _REFUSED_REPEAT: Final = "not_idempotent"
 _REPEAT: Final = re.compile(r"\b(?:repeat|retry|try (?:it )?again)", re.IGNORECASE)
 _LOOK_FIRST: Final = "it may have run: find out whether it did before doing it again"
@@ -305,6 +327,16 @@ def _advice(failure: Failure) -> tuple[str, ...]:
         return failure.suggestions
     lines = (f"if it did not run: {one}" if _REPEAT.search(one) else one for one in failure.suggestions)
     return (_LOOK_FIRST, *lines)
+
+
+def what_happened(failure: Failure) -> str:
+    """Return one line without a judgement, for a reader who is told what was decided about it.
+
+    As in `connection reset (TRANSPORT, ECONNRESET)`. An unknown error has its own words alone.
+    """
+    if failure.code == _UNKNOWN:
+        return failure.message
+    return f"{failure.message} ({', '.join(failure._facts())})"  # noqa: SLF001 -- of this module
 
 
 def is_timeout(failure: Failure) -> bool:

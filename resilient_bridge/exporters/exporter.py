@@ -6,9 +6,9 @@ Rule: the exporter's own module creates its metrics.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from ..locks import new_rlock
 from ..telemetry import listen
 from ..telemetry.measures import Measures
 from .readings import USER_AGENT
@@ -31,7 +31,7 @@ class Exporter(ABC, Generic[C]):
     def __init__(self, labels: tuple[str, ...], most: int) -> None:
         self._labels = labels
         self._most = most
-        self._lock = RLock()  # reentrant: a log handler may make a protected call
+        self._lock = new_rlock()  # reentrant: a log handler may make a protected call
         self._measures = Measures(USER_AGENT)
         self._series: Series[C] = Series(self._child, labels, most)
         self._is_open = False

@@ -16,10 +16,10 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ..errors import Executed, Failure, StoreError
+from ..locks import new_lock
 from .identity import leads_to
 from .portable import read_at, write_at
 from .private_files import open_private, prepare_directory
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # by process, because a fork inherits the list and not the locks
 _held: Final[set[tuple[int, str]]] = set()
-_held_lock: Final = Lock()
+_held_lock: Final = new_lock()
 _TRIES: Final = 100
 
 

@@ -8,7 +8,6 @@ which tests replace.
 from __future__ import annotations
 
 import os
-from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
@@ -16,6 +15,7 @@ from ..files.file_changes import write_all
 from ..files.identity import leads_to
 from ..files.portable import move
 from ..files.private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
+from ..locks import new_lock
 from ..telemetry import emit, events, listen
 from ..values.fields import is_count
 from ..world import current_world
@@ -83,7 +83,7 @@ class SessionLog:
         self._max_bytes, self._keep = max_bytes, keep
         self._line_of = _FORMS[form]
         self._name = f"SessionLog {self._path}"
-        self._lock = Lock()
+        self._lock = new_lock()
         self._listening: AbstractContextManager[None] | None = None
         self._handle: int | None = None
         self._has_failed = False

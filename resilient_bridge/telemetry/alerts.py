@@ -6,11 +6,11 @@ process clears an alert only by `active()`.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from ..errors import Severity, config_error
+from ..locks import new_lock
 from ..world import current_world
 from .alert_state import AlertState
 from .hub import emit, listen
@@ -79,7 +79,7 @@ class Alerts:
             raise config_error("Alerts.notify", "a callable that takes a Failure", notify)
         self._window = float(window)
         self._notify = notify
-        self._lock = Lock()
+        self._lock = new_lock()
         self._measures = Measures()
         self._rules: dict[AlertRule, AlertState] = {}
         pairs: dict[AlertRule, Thresholds] = {

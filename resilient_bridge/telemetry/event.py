@@ -80,6 +80,10 @@ class Event(Record):
     `reconnecting(name=)`), empty without one and for all other events.
     """
 
+    # Which client or link it is, for what counts here: several have one name. No field, so it is in
+    # no text, no file and no comparison.
+    __slots__ = ("_sender",)
+
     at: datetime = attrs.Factory(_now)
     bridge: str = ""
 
@@ -96,6 +100,17 @@ class Event(Record):
     def __hash__(self) -> int:
         """Return a hash of the class and the time: a field may be a dict, which has none."""
         return hash((type(self), self.at))
+
+
+def sent_by(event: Event, sender: object) -> Event:
+    """Mark an event with the identity of the client or link that sends it, and return it."""
+    object.__setattr__(event, "_sender", sender)
+    return event
+
+
+def sender_of(event: Event) -> object | None:
+    """Return the identity of the client or link that sent an event; None for any other event."""
+    return getattr(event, "_sender", None)
 
 
 def _shown(value: object) -> str:

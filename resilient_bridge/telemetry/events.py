@@ -190,7 +190,8 @@ class GaveUp(Event):
 class RetryScheduled(Event):
     """Call number `attempt` of `name` starts in `wait` seconds.
 
-    `failure` ended the call before; `permission` is why a repeat is safe.
+    `failure` ended the call before; `permission` is why a repeat is safe. `attempts` is the number
+    of the last call if all go on failing in this way; None if a tenacity `stop=` decides.
     """
 
     name: str
@@ -198,6 +199,7 @@ class RetryScheduled(Event):
     wait: float
     failure: Failure
     permission: str = ""
+    attempts: int | None = None
 
 
 class RetryRecovered(Event):

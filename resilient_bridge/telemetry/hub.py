@@ -7,10 +7,10 @@ emitter. Every listener gets every event; the log is independent of the listener
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from ..errors import config_error
+from ..locks import new_lock
 
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Hub:
     __slots__ = ("_lock", "failures", "listening")
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = new_lock()
         self.failures = 0
         # replaced, never changed: emit reads it without the lock
         self.listening: tuple[_Listening, ...] = ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Failure, Severity, redact
+from ..errors import WHY_STOPPED, Failure, Severity, redact, what_happened
 from .event import QUIET_WAIT, Event
 from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
 
@@ -28,9 +28,9 @@ def log_event(event: Event) -> None:
     Warnings: waits over a second, suspensions, fallbacks, circuits that open, stores that fail,
     damaged state, sends in doubt, contexts that are nearly full, and work that is skipped,
     repeated or paused. A workflow that halts is an error. A call that gave up is logged at the
-    level of its severity: info, warning, error, and critical for critical or fatal. An error that
-    is not retryable and was called once is logged at debug, as is a retry after a short wait; a
-    reconnect after a short wait is not logged.
+    level of its severity: info, warning, error, and critical for critical or fatal; an error that
+    is not retryable and was called once at debug. A retry after a short wait is info, as is the
+    success after it; a reconnect after a short wait is not logged.
     """
     if isinstance(event, ReconnectScheduled):
         if event.wait > QUIET_WAIT:
@@ -41,10 +41,7 @@ def log_event(event: Event) -> None:
         why = _reason(event.reason, event.failure)
         say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
     elif isinstance(event, GaveUp):
-        # the classification that the decision is based on
-        kind = "transient" if is_escalated(event.failure) else event.failure.kind.value
-        text = f"{event.name} gave up after a {kind} failure: {event.failure}{_stopped(event.failure)}"
-        say(_level(event.failure), text, event)
+        say(_level(event.failure), _gave_up(event), event)
     else:
         _log_call(event)
 
@@ -84,24 +81,25 @@ def _level(failure: Failure) -> str:
     return "critical" if failure.severity is Severity.FATAL else failure.severity.value
 
 
-def is_escalated(failure: Failure) -> bool:
-    """Return whether used-up attempts have made a transient failure permanent."""
-    return failure.stopped == "attempts" and failure.retryable
-
-
-def _stopped(failure: Failure) -> str:
-    """Return why it stopped, and that a transient failure has become permanent."""
-    if failure.stopped is None:
-        return ""
-    calls = len(failure.history) + 1
-    escalated = ", escalated to permanent" if is_escalated(failure) else ""
-    return f"; stopped after {calls} call{'s' if calls > 1 else ''}: {failure.stopped}{escalated}"
+def _gave_up(event: GaveUp) -> str:
+    """Return the decision: a call's is that of its policy, a link's that of what was lost."""
+    failure, stopped = event.failure, event.failure.stopped
+    name = redact(event.name)  # by itself: the words around it must not change how it is read
+    if stopped is None or event.seconds is None:
+        return f"gave up on {name}: {failure}"
+    attempts = len(failure.history) + 1
+    why = "" if stopped == "attempts" else f", {WHY_STOPPED[stopped]}"
+    return (
+        f"gave up on {name} after {attempts} attempt{'s' if attempts > 1 else ''} "
+        f"in {event.seconds:.1f} s{why}: {what_happened(failure)}"
+    )
 
 
 def _retry_scheduled(event: Any) -> str:
-    kind = event.failure.kind.value
+    of = "" if event.attempts is None else f" of {event.attempts}"
     return (
-        f"{event.name}: attempt {event.attempt} in {event.wait:.3g} s after a {kind} failure: {event.failure}"
+        f"retrying {redact(event.name)} in {event.wait:.3g} s (attempt {event.attempt}{of}): "
+        f"{what_happened(event.failure)}"
     )
 
 
@@ -140,7 +138,8 @@ def _alert_raised(event: Any) -> str:
 
 # By class name, because `work_events` is imported only when one of its events is created.
 _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "RetryScheduled": ("debug", _retry_scheduled),  # a warning, if the wait is long
+    # As loud as RetryRecovered, so that no log shows a recovery without its retries; a warning, if the wait is long.
+    "RetryScheduled": ("info", _retry_scheduled),
     "RetryRecovered": ("info", _retry_recovered),
     "CircuitOpened": ("warning", _circuit_opened),
     "CircuitHalfOpened": ("info", lambda event: f"circuit {event.key} lets a probe through: {event.reason}"),

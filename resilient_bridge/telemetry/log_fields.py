@@ -23,8 +23,9 @@ def log_fields(event: Event) -> dict[str, Any]:
     """Return `event_name` and the event's fields that are text (not empty), numbers or booleans;
     `name` becomes `call`, `seconds` `duration`.
 
-    Of a failure: its `code`, `category`, `severity` and `retryable` (no longer, once it was
-    escalated to permanent), and `tool`, `provider` and `session_id` where known.
+    Of a failure: its `code`, `category`, `severity`, `failure_kind` and `retryable` (permanent and
+    no longer retryable, once the attempts are used up), and `tool`, `provider` and `session_id`
+    where known.
     """
     fields: dict[str, Any] = {"event_name": type(event).__name__}
     for field, value in list(vars(event).items())[1:]:
@@ -44,6 +45,7 @@ def _of_failure(failure: Failure) -> dict[str, Any]:
         "code": failure.code,
         "category": failure.category.value,
         "severity": failure.severity.value,
+        "failure_kind": failure.kind.value,
         "retryable": failure.retryable and failure.stopped != "attempts",
         "tool": failure.details.get("tool"),
         "provider": failure.details.get("provider_id"),

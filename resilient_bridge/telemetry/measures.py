@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 from ..errors import Severity
 from . import instruments as known
 from .error_metric import ErrorMetric, error_metric
+from .event import sender_of
 
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Measures:
 
     def __init__(self, user_agent: str = "") -> None:
         self._user_agent = user_agent
-        self._links: OrderedDict[tuple[str, object], _LinkRecord] = OrderedDict()
+        # By the identity of the link, because several have one name; without one by name and session.
+        self._links: OrderedDict[object, _LinkRecord] = OrderedDict()
 
     def of(self, event: Event) -> list[Measurement]:
         """Return the measurements of an event; empty for most events."""
@@ -108,7 +110,7 @@ class Measures:
     # ---- links ------------------------------------------------------------------------------------------------------
 
     def _link(self, event: Any) -> _LinkRecord:
-        key = event.bridge, getattr(event, "session_id", None)
+        key = sender_of(event) or (event.bridge, getattr(event, "session_id", None))
         record = self._links.get(key)
         if record is None:
             record = self._links[key] = _LinkRecord()

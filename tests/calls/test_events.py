@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 from datetime import UTC, datetime
 
 import pytest
+import tenacity
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere
@@ -121,15 +123,67 @@ def test_no_argument_is_ever_reported(form, caplog):
 
 
 @both
-def test_without_a_listener_long_waits_and_the_end_are_logged(form, caplog):
-    """A wait of more than a second and a giving up, to the logger `resilient_bridge`; short waits are not."""
+def test_without_a_listener_waits_and_the_end_are_logged(form, caplog):
+    """Each wait, a long one as a warning, and a giving up, to the logger `resilient_bridge`."""
     with rb.testing.virtual_time(), caplog.at_level(logging.INFO, "resilient_bridge"):
         policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.steps(0.5, 5)), name="get")
         with pytest.raises(REFUSED):
             form.run(policy(form.of(Server(always=REFUSED).get), idempotent=True))
-    assert len(caplog.records) == 2
-    assert "5" in caplog.records[0].getMessage()
-    assert "gave up" in caplog.records[1].getMessage()
+    what = "connection refused (TRANSPORT)"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"retrying get in 0.5 s (attempt 2 of 3): {what}"),
+        ("WARNING", f"retrying get in 5 s (attempt 3 of 3): {what}"),
+        ("ERROR", f"gave up on get after 3 attempts in 5.5 s: {what}"),
+    ]
+
+
+class Busy(Exception):  # noqa: N818 -- as a user would call it
+    """An error that only its policy knows."""
+
+
+@everywhere
+def test_c06_the_log_tells_the_decision_and_not_what_the_error_is_without_the_policy(form, caplog):
+    """A failure that `on=` names is repeated: no line and no text of the error calls it permanent or not retryable."""
+    with form.world(), caplog.at_level(logging.DEBUG, "resilient_bridge"):
+        policy = rb.Policy(rb.Retry(attempts=3, on=Busy, backoff=rb.Backoff.constant(0.1)), name="f")
+        f = policy(form.of(Server(always=Busy("busy")).get), idempotent=True)
+        with pytest.raises(Busy) as caught:
+            form.run(f)
+    failure = rb.classify(caught.value)
+    assert [
+        re.sub(r"after 3 attempts in 0\.\d s", "after 3 attempts in T s", line) for line in caplog.messages
+    ] == [
+        "retrying f in 0.1 s (attempt 2 of 3): Busy: busy",
+        "retrying f in 0.1 s (attempt 3 of 3): Busy: busy",
+        "gave up on f after 3 attempts in T s: Busy: busy",
+    ]
+    assert "not retryable" not in f"{failure}{failure.explain()}"
+
+
+@everywhere
+def test_c06_a_recovery_is_never_logged_without_its_retries(form, caplog):
+    """Whatever the level, a log that shows the success shows each attempt before it."""
+    with form.world(), caplog.at_level(logging.INFO, "resilient_bridge"):
+        policy = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)), name="get")
+        form.run(policy(form.of(Server(REFUSED, REFUSED).get), idempotent=True))
+    assert [(line.levelname, line.getMessage().split(":")[0]) for line in caplog.records] == [
+        ("INFO", "retrying get in 0 s (attempt 2 of 4)"),
+        ("INFO", "retrying get in 0 s (attempt 3 of 4)"),
+        ("INFO", "get recovered after 2 retries"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "stop", "numbers"),
+    [({}, 4, [(2, 4), (3, 4), (4, 4)]), ({REFUSED: rb.Rule(attempts=2)}, 4, [(2, 2)]), ({}, tenacity.stop_after_attempt(2), [(2, None)])],
+)  # fmt: skip
+def test_c06_a_retry_says_how_many_there_can_be(rules, stop, numbers):
+    """Those of the rule that counts the failure; nobody knows what a `stop=` of tenacity will say."""
+    retry = rb.Retry(attempts=stop, rules=rules, backoff=rb.Backoff.constant(0))
+    with rb.testing.record() as reported:
+        rb.capture(rb.Policy(retry)(Server(always=REFUSED).get, idempotent=True))
+    reports = [event for event in reported if isinstance(event, rb.events.RetryScheduled)]
+    assert [(event.attempt, event.attempts) for event in reports] == numbers
 
 
 @everywhere

@@ -56,7 +56,7 @@ def test_an_ordinary_error_after_a_repeat_says_so(form):
     """After retries the note says how many calls were made, and what failed before."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), REFUSED, ValueError)
-    assert notes == ["gave up after 2 calls in 0.0 s: repeating cannot help"]
+    assert notes == ["gave up after 2 calls in 0.0 s: the policy does not repeat it"]
     assert [earlier.code for earlier in failure.history] == ["CONN_REFUSED"]
 
 

@@ -137,16 +137,16 @@ def test_e04_it_costs_no_budget_and_opens_no_circuit(form):
 async def test_e04_a_pause_that_grows_is_waited_for_again():
     """If another call gets a longer Retry-After meanwhile, waiting calls wait for that too."""
     with rb.testing.virtual_time() as clock:
-        policy = rb.Policy(rb.Retry(attempts=1, backoff=rb.Backoff.constant(0)), rb.Breaker(key="grows"))
+        policy = rb.Policy(rb.Retry(attempts=1, backoff=rb.Backoff.constant(0)))
         server = Server(http_error(429, retry_after="10"), http_error(429, retry_after="10"), None)
 
         async def get():
             return server.get()
 
-        first, second = (policy(get, idempotent=True) for _ in range(2))  # two functions, one key
+        protected = policy(get, idempotent=True)
         with pytest.raises(httpx.HTTPStatusError):
-            await first()
-        waiting = [asyncio.create_task(first()), asyncio.create_task(second())]
+            await protected()
+        waiting = [asyncio.create_task(protected()) for _ in range(2)]
         await settle()
         clock.advance(10)
         await settle()
@@ -154,6 +154,60 @@ async def test_e04_a_pause_that_grows_is_waited_for_again():
         clock.advance(20)
         await asyncio.wait(waiting)
     assert server.calls == 3
+
+
+_RETRY = rb.Retry(attempts=2)
+KEYED = [
+    rb.Policy(rb.Retry(attempts=2, budget=rb.RetryBudget(key="all"))),
+    rb.Policy(_RETRY, rb.Breaker(key="all")),
+    rb.Policy(_RETRY, rb.Bulkhead(9, key="all")),
+    rb.Policy(_RETRY, rb.RateLimit(99, key="all")),
+]
+
+
+@pytest.mark.parametrize("policy", KEYED, ids=["budget", "breaker", "bulkhead", "rate limit"])
+def test_c01_a_429_of_one_host_does_not_stop_the_calls_to_another(policy):
+    """Hosts that share a budget, a circuit, a bulkhead or a rate limit share that, and no pause."""
+    hosts = []
+
+    def answer(request):
+        hosts.append(request.url.host)
+        is_busy = request.url.host == "a.test"
+        return httpx.Response(429 if is_busy else 200, headers={"Retry-After": "30"} if is_busy else {})
+
+    async def main(_):
+        clock = asyncio.get_running_loop().time
+        async with httpx.AsyncClient(
+            transport=rb.HTTPTransport(policy, httpx.MockTransport(answer))
+        ) as client:
+            busy = asyncio.create_task(client.get("https://a.test/"))
+            while not hosts:
+                await asyncio.sleep(0)
+            await asyncio.sleep(1)
+            began = clock()
+            assert (await client.get("https://b.test/")).status_code == 200
+            waited = clock() - began
+            assert (await busy).status_code == 429
+        return waited
+
+    assert rb.testing.simulate(main) < 1
+    assert hosts == ["a.test", "b.test", "a.test"]
+
+
+@both
+def test_c01_functions_that_share_a_circuit_do_not_share_a_pause(form):
+    """The pause after a 429 belongs to the function that got it; `policy.call` has one for its policy."""
+    policy = rb.Policy(rb.Retry(attempts=1), rb.Breaker(key="shared circuit"))
+    busy, free = Server(always=http_error(429, retry_after="30")), Server()
+    with rb.testing.virtual_time() as clock:
+        with pytest.raises(httpx.HTTPStatusError):
+            form.run(policy(form.of(busy.get), idempotent=True))
+        form.run(policy(form.of(free.get), idempotent=True))
+        assert clock.slept == []
+        with pytest.raises(httpx.HTTPStatusError):
+            form.run(policy(idempotent=True).call, form.of(busy.get))
+        form.run(policy(idempotent=True).call, form.of(free.get))
+        assert sum(clock.slept) >= 30
 
 
 def test_e04_a_pause_of_virtual_time_is_none_in_real_time():

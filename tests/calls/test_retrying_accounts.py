@@ -201,7 +201,11 @@ NOT_ALLOWED = "not repeated: it may have run; @policy(idempotent=True) allows it
     ("script", "why", "notes"),
     [
         ([REFUSED], "not_retryable", []),
-        ([REFUSED, REFUSED], "not_retryable", ["gave up after 2 calls in 0.0 s: repeating cannot help"]),
+        (
+            [REFUSED, REFUSED],
+            "not_retryable",
+            ["gave up after 2 calls in 0.0 s: the policy does not repeat it"],
+        ),
         ([RESET], "not_idempotent", [NOT_ALLOWED]),
     ],
     ids=["the first", "the second", "not allowed anyway"],

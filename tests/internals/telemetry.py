@@ -9,6 +9,7 @@ __getattr__ = lazily(
     "resilient_bridge.telemetry",
     {
         "": "alert_events call_events debug_events hub work_events",
+        "event": "sender_of sent_by",
         "events": (
             "AcknowledgementLate ClockJumped Closed Connected DeliveryUnknown Disconnected "
             "DuplicateConflict Event FeatureRefused GaveUp Joined LateReply MessageDropped "
@@ -20,5 +21,6 @@ __getattr__ = lazily(
         "instruments": "INSTRUMENTS",
         "log": "muted",
         "log_fields": "log_fields",
+        "measures": "Measures",
     },
 )

@@ -215,7 +215,7 @@ def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplo
         "disconnected after 3 attempts, still trying",
         "not reached, attempt 4 in 8 s",
         "not reached, attempt 5 in 8 s",
-        "bridge gave up after a permanent failure",
+        "gave up on bridge",
     ]
     caplog.clear()
     with rb.listen(lambda event: None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 
@@ -11,6 +12,8 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import record, simulate, virtual_time
+from tests.adapters.link_peers import World, quick, virtual
+from tests.internals.telemetry import Measures, sender_of, sent_by
 from tests.rows import each_row
 
 
@@ -303,3 +306,38 @@ def test_it_is_entered_once_at_a_time():
         pass
     with alerts:
         assert repr(alerts) == "<Alerts none>"
+
+
+@virtual
+async def test_t02_each_link_is_counted_by_itself_whatever_its_name():
+    """Five links with the default name are lost: five drops, and the alert that stands above four a minute."""
+    from tests.exporters.test_prometheus import Scraped
+
+    worlds = [World() for _ in range(5)]
+    links = [rb.reconnecting(world.factory, quick()) for world in worlds]
+    with Scraped() as scraped, rb.Alerts(session_drops=(4, 99)) as alerts:
+        async with contextlib.AsyncExitStack() as stack:
+            for link in links:
+                await stack.enter_async_context(link)
+            for world, link in zip(worlds, links, strict=True):
+                await world.lose(link)
+            drops = sum(
+                sample.value
+                for sample in scraped.families()["resilient_bridge_session_drops"].samples
+                if sample.name.endswith("_total")
+            )
+            assert drops == 5
+            assert alerts.active()["session_drops"] == "warning"
+
+
+async def test_t02_event_sources_are_counted_by_themselves():
+    """They have no name in events, and are counted by themselves all the same; it is in no text of an event."""
+    measures, senders, found = Measures(), [object(), object()], []
+    for one in senders:
+        measures.of(sent_by(rb.events.Connected(), one))
+    for one in senders:
+        event = sent_by(rb.events.Disconnected(reason="connection_lost", failure=RESET), one)
+        assert sender_of(event) is one
+        assert event == rb.events.Disconnected(reason="connection_lost", failure=RESET, at=event.at)
+        found += [one.instrument.name for one in measures.of(event)]
+    assert found.count("resilient_bridge.session.drops") == 2

@@ -27,7 +27,7 @@ LOUD = [
     (
         events.GaveUp(at=AT, name="BridgeClient wss://host/ws", failure=FAILURE),
         logging.ERROR,
-        f"BridgeClient wss://host/ws gave up after a transient failure: {FAILURE}",
+        f"gave up on BridgeClient wss://host/ws: {FAILURE}",
     ),
     (
         events.ContextNearlyFull(at=AT, tokens=91, limit=100),

@@ -48,7 +48,7 @@ def test_a_give_up_has_its_fields(lines):
     failure = rb.Failure.of("SYS_RATE_LIMITED", details={"provider_id": "anthropic", "http_status": 429})
     emit(rb.events.GaveUp(name="ask", failure=failure, seconds=2.5))
     (line,) = lines()
-    assert line.pop("event").startswith("ask gave up")
+    assert line.pop("event").startswith("gave up on ask")
     assert line == {
         "event_name": "GaveUp",
         "call": "ask",
@@ -56,6 +56,7 @@ def test_a_give_up_has_its_fields(lines):
         "code": "SYS_RATE_LIMITED",
         "category": "UPSTREAM",
         "severity": "warning",
+        "failure_kind": "transient",
         "retryable": True,
         "provider": "anthropic",
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from importlib import import_module
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls.frame import CURRENT, is_retried_around
@@ -17,6 +16,7 @@ from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
 from ...errors import BridgeError, config_error, stays_here
+from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
@@ -125,7 +125,7 @@ class HTTPTransport(_Bases):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
         check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
         self._inner: Any = inner
-        self._making = Lock()  # threads may send the first requests of a shared client at the same time
+        self._making = new_lock()  # threads may send the first requests of a shared client at the same time
         self._max_body = max_body
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials

@@ -51,6 +51,7 @@ class LinkSupervisor:
         self.name = name
         self.state = BridgeState.IDLE
         self.streams: list[weakref.ref[EventStream]] = []
+        self.identity = object()
         self._factory = factory
         self._policy = policy
         self._wall = world.loop_wall

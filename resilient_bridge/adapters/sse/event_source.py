@@ -23,6 +23,7 @@ from ...protocol import Now
 from ...protocol.event_stream import EventStream, refusal
 from ...protocol.server_sent import MAX_EVENT_BYTES
 from ...telemetry import emit, events
+from ...telemetry.event import sent_by
 from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard
 from ...world import current_world
@@ -115,6 +116,7 @@ class EventSource:
         self._reason = ""
         self._failure: Failure | None = None
         self._guard = LoopGuard("EventSource")
+        self._identity = object()  # distinguishes it from other sources in metrics
         self._answer: _OpenAnswer | None = None
         self._due = 0.0  # when the next attempt may start, by the loop's clock
         self._is_suspended_reported = False
@@ -174,7 +176,7 @@ class EventSource:
         self._guard.check()
         if self._state not in _OVER:
             self._move(BridgeState.CLOSED, "user")
-            emit(events.Closed(at=self._now().at, reason="user"))
+            self._emit(events.Closed(at=self._now().at, reason="user"))
         if self._reading is None:
             await self._drop()
             return
@@ -308,7 +310,7 @@ class EventSource:
         headers: Mapping[str, str] = answer.response.headers
         if status == 204:
             self._move(BridgeState.CLOSED, "no_content")
-            emit(events.Closed(at=self._now().at, reason="no_content"))
+            self._emit(events.Closed(at=self._now().at, reason="no_content"))
             return None
         if status >= 400:
             finding = status_finding(status, headers, await answer.body(), now_wall=self._now().wall)
@@ -318,7 +320,7 @@ class EventSource:
         now = self._now()
         self._stream.opened(now)
         self._is_suspended_reported = False
-        emit(events.Connected(at=now.at))
+        self._emit(events.Connected(at=now.at))
         self._move(BridgeState.READY, "connected")
         return None
 
@@ -341,7 +343,7 @@ class EventSource:
         decision = self._stream.lost(failure, now, is_ours=is_ours)
         fields: Any = {"at": now.at, "reason": decision.reason, "failure": failure}
         if self._state is BridgeState.READY:
-            emit(events.Disconnected(**fields))
+            self._emit(events.Disconnected(**fields))
         if not decision.retry:
             self._fail(decision.failure, decision.reason)
             return
@@ -349,18 +351,21 @@ class EventSource:
         self._move(BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason)
         if decision.suspended and not self._is_suspended_reported:
             self._is_suspended_reported = True
-            emit(events.Suspended(**fields, attempts=self._stream.reconnection.failed))
+            self._emit(events.Suspended(**fields, attempts=self._stream.reconnection.failed))
         fields["reason"] = "rate_capped" if decision.is_capped else decision.reason
-        emit(events.ReconnectScheduled(**fields, attempt=decision.attempt, wait=decision.wait))
+        self._emit(events.ReconnectScheduled(**fields, attempt=decision.attempt, wait=decision.wait))
 
     def _fail(self, failure: Failure, reason: str) -> None:
         self._failure = failure
         self._move(BridgeState.FAILED, reason)
-        emit(events.GaveUp(at=self._now().at, name=f"event source {self._name}", failure=failure))
+        self._emit(events.GaveUp(at=self._now().at, name=f"event source {self._name}", failure=failure))
 
     def _move(self, state: BridgeState, reason: str) -> None:
         previous, self._state, self._reason = self._state, state, reason
-        emit(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+        self._emit(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+
+    def _emit(self, event: events.Event) -> None:
+        emit(sent_by(event, self._identity))
 
     def _now(self) -> Now:
         return Now(asyncio.get_running_loop().time(), self._wall())

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
-from threading import Lock
 from typing import IO, Final, NamedTuple
 
 from ...classification.exits import tail_of
 from ...files.portable import read_at
+from ...locks import new_lock
 from ...transports.loop_guard import LoopGuard
 from ...transports.process_groups import OWN_GROUP, ask_to_end, take_away
 from ...world import REAL
@@ -54,7 +54,7 @@ class DaemonProcess:
         byte or an invalid variable name.
         """
         self.exit_code: int | None = None
-        self._lock = Lock()
+        self._lock = new_lock()
         self._output_end = b""
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         # A file, not a pipe: an unread pipe blocks the daemon, and a broken one may kill it.

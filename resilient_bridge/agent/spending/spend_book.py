@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial
-from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
 from ...errors import BridgeError, Failure, SpendLimitError, config_error
 from ...files.owner import Owner
+from ...locks import new_lock, new_rlock
 from ...stores.state_files.copies import backup_of, is_whole
 from ...stores.state_files.state_file import StateFile
 from ...telemetry import emit, events
@@ -50,8 +50,10 @@ class Book:
         if self._owner is not None:
             finalize(self, self._owner.release)  # a garbage-collected budget releases its file
         self._account = account
-        self._lock = Lock()  # guards the account; held only for arithmetic
-        self._disk = RLock()  # guards the file; reentrant: a listener of a damage event may read the status
+        self._lock = new_lock()  # guards the account; held only for arithmetic
+        self._disk = (
+            new_rlock()
+        )  # guards the file; reentrant: a listener of a damage event may read the status
         self._is_lost = False  # no copy of the file could be read
         self._version = 0  # the number of the last change
         self._vital = 0  # the number of the last change that must not be lost

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import partial, update_wrapper
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
@@ -17,6 +16,7 @@ from ...calls.run.protect import form_of
 from ...calls.steps import settled
 from ...classification import failure_or_none
 from ...errors import Executed, config_error
+from ...locks import new_lock
 from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world
 from ...world.signal import Signal
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BOOKS: Final[WeakSet[Book]] = WeakSet()
-_BOOKS_LOCK: Final = Lock()
+_BOOKS_LOCK: Final = new_lock()
 
 
 def books() -> list[Book]:

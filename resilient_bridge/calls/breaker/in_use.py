@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
 
+from ...locks import new_lock
 from ...telemetry import emit, events
 from ...world import current_world
 
@@ -47,7 +47,7 @@ def tell(circuit: CircuitState, previous: State, state: State, reason: str, now:
 
 
 _own: Final[WeakSet[CircuitState]] = WeakSet()
-_own_lock: Final = Lock()
+_own_lock: Final = new_lock()
 
 
 def list_circuit(circuit: CircuitState) -> None:

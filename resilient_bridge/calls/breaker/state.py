@@ -16,12 +16,12 @@ circuit without `slow_after`, which does not track the calls under way. A succes
 from __future__ import annotations
 
 from math import inf
-from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakSet
 
 import attrs
 
+from ...locks import new_lock
 from ..rejections import CircuitOpenError
 from .windows import counted_by, window_for
 
@@ -105,7 +105,7 @@ class CircuitState:
         self.why = ""  # the reason of the last opening or isolation
         self.because: Failure | None = None  # the failure that opened it, while that lasts
         self.is_closed = self.is_calm = self.is_plain = self.is_silent = True
-        self._lock = Lock()
+        self._lock = new_lock()
         self._rng, self._on_transition = rng, on_transition
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False

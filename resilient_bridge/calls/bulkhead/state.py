@@ -9,9 +9,9 @@ waiter is woken by its own callback, called outside the lock. A waiter that stop
 from __future__ import annotations
 
 from collections import OrderedDict
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from ...locks import new_lock
 from ..names import Names
 from ..rejections import BulkheadFullError
 
@@ -41,7 +41,7 @@ class BulkheadState:
         self.key = key
         self.settings = settings
         self.running = 0
-        self._lock = Lock()
+        self._lock = new_lock()
         self._queue: OrderedDict[Ticket, None] = _EMPTY_QUEUE
 
     @property

@@ -7,9 +7,9 @@ nothing has to be refilled, and no fraction of a token gets lost.
 from __future__ import annotations
 
 from math import inf
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from ...locks import new_lock
 from ..names import Names
 from ..rejections import ThrottledError
 
@@ -30,7 +30,7 @@ class RateState:
     def __init__(self, key: str, settings: RateLimit) -> None:
         self.key = key
         self.settings = settings
-        self._lock = Lock()
+        self._lock = new_lock()
         self._full_at = -inf
         self._per = settings.per  # the numbers that `_full_at` was made with
 

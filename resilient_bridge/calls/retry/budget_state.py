@@ -8,8 +8,9 @@ earning after 9 to 10 s, a repeat stops counting after 10 to 11.
 from __future__ import annotations
 
 from math import inf
-from threading import Lock
 from typing import TYPE_CHECKING, ClassVar, Final
+
+from ...locks import new_lock
 
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class BudgetState:
 
     def __init__(self, key: str, settings: RetryBudget) -> None:
         self.key = key
-        self._lock = Lock()
+        self._lock = new_lock()
         self.calls = 0  # calls ever: never set back, so that a deposit needs no lock
         self._counted = 0  # of those, the calls before this second
         self._calls = _NONE  # in each second before

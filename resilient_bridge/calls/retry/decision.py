@@ -46,10 +46,14 @@ class Match(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Retry after `wait` seconds, or stop for the reason in `stop`."""
+    """Retry after `wait` seconds, or stop for the reason in `stop`.
+
+    `further` is the largest number of calls that can follow if each of them fails in the same way.
+    """
 
     wait: float
     stop: Stopped | None = None
+    further: int | None = None
 
 
 class Matcher:
@@ -135,8 +139,8 @@ def decide(
     Args:
         may_repeat: Whether there is a permission, or a proof that the call did not run.
         counts: Calls that have failed so far, this one included, by the `rule_key` of the rule that counts them.
-        cap: See `is_used_up`.
-        elsewhere: See `is_used_up`.
+        cap: See `further_calls`.
+        elsewhere: See `further_calls`.
         recurred: How many earlier calls failed with the same code.
         drawn: The wait that the schedule gives.
         remaining: Seconds to the deadline.
@@ -145,7 +149,8 @@ def decide(
         return Decision(0.0, "not_retryable")
     if not may_repeat:
         return Decision(0.0, "not_idempotent")
-    if is_used_up(matcher, failure, found, counts, recurred, cap=cap, elsewhere=elsewhere):
+    further = further_calls(matcher, failure, found, counts, recurred, cap=cap, elsewhere=elsewhere)
+    if further is not None and further <= 0:
         return Decision(0.0, "attempts")
     wait, retry = drawn, matcher.retry
     if failure.retry_after is not None:
@@ -156,10 +161,10 @@ def decide(
         wait = advised if found.rule is not None and found.rule.backoff is not None else max(wait, advised)
     if remaining is not None and wait >= remaining:
         return Decision(0.0, "deadline")
-    return Decision(wait)
+    return Decision(wait, None, further)
 
 
-def is_used_up(
+def further_calls(
     matcher: Matcher,
     failure: Failure,
     found: Match,
@@ -168,29 +173,32 @@ def is_used_up(
     *,
     cap: int | None = None,
     elsewhere: int = 0,
-) -> bool:
-    """Return whether the attempts are used up; the arguments are those of `decide`.
+) -> int | None:
+    """Return how many more calls the counts allow, 0 or less if they are used up.
 
-    `cap`: the largest `attempts` of the policies around this one, which replaces a smaller one
-    here. `elsewhere`: calls of the same operation that failed before, inside the same attempt of
-    the outermost policy.
+    None if only a tenacity stop bounds them. The arguments are those of `decide`. `cap`: the
+    largest `attempts` of the policies around this one, which replaces a smaller one here.
+    `elsewhere`: calls of the same operation that failed before, inside the same attempt of the
+    outermost policy.
     """
     counted_by = counter(found.rule)
     limit = matcher.retry.attempts if counted_by is None else counted_by.attempts
-    most = matcher.most
-    if cap is not None:
-        if counted_by is None and isinstance(limit, int):
+    most, further = matcher.most, None
+    if cap is None:
+        elsewhere = 0
+    elif most is not None:
+        most = max(most, cap)
+    if isinstance(limit, int):
+        if cap is not None and counted_by is None:
             limit = max(limit, cap)
-        if most is not None:
-            most = max(most, cap)
-            if elsewhere + sum(counts.values()) >= most:
-                return True
-    if isinstance(limit, int) and counts.get(rule_key(counted_by), 0) >= limit:
-        return True
-    if most is not None and sum(counts.values()) >= most:
-        return True
+        further = limit - counts.get(rule_key(counted_by), 0)
+    if most is not None:
+        in_all = most - elsewhere - sum(counts.values())
+        further = in_all if further is None or in_all < further else further
     allowed = number_in(failure, "max_retries")  # out of memory: one retry, whatever the policy allows (R11)
-    return allowed is not None and recurred >= allowed
+    if allowed is not None:
+        further = int(allowed) - recurred if further is None else min(further, int(allowed) - recurred)
+    return further
 
 
 def counter(rule: Rule | None) -> Rule | None:

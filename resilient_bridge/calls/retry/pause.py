@@ -8,11 +8,11 @@ time has no effect in real time.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from ...errors import Failure, ThrottledError, is_limited
+from ...locks import new_lock
 from ...transports.event_loop import running_loop
 from ...values.backoff import Backoff
 from ...world import REAL
@@ -75,7 +75,7 @@ NO_PAUSE: Final = Pause("")
 """The pause of a policy without a Retry, which does not specify how long its calls would wait."""
 
 _shared: Final[WeakValueDictionary[str, Pause]] = WeakValueDictionary()
-_lock: Final = Lock()
+_lock: Final = new_lock()
 
 
 def shared_pause(key: str) -> Pause:

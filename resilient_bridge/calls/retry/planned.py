@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from ...locks import new_lock
 from ...transports.event_loop import running_loop
 from ..frame import Planned
 
@@ -35,7 +35,7 @@ class RefreshLock:
         self.rule = rule  # kept, so that its id() stays unique as long as this is in use
         self.done = 0
         self.refreshed_at = -inf
-        self.of_threads = Lock()
+        self.of_threads = new_lock()
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def is_fresh(self, attempt: CallFrame, done_before: int) -> bool:
@@ -53,7 +53,7 @@ class RefreshLock:
 
 # By the id() of the rule: equal rules count separately.
 _refresh_locks: WeakValueDictionary[int, RefreshLock] = WeakValueDictionary()
-_lock = Lock()
+_lock = new_lock()
 
 
 class RepeatPlan(Planned):

@@ -13,7 +13,17 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Failure, Record, RejectedError, changed, ended, is_limited, number_in, record_of
+from ...errors import (
+    WHY_STOPPED,
+    Failure,
+    Record,
+    RejectedError,
+    changed,
+    ended,
+    is_limited,
+    number_in,
+    record_of,
+)
 from ...telemetry import emit, events
 from ...telemetry.event import QUIET_WAIT
 from ...telemetry.hub import HUB
@@ -43,14 +53,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("resilient_bridge")
 _STOP: Final = object()
-_WHY: Final[dict[str, str]] = {
-    "attempts": "attempts used up",
-    "deadline": "no time left before the deadline",
-    "budget": "retry budget used up",
-    "not_retryable": "repeating cannot help",
-    "rejected": "the next one was not admitted",
-    "not_idempotent": "it may have run",
-}
 
 
 class Retrying:
@@ -185,13 +187,15 @@ class Retrying:
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
         # The levels are those of `telemetry.log`: without a listener no event is created.
-        if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.DEBUG):
+        if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.INFO):
+            further = self.decision.further
             scheduled = events.RetryScheduled(
                 name=self.plan.name,
                 attempt=attempt.number + 1,
                 wait=self.decision.wait,
                 failure=failure,
                 permission=self.permission,
+                attempts=None if further is None else attempt.number + further,
             )
             emit(scheduled)
         return None
@@ -372,7 +376,7 @@ class Retrying:
             if self.is_repeatable:  # but not with what is left of its arguments
                 return f"not repeated: {attempt.why_last}" if attempt.why_last else ""
             return why_unrepeated(self.history[-1], error, self.retry)
-        why = _WHY.get(stop, stop)
+        why = WHY_STOPPED[stop]
         retry_after = self.history[-1].retry_after
         if stop == "retry_after" and retry_after is not None:
             why = f"the server asks for {retry_after:g} s, more than max_retry_after={self.retry.max_retry_after:g}"

@@ -14,7 +14,7 @@ from ..frame import largest_cap, retries_around
 from ..names import SharedNames
 from ..shared.waits import AwaitedAnswer, is_real_time
 from .budget_state import BudgetState
-from .decision import counter, is_used_up, rule_key
+from .decision import counter, further_calls, rule_key
 
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class SharedBudget(BudgetState):
         recurred = 0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
         first = attempt.first or attempt
         cap = largest_cap(retry.attempts, retries_around(first))
-        if is_used_up(plan.matcher, failure, found, counts, recurred, cap=cap):
+        further = further_calls(plan.matcher, failure, found, counts, recurred, cap=cap)
+        if further is not None and further <= 0:
             return None
         return _AskForRepeat(self, first, attempt)
 

@@ -115,7 +115,7 @@ class Plan(RepeatPlan):
         self.logged = states.logged
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
-        self.pause = NO_PAUSE if self.retry is None else states.pause(policy.layers)
+        self.pause = NO_PAUSE if self.retry is None else states.pause
         circuits = (guard.circuit for guard in (*before, *around, *inner))
         states.current = next((circuit for circuit in circuits if circuit is not None), None)
         self.key = states.name if states.current is None else states.current.key

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task, get_running_loop
 from functools import lru_cache
-from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
+from ...locks import new_lock
 from ...transports.event_loop import no_loop
 from ...world import REAL
 
@@ -76,7 +76,7 @@ class Timers:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._lock = Lock()  # loops of other threads come and go; only who looks for a queue takes it
+        self._lock = new_lock()  # loops of other threads come and go; only who looks for a queue takes it
         self._queue: _Queue | None = None
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
 

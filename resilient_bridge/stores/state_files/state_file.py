@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -18,6 +17,7 @@ import attrs
 from ...errors import Failure, StoreError, redact
 from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from ...files.private_files import path_of, prepare_directory, read_private
+from ...locks import new_rlock
 from ...telemetry import emit, events
 from ...world import current_world
 from .candidates import Candidate, Demands
@@ -88,7 +88,7 @@ class StateFile:
         self._demands = Demands(
             version=version, check=check, orphans=orphans, migrations=dict(migrations or {}), form=self._form
         )
-        self._lock = RLock()
+        self._lock = new_rlock()
         self._known: tuple[bytes, ...] = ()  # the digests that the file may have by this object
 
     def __repr__(self) -> str:
