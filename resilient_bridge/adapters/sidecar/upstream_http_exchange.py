@@ -96,8 +96,8 @@ class Reading:
         except TooLongError:
             return None if exchange.is_over.is_set() else too_long(self._limit)
         except Exception:  # noqa: BLE001 -- any error of a body that has begun
-            return Loss(reason=CUT)
-        return None if exchange.is_over.is_set() else Loss(reason=CUT)
+            return CUT
+        return None if exchange.is_over.is_set() else CUT
 
     async def events(
         self, response: httpx.Response, parser: EventStreamParser, exchange: Exchange | None = None
