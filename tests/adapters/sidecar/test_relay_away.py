@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.adapters.sidecar.harness import (
+    AWAY,
     CUT,
     DIED,
     FORGOTTEN,
@@ -16,11 +17,10 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
-from tests.internals.adapters import Loss, message
+from tests.internals.adapters import message
 from tests.rows import each_row
 
 
-AWAY = Loss(reason="HTTP 502", is_away=True)
 TOOLS = [tool("order"), tool("look", readOnlyHint=True), tool("put", idempotentHint=True)]
 
 
