@@ -96,6 +96,9 @@ class Sessions:
         if answer is None:
             text = f"no answer to initialize within {self._options.start_timeout:g} s"
             timeout = Loss(reason=text, executed=Executed.NO).with_words(session.output)
+            if loss is not None and loss.is_unusable:  # as a refusal: the next one would be like it
+                text = f"the answer to initialize cannot be used: {loss.reason}"
+                loss = Loss(reason=text, executed=Executed.NO, is_final=state.started is None)
             self.end(session, loss or timeout, now)
         elif answer.is_refusal:
             text = redact(str(answer.error.get("message", "")), limit=200)

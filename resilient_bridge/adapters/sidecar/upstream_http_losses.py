@@ -18,6 +18,7 @@ from ...classification.retry_after import wait_from_headers
 from ...classification.statuses import status_finding
 from ...errors import Executed, mapping_of, redact
 from ...protocol.policies.losses import may_be_a_portal
+from .defects import request_misnamed_by, unusable
 from .message import Message, NotAMessage, parse
 from .upstream import Loss
 
@@ -141,14 +142,16 @@ def answer_of(body: bytes, request: int) -> Message | Loss:
     try:
         message = own_answer(parse(body), request)
     except NotAMessage as error:
-        return Loss(reason=f"the answer is no JSON-RPC message: {error}", is_unusable=True)
+        return unusable(f"the answer is no JSON-RPC message: {error}")
+    if request_misnamed_by(message) == request:
+        return unusable()
     if not message.is_answer or message.id != request:
-        return Loss(reason="the answer is that of another request", is_unusable=True)
+        return unusable("the answer is that of another request")
     return message
 
 
 def too_long(limit: int) -> Loss:
-    return Loss(reason=f"the answer was given up: it has more than {limit} bytes", is_unusable=True)
+    return unusable(f"the answer was given up: it has more than {limit} bytes")
 
 
 def _reason_of(challenge: str) -> str:
