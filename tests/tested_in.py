@@ -76,6 +76,7 @@ ELSEWHERE = {
     "adapters/sidecar/test_relay_sessions.py": "adapters/sidecar/catalog adapters/sidecar/status",
     "adapters/sidecar/test_relay_shared.py": "adapters/sidecar/instead adapters/sidecar/shared",
     "adapters/sidecar/test_running.py": "adapters/sidecar/front adapters/sidecar/front_stdio adapters/sidecar/serving adapters/sidecar/state",
+    "adapters/sidecar/test_upstream_http_losses.py": "classification/proxies",
     "adapters/sidecar/test_upstream_http.py":
         "adapters/sidecar/secrets_in_headers adapters/sidecar/upstream_http_exchange adapters/sidecar/upstream_http_headers "
         "adapters/sidecar/upstream_http_notices adapters/sidecar/upstream_http_wire",

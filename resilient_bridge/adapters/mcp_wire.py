@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..classification import classify
 from ..classification.mcp_sessions import is_session_unknown
+from ..classification.proxies import is_server_away
 from ..errors import Executed, mapping_of
 
 
@@ -40,6 +41,7 @@ class MCPWire:
         self.posts = self.redirects = self.answers = 0
         self.is_traced = self.is_written = False
         self.says_unknown = False  # an answer reported that the session is unknown
+        self.says_away = False  # a proxy reported that the server is away
 
     @property
     def is_answered(self) -> bool:
@@ -83,6 +85,7 @@ class MCPWire:
             self.redirects += 1
             return
         self.answers += 1
+        self.says_away |= is_server_away(status)
         if status >= 400 and _SESSION in request.headers:
             self.says_unknown |= is_session_unknown(status, body)
 

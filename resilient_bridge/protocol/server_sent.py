@@ -49,11 +49,15 @@ class EventStreamParser:
     `last_event_id` belongs to the event handed out last, or to a block after it that had an id and
     no data: that is a `checkpoint`. `retry` is the server's reconnection time in milliseconds. Both
     outlive a stream (`restart`). A line, or the lines of one event together (comments aside), of
-    more than `max_event_bytes` is a ProtocolError, at its position, and permanently.
+    more than `max_event_bytes` is a ProtocolError, at its position, and permanently. `errors` says
+    how data is decoded that is not UTF-8, as in `bytes.decode`; the specification has "replace".
     """
 
-    def __init__(self, *, last_event_id: str = "", max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+    def __init__(
+        self, *, last_event_id: str = "", max_event_bytes: int = MAX_EVENT_BYTES, errors: str = "replace"
+    ) -> None:
         self.retry: int | None = None
+        self._errors = errors
         self._limit = max_event_bytes
         self.restart(last_event_id)
 
@@ -136,7 +140,7 @@ class EventStreamParser:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value.decode(errors="replace"))
+            self._data.append(value.decode(errors=self._errors))
         elif name == b"event":
             self._type = value.decode(errors="replace")
         elif name == b"id":

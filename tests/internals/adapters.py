@@ -13,6 +13,7 @@ __getattr__ = lazily(
         "sdk.sdk_tools": "google_runs_tools openai_effect",
         "sidecar": "front_http message outcomes upstream_http_lanes",
         "sidecar.calls": "Calls",
+        "sidecar.defects": "request_misnamed_by request_named_in",
         "sidecar.eras": "SUBSCRIPTION",
         "sidecar.event_log": "EventLog",
         "sidecar.front_http": "serve_http",

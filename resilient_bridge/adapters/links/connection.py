@@ -51,6 +51,7 @@ class Connection:
         self.has_worked = False  # something came from the peer: an answer, a message, a pong
         self.opened_at: float | None = None  # by the loop's clock
         self.hints: asyncio.Future[Any] | None = None  # the tools of an mcp server
+        self.doubt: asyncio.Future[None] | None = None  # while it is probed: no calls meanwhile
         self._heartbeat = heartbeat
         self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()
@@ -62,7 +63,7 @@ class Connection:
     @property
     def is_usable(self) -> bool:
         is_open = self.opened.done() and not self.over.done() and not self.lost.done()
-        return is_open and self._retirement is None
+        return is_open and self._retirement is None and self.doubt is None
 
     @property
     def known_cause(self) -> BaseException | None:

@@ -202,7 +202,7 @@ class LinkCalls:
                 connection.has_worked |= package_of(client) != "websockets"
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
-                is_served = wire.is_answered or not is_refusal(ended.error) or await _is_served(connection)
+                is_served = not is_refusal(ended.error) or await _is_served(connection, wire)
                 if not is_served and may_repeat and losses < _MOST_LOSSES:
                     continue
                 if is_fatal(ended.error):
@@ -314,19 +314,33 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
     return connection.cause
 
 
-async def _is_served(connection: Connection) -> bool:
+async def _is_served(connection: Connection, wire: MCPWire) -> bool:
     """Return whether a client of mcp whose call was refused is still usable; if not, it is lost.
 
-    Some servers answer 400 for a forgotten session, and mcp does not report the status, so this
-    sends a ping.
+    A ping shows it where a proxy says that the server is away, and where the status is not known:
+    some servers answer 400 for a forgotten session. Until it is answered, calls wait.
     """
-    session: Any = getattr(connection.client, "session", None)
-    if not hasattr(session, "send_ping"):
+    session: Any = getattr(connection.client, "session", connection.client)
+    is_sure = wire.is_answered and not wire.says_away
+    if is_sure or not hasattr(session, "send_ping"):
         return True
-    ended = await connection.call(lambda: _at_once(session.send_ping()))
-    if ended.error is not None and is_refusal(ended.error):
-        connection.end(ended.error)
+    if connection.doubt is None:
+        connection.doubt = asyncio.ensure_future(_probe(connection, session, is_away=wire.says_away))
+    # All calls share the ping, so a cancelled caller must not cancel it.
+    await asyncio.shield(connection.doubt)
     return connection.is_usable
+
+
+async def _probe(connection: Connection, session: Any, *, is_away: bool) -> None:
+    """End a connection whose ping is refused, or is not answered while the server `is_away`."""
+    try:
+        ended = await connection.call(lambda: _at_once(session.send_ping()))
+    finally:
+        connection.doubt = None
+    if ended.error is not None and (
+        is_refusal(ended.error) or (is_away and isinstance(ended.error, TimeoutError))
+    ):
+        connection.retire(ended.error)  # other calls in progress get their own answers
 
 
 async def _at_once(work: Coroutine[Any, Any, Any]) -> Any:

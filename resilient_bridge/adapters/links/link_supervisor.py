@@ -208,7 +208,9 @@ class LinkSupervisor:
                 or self._changed is None
             ):
                 raise self._away()
-            await asyncio.wait([self._changed], timeout=remaining)
+            doubt = None if self._connection is None else self._connection.doubt
+            changes = [self._changed] if doubt is None else [self._changed, doubt]
+            await asyncio.wait(changes, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
 
     @property
     def _last(self) -> str:

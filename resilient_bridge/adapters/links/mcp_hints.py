@@ -1,6 +1,6 @@
 """An MCP server's hints about its tools: which are read-only, and which are idempotent.
 
-They are requested once per connection, when the first call needs them.
+They are requested once per connection, when the first call needs them, and again after a refusal.
 
 Rule: only the hints of the connection on which a call is sent count. A list that does not arrive in
 time counts as no hint.
@@ -40,11 +40,16 @@ async def hint_for(connection: Connection, tool: str, *, trusts: bool) -> Hint:
     if connection.hints is None:
         connection.hints = asyncio.ensure_future(_listed(connection))
     # All calls share the request, so a cancelled caller must not cancel it.
-    hint: Hint = (await asyncio.shield(connection.hints)).get(tool, "")
+    found: dict[str, Hint] | None = await asyncio.shield(connection.hints)
+    if found is None:
+        connection.hints = None  # the next call asks again
+        return ""
+    hint = found.get(tool, "")
     return hint if trusts or hint == "read" else ""
 
 
-async def _listed(connection: Connection) -> dict[str, Hint]:
+async def _listed(connection: Connection) -> dict[str, Hint] | None:
+    """Return the hints by tool; None if the list was refused."""
     found: dict[str, Hint] = {}
     cursor: str | None = None
     with suppress(Exception):
@@ -53,7 +58,7 @@ async def _listed(connection: Connection) -> dict[str, Hint]:
                 more = {} if cursor is None else {"cursor": cursor}
                 ended = await connection.call(partial(connection.client.list_tools, **more))
                 if ended.is_lost or ended.error is not None:
-                    break
+                    return None
                 found |= {tool.name: _hint(tool) for tool in ended.result.tools}
                 cursor = getattr(ended.result, "next_cursor", None) or getattr(
                     ended.result, "nextCursor", None

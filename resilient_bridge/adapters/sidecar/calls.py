@@ -17,7 +17,7 @@ from .limits import Limits
 from .outcomes import PREFIX, Outcome
 from .permission import permission_of
 from .shared import request_for_all
-from .state import Call, Drop, GiveUp, Held, Phase
+from .state import Call, Drop, GiveUp, Held, Own, Phase
 from .upstream import NOT_GREETED, NOT_STARTED
 
 
@@ -144,8 +144,11 @@ class Calls:
             call.not_before = 0.0
             if not self._limits.take(call):
                 later.append(call)
-            elif call.is_guarded and self._is_overtaken(call):
-                self.give_up(call, now)
+            elif call.unproven_losses and not self._is_still_permitted(call, session):
+                if _is_listing(session):
+                    later.append(call)
+                else:
+                    self.give_up(call, now)
             elif is_missing(state, call, session):
                 self._end_missing(call, session, now)
             elif (answer := stale(state, call, session)) is not None:
@@ -160,7 +163,7 @@ class Calls:
         call.sends += 1
         seconds = self._options.timeout_of(call.name) if call.is_tool else None
         call.times_out_at = None if seconds is None else now + seconds
-        call.permission = permission_of(self._options, call, session)
+        call.permission = permission_of(self._options, call, session.lists)
         self._state.writes += call.is_tool or call.permission != "read"
         call.write_mark = self._state.writes
         session.pending[call.server_id] = call
@@ -216,9 +219,7 @@ class Calls:
         session = call.session
         call.session = call.times_out_at = None
         if loss.executed is not Executed.NO:
-            call.unproven_losses += 1
-            call.is_guarded |= call.permission == "idempotent"
-            call.loss = loss
+            self._record_doubt(call, session, loss)
         if (answer := remembered(self._state, call)) is not None:
             self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
             return
@@ -233,17 +234,30 @@ class Calls:
         else:
             self.finish(call, outcomes.unreachable(call.name, loss, 0, 0.0), now)
 
+    def _record_doubt(self, call: Call, session: Session | None, loss: Loss) -> None:
+        """Record that a call may have run, and what was known about it then.
+
+        A proxy's word that the server is away counts once for a session: it repeats it.
+        """
+        number = 0 if session is None else session.number
+        call.unproven_losses += not loss.is_away or call.lost_in != number
+        call.loss, call.lost_in = loss, number
+        for lists in (session.lists if session is not None else self._state.known, self._state.known):
+            if call.permission is None:
+                call.permission = permission_of(self._options, call, lists)
+        call.is_guarded |= call.permission == "idempotent"
+
     def _pause_after(self, call: Call, session: Session | None, loss: Loss, now: float) -> float:
         """Count a try; return the seconds before the next.
 
-        That is `retry_after`, and while the session is usable at least the backoff.
+        That is `retry_after`, and while the session is kept at least the backoff.
         """
         if call.sent_at is not None and now - call.sent_at >= self._options.patience:
             call.tries, call.waited = 0, 0.0  # the try lasted: reset
         call.tries += 1
         pause = loss.retry_after or 0.0
-        is_up = session is not None and session is self._state.usable
-        return max(pause, self._restarts.pause(call.tries)) if is_up else pause
+        is_current = session is not None and session is self._state.current
+        return max(pause, self._restarts.pause(call.tries)) if is_current else pause
 
     def _may_repeat(self, call: Call, loss: Loss) -> bool:
         if loss.executed is Executed.NO:
@@ -252,7 +266,18 @@ class Calls:
             return True
         if call.unproven_losses >= _MOST_LOSSES:
             return False
-        return call.permission == "read" or (call.permission == "idempotent" and not self._is_overtaken(call))
+        # None: the list of tools that the next session is asked for decides
+        return call.permission != "" and not (call.is_guarded and self._is_overtaken(call))
+
+    def _is_still_permitted(self, call: Call, session: Session) -> bool:
+        """Return whether a call that may have run may be repeated in this session."""
+        if call.method == LISTEN:
+            return True
+        found = permission_of(self._options, call, session.lists)
+        if found is None:
+            found = call.permission
+        call.is_guarded |= found == "idempotent"
+        return bool(found) and not (call.is_guarded and self._is_overtaken(call))
 
     def _is_overtaken(self, call: Call) -> bool:
         """Return whether a later call that may write was sent: a repeat of this could undo it."""
@@ -392,6 +417,11 @@ class Calls:
 
 def _is_past(at: float | None, now: float) -> bool:
     return at is not None and now >= at
+
+
+def _is_listing(session: Session) -> bool:
+    """Return whether the session has not yet answered which tools it has."""
+    return any(isinstance(one, Own) and one.method == "tools/list" for one in session.pending.values())
 
 
 def _lasts(call: Call) -> bool:

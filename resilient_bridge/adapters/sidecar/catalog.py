@@ -13,7 +13,7 @@ from . import message
 from .lists import LISTS, MOST_PAGES
 from .notices import tell_changed
 from .permission import repeatable
-from .state import KnowTools
+from .state import KnowTools, Phase
 
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ class Catalog:
                 if following and pages + 1 < MOST_PAGES:
                     self._ask(session, method, following, at, pages=pages + 1, losses=losses)
                     return
-            if loss is not None and session is self._state.current and losses + 1 < _MOST_LOSSES:
+            if loss is not None and session.phase is Phase.UNREACHABLE:
+                session.unread_lists.add(method)
+            elif loss is not None and session is self._state.current and losses + 1 < _MOST_LOSSES:
                 self._ask(session, method, cursor, at, pages=pages, losses=losses + 1)
                 return
             session.setting_up.discard(method)

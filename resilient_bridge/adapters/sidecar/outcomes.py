@@ -56,13 +56,19 @@ class Ending:
 
 
 def unknown(name: str, loss: Loss, check: str | None) -> Ending:
-    """Return the ending of a call whose connection was lost after it was sent."""
+    """Return the ending of a call that was sent and has no usable answer."""
     look = f" (for example with: {check})" if check else ""
+    what = (
+        f"the answer to {_quoted(name)} came and cannot be used ({loss.reason})"
+        if loss.is_unusable
+        else f"the connection to the server was lost ({loss.reason}) after {_quoted(name)} was sent"
+    )
     text = (
-        f"OUTCOME UNKNOWN: the connection to the server was lost ({loss.reason}) after {_quoted(name)} was sent. It may or may not "
+        f"OUTCOME UNKNOWN: {what}. It may or may not "
         f"have run. Do not call it again yet. First check whether it took effect{look}, then decide.{_words(loss)}"
     )
-    return Ending(outcome=Outcome.UNKNOWN, code="connection_lost", text=text)
+    code = "answer_unusable" if loss.is_unusable else "connection_lost"
+    return Ending(outcome=Outcome.UNKNOWN, code=code, text=text)
 
 
 def timed_out(name: str, seconds: float, check: str | None) -> Ending:

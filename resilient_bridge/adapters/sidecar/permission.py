@@ -14,7 +14,7 @@ from .lists import LISTS, hint_of
 if TYPE_CHECKING:
     from .lists import Lists
     from .options import Sidecar
-    from .state import Call, Session
+    from .state import Call
 
 
 READS: Final = frozenset(
@@ -36,14 +36,20 @@ READS: Final = frozenset(
 """Requests that change nothing, or may be made twice, by the protocol."""
 
 
-def permission_of(options: Sidecar, call: Call, session: Session) -> str:
-    """Return "read" or "idempotent" if a request may be repeated, else ""."""
+def permission_of(options: Sidecar, call: Call, lists: Lists) -> str | None:
+    """Return "read" or "idempotent" if a request may be repeated, else "".
+
+    None if that depends on a hint about a tool that is not in these lists, which are incomplete.
+    """
     has_task = "task" in call.request.params  # it creates a task, which is an effect
     if not call.is_tool:
         return "read" if call.method in READS and not has_task else ""
     if call.name in options.repeat:
         return "read"
-    return "" if has_task else _trusted(options, session.lists, call.name)
+    if has_task or not (options.is_command or options.trust_hints):
+        return ""
+    is_known = "tools/list" in lists.complete or lists.tool(call.name) is not None
+    return _trusted(options, lists, call.name) if is_known else None
 
 
 def repeatable(options: Sidecar, lists: Lists) -> list[str]:

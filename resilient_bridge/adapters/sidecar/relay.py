@@ -178,7 +178,7 @@ class Relay:
         found = self._state.sessions.get(session)
         if found is None:
             return
-        self._sessions.reached(found, now)
+        self._sessions.reached(found, received, now)
         if received.is_answer:
             self._answered_by_server(found, received, now)
         elif received.is_notification:

@@ -31,6 +31,7 @@ INITIALIZED: Final = "notifications/initialized"
 _STABLE: Final = 30.0  # seconds after which an unused session has proven that the server works
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls of a session that the server has forgotten
 _PING: Final = 10.0  # seconds for an answer to a ping, after a call was not answered in its time
+_DOUBT: Final = 2.0  # seconds for an answer to a ping, after a connection broke
 
 
 class Sessions:
@@ -95,6 +96,9 @@ class Sessions:
         if answer is None:
             text = f"no answer to initialize within {self._options.start_timeout:g} s"
             timeout = Loss(reason=text, executed=Executed.NO).with_words(session.output)
+            if loss is not None and loss.is_unusable:  # as a refusal: the next one would be like it
+                text = f"the answer to initialize cannot be used: {loss.reason}"
+                loss = Loss(reason=text, executed=Executed.NO, is_final=state.started is None)
             self.end(session, loss or timeout, now)
         elif answer.is_refusal:
             text = redact(str(answer.error.get("message", "")), limit=200)
@@ -202,10 +206,14 @@ class Sessions:
         self._state.ask(session, message.request(0, "ping"), then, now + _PING)
 
     def _knock(self, session: Session, now: float) -> None:
-        """Probe an unreachable server with a request that changes nothing."""
+        """Probe a server that is away, or may be, with a request that changes nothing."""
 
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
-            if answer is None and self._is_knocking and session.phase is Phase.UNREACHABLE:
+            if answer is not None or not self._is_knocking or session.phase is not Phase.UNREACHABLE:
+                return
+            if loss is None and not session.is_reported_away:
+                self._is_back(session, at)  # silence does not say that it is away: it may be busy
+            else:
                 silence = Loss(reason=f"no answer within {_PING:g} s", executed=Executed.NO)
                 self._unreachable(session, loss or silence, at)
 
@@ -216,7 +224,8 @@ class Sessions:
             if session.is_modern
             else ("ping", None)
         )
-        self._state.ask(session, message.request(0, method, params), then, now + _PING)
+        seconds = _PING if session.is_reported_away else _DOUBT
+        self._state.ask(session, message.request(0, method, params), then, now + seconds)
 
     # ---- the end of one ----------------------------------------------------------------------------------------
 
@@ -228,8 +237,16 @@ class Sessions:
         self._state.last_loss = loss
         if loss.is_session_gone:
             self._retire(session, loss, now)
-        elif loss.is_unreachable and session.phase in (Phase.READY, Phase.UNREACHABLE):
+        elif loss.is_away and session.phase is Phase.SETTLING and self._state.restarts:
+            # what was set up so far is uncertain: the next one begins anew
+            if pending is not None:
+                session.pending[number] = pending
+            self.end(session, loss, now)
+            return
+        elif loss.is_away and session.phase in (Phase.READY, Phase.UNREACHABLE):
             self._unreachable(session, loss, now)
+        elif loss.is_cut and session.phase is Phase.READY:
+            self._doubt(session, now)
         if isinstance(pending, Own):
             pending.then(None, loss, now)
         elif pending is not None:
@@ -247,23 +264,41 @@ class Sessions:
         self._state.sessions.clear()
 
     def _unreachable(self, session: Session, loss: Loss, now: float) -> None:
-        """Handle an address where nothing listens: keep the session, probe the server later."""
+        """Handle a server that is away: keep the session, send no calls, probe the server later."""
         if session.phase is Phase.READY:
-            session.phase = Phase.UNREACHABLE
+            session.phase, session.away_from = Phase.UNREACHABLE, self._state.numbers
+        if not session.is_reported_away:
+            session.is_reported_away = True
             self._state.note(
                 "server_unreachable", f"the server is not reachable ({loss.reason})", reason=loss.reason
             )
         if self._is_knocking or self._restarts.next_at is None:
             self._is_knocking = False
-            self._restarts.ended(loss, now, has_worked=False)
-
-    def reached(self, session: Session, now: float) -> None:
-        if session.phase is Phase.UNREACHABLE:
-            session.phase, self._is_knocking = Phase.READY, False
+            self._restarts.ended(loss, now, has_worked=session.has_answered, is_away=True)
             session.has_answered = False  # it has to prove again that it works
+
+    def _doubt(self, session: Session, now: float) -> None:
+        """Handle a broken connection: the server may be away, so probe it before it gets a call."""
+        session.phase, session.away_from = Phase.UNREACHABLE, self._state.numbers
+        self._is_knocking, self._restarts.next_at = False, now
+
+    def reached(self, session: Session, answer: Message, now: float) -> None:
+        """Handle an answer: it ends the state of being away if it is one to a later request."""
+        number = answer.id
+        is_later = isinstance(number, int) and number > session.away_from
+        if session.phase is Phase.UNREACHABLE and answer.is_answer and is_later:
+            self._is_back(session, now)
+
+    def _is_back(self, session: Session, now: float) -> None:
+        session.phase, self._is_knocking, self._restarts.next_at = Phase.READY, False, None
+        if session.is_reported_away:
+            session.is_reported_away = False
             self._restarts.begin(now)
             self._state.note("server_reached", "the server is reachable again")
-            self._calls.flush(now)
+        unread, session.unread_lists = session.unread_lists, set()
+        for method in sorted(unread):
+            self.catalog.read(session, method, now)
+        self._calls.flush(now)
 
     def _retire(self, session: Session, loss: Loss, now: float) -> None:
         """Replace at once a session that the server forgot, and wait for its last answers."""
@@ -313,7 +348,7 @@ class Sessions:
             loss,
             now,
             has_worked=session.has_answered or is_stable,
-            is_away=loss.is_unreachable and state.started is not None,
+            is_away=loss.is_away and state.started is not None,
         )
         if loss.is_session_gone and session.has_answered:
             due = self._restarts.next_at = now

@@ -35,7 +35,7 @@ class Phase(StrEnum):
     GREETING = "greeting"  # its answer to initialize is awaited
     SETTLING = "settling"  # it is set up again: log level, subscriptions, lists
     READY = "ready"
-    UNREACHABLE = "unreachable"  # nothing listens; the session itself may still exist
+    UNREACHABLE = "unreachable"  # the server is away, or may be; the session may still exist
     RETIRED = "retired"  # its last answers are awaited, and nothing new is sent
     LOST = "lost"
 
@@ -59,6 +59,9 @@ class Session:
         self.setting_up: set[str] = set()  # lists that are awaited before it is ready
         # the lists that the clients could see before, to compare with its own
         self.before: dict[str, Seen] = {}
+        self.away_from = 0  # the number of the last request before the server went away
+        self.is_reported_away = False  # the clients' log says that it is away
+        self.unread_lists: set[str] = set()  # to be read when it is back
         # requests whose answers are no longer wanted
         self.forgotten: deque[int] = deque(maxlen=1_000)
 
@@ -104,10 +107,11 @@ class Call:
         self.times_out_at: float | None = None
         self.sends = 0
         self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
+        self.lost_in = 0  # the number of the session of the last of them
         self.loss: Loss | None = None  # the last of them
         self.is_guarded = False  # not to be repeated once a later call was sent
-        # "read", "idempotent" or "", as `permission_of` returned it when it was sent
-        self.permission = ""
+        # as `permission_of` returned it when it was sent; after a loss, as it was known then
+        self.permission: str | None = ""
         self.write_mark = 0  # `State.writes` when it was sent
         self.progress = 0.0  # the largest value that was sent to the client
         self.next_notice_at: float | None = None

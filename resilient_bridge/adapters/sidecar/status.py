@@ -36,7 +36,7 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
     phase = str(current.phase) if current is not None else "not started" if is_unused else "away"
     is_ready = current is not None and current.phase is Phase.READY
     refused_for = restarts.open_for(now)
-    is_coming = current is not None and current.phase is not Phase.UNREACHABLE and not restarts.is_failing
+    is_coming = current is not None and not current.is_reported_away and not restarts.is_failing
     status = "ok" if is_ready or is_unused else "degraded" if is_coming and refused_for is None else "down"
     found: dict[str, Any] = {
         "status": status,

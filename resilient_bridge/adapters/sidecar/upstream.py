@@ -35,8 +35,11 @@ class Loss:
 
     reason: str  # "exit code 137", "connection refused", "HTTP 502", "the answer was cut off"
     executed: Executed = Executed.MAYBE
-    # nothing listens; the session may still exist, so it is kept
-    is_unreachable: bool = False
+    # the server is away: nothing listens, or a proxy cannot reach it. Its session may still exist,
+    # so it is kept
+    is_away: bool = False
+    is_cut: bool = False  # the connection broke before the answer, so the server may be away
+    is_unusable: bool = False  # an answer came, and cannot be used
     is_session_gone: bool = False  # the server does not know our session: the next needs a new one
     # no new attempt can succeed: command not found, credentials refused, no MCP server
     is_final: bool = False

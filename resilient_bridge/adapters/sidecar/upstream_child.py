@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import Executed, redact
 from ...transports.process import ChildProcess
+from .defects import request_misnamed_by, request_named_in, unusable
 from .message import NotAMessage, parse
 from .upstream import Loss, LostError, Upstream
 
@@ -119,19 +120,27 @@ class ChildUpstream(Upstream):
                 text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
                 self._words.append(f"on stdout: {text} ({error})")
                 self._receiver.on_note(f"server, {self._words[-1]}")
+                self._end(request_named_in(line), unusable(error))
             return
         if message.is_answer and isinstance(message.id, int):
             self._handed.pop(message.id, None)
+        elif self._end(request_misnamed_by(message), unusable()):
+            return
         self._receiver.on_message(message, None)
+
+    def _end(self, request: int | None, loss: Loss) -> bool:
+        """End a request without an answer; return whether it is an open one."""
+        if request is None or self._handed.pop(request, None) is None:
+            return False
+        self._receiver.on_unanswered(request, loss)
+        return True
 
     def _on_skipped(self) -> None:
         """Handle a line that was too long. If exactly one answer is awaited, it was that one."""
         self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
-            self._receiver.on_unanswered(
-                number, Loss(reason=f"its answer had more than {self._max_line} bytes")
-            )
+            self._receiver.on_unanswered(number, unusable(f"it has more than {self._max_line} bytes"))
 
     def _on_stderr(self, line: bytes) -> None:
         text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)

@@ -90,6 +90,7 @@ class HTTPUpstream(Upstream):
             self._wire,
             self._tell,
             self._note,
+            self._end,
             limit=self._max_message,
             resume_within=self._resume_within,
             may_read=self._may_read,
@@ -240,6 +241,14 @@ class HTTPUpstream(Upstream):
         elif self._open.pop(exchange.request, None) is not None:
             self._receiver.on_unanswered(exchange.request, loss)
         self._lost_when_idle()
+
+    def _end(self, request: int | None, loss: Loss) -> bool:
+        """End a request whose answer cannot be used; return whether it is an open one."""
+        exchange = None if request is None else self._open.get(request)
+        if exchange is None:
+            return False
+        self._ended(exchange, loss)
+        return True
 
     def _note(self, text: str) -> None:
         if not self._is_closed:

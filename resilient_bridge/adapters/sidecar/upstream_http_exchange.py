@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.event_stream import Position
 from ...protocol.server_sent import EventStreamParser
+from .defects import request_misnamed_by, request_named_in, unusable
 from .message import NotAMessage, parse
 from .upstream import Loss
 from .upstream_http_headers import GET
@@ -55,19 +56,23 @@ class Reading:
 
     def __init__(
         self, wire: Wire, tell: Callable[[Message, int | None], None], note: Callable[[str], None],
+        end: Callable[[int | None, Loss], bool],
         *, limit: int, resume_within: float, may_read: asyncio.Event,
     ) -> None:  # fmt: skip
         """Set the callbacks: `tell` gets each message, and the request in whose stream it came.
 
+        `end` ends a request whose answer cannot be used; it returns whether that was an open one.
+
         While `may_read` is not set, streams are not read, so that the server has to wait.
         """
-        self._wire, self._tell, self._note = wire, tell, note
+        self._wire, self._tell, self._note, self._end = wire, tell, note, end
         self._may_read = may_read
         self._limit, self._resume_within = limit, resume_within
 
     def parser(self) -> EventStreamParser:
         """Return a parser for one stream, also for its resumption on other connections."""
-        return EventStreamParser(max_event_bytes=self._limit)
+        # bytes that are not UTF-8 stay recognizable: a result must not be changed unnoticed
+        return EventStreamParser(max_event_bytes=self._limit, errors="surrogateescape")
 
     def headers(self, parser: EventStreamParser) -> dict[str, str]:
         """Return the headers of a GET, with `last-event-id` if the parser has a position."""
@@ -96,8 +101,8 @@ class Reading:
         except TooLongError:
             return None if exchange.is_over.is_set() else too_long(self._limit)
         except Exception:  # noqa: BLE001 -- any error of a body that has begun
-            return Loss(reason=CUT)
-        return None if exchange.is_over.is_set() else Loss(reason=CUT)
+            return CUT
+        return None if exchange.is_over.is_set() else CUT
 
     async def events(
         self, response: httpx.Response, parser: EventStreamParser, exchange: Exchange | None = None
@@ -127,13 +132,15 @@ class Reading:
 
     def _event(self, data: str, request: int | None) -> None:
         try:
-            message = parse(data)
+            message = parse(data.encode("utf-8", "surrogateescape"))
         except NotAMessage as error:
             self._note(f"the server sent an event that is no message: {error}")
+            self._end(request_named_in(data), unusable(f"the answer is no JSON-RPC message: {error}"))
             return
         if request is not None and message.is_answer:
             message = own_answer(message, request)
-        self._tell(message, request)
+        if not self._end(request_misnamed_by(message), unusable()):
+            self._tell(message, request)
 
     async def _resume(self, exchange: Exchange, parser: EventStreamParser) -> None:
         """Resume a stream after its last event id until the answer has come, or it has failed.

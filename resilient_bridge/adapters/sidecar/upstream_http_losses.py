@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import classify
 from ...classification.mcp_sessions import is_session_unknown
+from ...classification.proxies import is_server_away
 from ...classification.retry_after import wait_from_headers
 from ...classification.statuses import status_finding
 from ...errors import Executed, mapping_of, redact
 from ...protocol.policies.losses import may_be_a_portal
+from .defects import request_misnamed_by, unusable
 from .message import Message, NotAMessage, parse
 from .upstream import Loss
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-CUT: Final = "the answer was cut off"
 _NOT_HERE: Final = (
     "no MCP server at this path; for one of the old HTTP+SSE transport use:"
     " resilient-bridge mcp -- npx mcp-remote URL --transport sse-only"
@@ -35,6 +36,7 @@ _BEFORE_THE_REQUEST: Final = frozenset(
     {"not_resolved", "not_connected", "connect_timeout", "pool_timeout", "tls_failed", "tunnel_refused"}
 )
 _SHOWN: Final = 300  # characters of a refusal's body
+CUT: Final = Loss(reason="the answer was cut off", is_cut=True)
 _CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
 
@@ -51,13 +53,13 @@ def loss_of_error(
     is_portal = is_known and may_be_a_portal(failure, now_wall, certificates=True)
     is_proof = hops == 0 and failure.executed is Executed.NO
     if is_started and not is_proof:
-        return Loss(reason=failure.message)
+        return Loss(reason=failure.message, is_cut=True)
     is_before = failure.proof in _BEFORE_THE_REQUEST or failure.code.startswith("CONN_")
-    is_unreachable = is_before and failure.retryable and failure.proof != "refused_stream"
+    is_refused = is_before and failure.retryable and failure.proof != "refused_stream"
     return Loss(
         reason=failure.message,
         executed=Executed.NO,
-        is_unreachable=is_unreachable,
+        is_away=is_refused,
         is_final=is_before and not failure.retryable and not is_portal,
     )
 
@@ -99,7 +101,7 @@ def loss_of_status(
     if 300 <= status < 400:
         reason = f"{title}: a redirect that is not followed, give the final URL inside one origin"
         return Loss(reason=reason, is_final=not is_portal)
-    return Loss(reason=title, retry_after=wait, words=words)
+    return Loss(reason=title, is_away=is_server_away(status), retry_after=wait, words=words)
 
 
 def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
@@ -140,14 +142,16 @@ def answer_of(body: bytes, request: int) -> Message | Loss:
     try:
         message = own_answer(parse(body), request)
     except NotAMessage as error:
-        return Loss(reason=f"the answer is no JSON-RPC message: {error}")
+        return unusable(f"the answer is no JSON-RPC message: {error}")
+    if request_misnamed_by(message) == request:
+        return unusable()
     if not message.is_answer or message.id != request:
-        return Loss(reason="the answer is that of another request")
+        return unusable("the answer is that of another request")
     return message
 
 
 def too_long(limit: int) -> Loss:
-    return Loss(reason=f"the answer was given up: it has more than {limit} bytes")
+    return unusable(f"the answer was given up: it has more than {limit} bytes")
 
 
 def _reason_of(challenge: str) -> str:

@@ -31,10 +31,11 @@ from tests.internals.adapters import (
 
 
 NEVER_SENT: Final = Loss(reason="connection refused", executed=Executed.NO)
-REFUSED: Final = Loss(reason="connection refused", executed=Executed.NO, is_unreachable=True)
+REFUSED: Final = Loss(reason="connection refused", executed=Executed.NO, is_away=True)
 FORGOTTEN: Final = Loss(reason="HTTP 404", executed=Executed.NO, is_session_gone=True)
 DENIED: Final = Loss(reason="HTTP 401", executed=Executed.NO, is_final=True)
-CUT: Final = Loss(reason="the answer was cut off")
+CUT: Final = Loss(reason="the answer was cut off", is_cut=True)
+AWAY: Final = Loss(reason="HTTP 502", is_away=True)
 DIED: Final = Loss(reason="exit code 137")
 MODERN: Final = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

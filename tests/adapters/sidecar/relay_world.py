@@ -16,7 +16,7 @@ import attrs
 
 from resilient_bridge.adapters import Sidecar
 from resilient_bridge.errors import Executed
-from tests.adapters.sidecar.harness import ALL, DIED, FORGOTTEN, REFUSED, outcome, tool
+from tests.adapters.sidecar.harness import ALL, AWAY, CUT, DIED, FORGOTTEN, REFUSED, outcome, tool
 from tests.internals.adapters import (
     Close,
     Drop,
@@ -121,6 +121,7 @@ class World:
             rng.random() < 0.4,
         )
         self.trusts = rng.random() < 0.5
+        self.has_proxy = random.Random(f"proxy {seed}").random() < 0.5
         where: dict[str, Any] = {"url": "http://127.0.0.1:1"} if self.is_url else {"command": ("s",)}
         self.options = Sidecar(
             **where,
@@ -274,7 +275,8 @@ class World:
         if session in self.gone:
             return
         if self.is_down:
-            self.unanswered(session, received, REFUSED)
+            # M01: nobody listens, or a proxy says so, which proves nothing
+            self.unanswered(session, received, AWAY if self.has_proxy else REFUSED)
         elif session not in self.alive:
             self.unanswered(session, received, FORGOTTEN)
         elif asked is None:
@@ -287,7 +289,7 @@ class World:
         """Answer what the relay asks for itself."""
         if self.faults and self.rng.random() < 0.05:
             if self.is_url:
-                self.unanswered(session, received, Loss(reason="HTTP 502"))
+                self.unanswered(session, received, AWAY)
             else:
                 self.end(session, DIED)
             return
@@ -349,7 +351,7 @@ class World:
     def break_off(self, session: int, received: Message) -> None:
         """The answer does not come: the child dies, or the stream is cut."""
         if self.is_url:
-            self.unanswered(session, received, Loss(reason=self.rng.choice(["HTTP 502", "cut off"])))
+            self.unanswered(session, received, self.rng.choice([AWAY, CUT, Loss(reason="HTTP 500")]))
         else:
             self.end(session, DIED)
 

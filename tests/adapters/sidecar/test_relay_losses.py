@@ -66,7 +66,7 @@ def test_what_changes_nothing_by_protocol_is_repeated_under_another_id(method):
     first = harness.take(method)
     harness.auto["tools/list"] = answer if method == "tools/list" else {"tools": []}
     harness.auto.pop(method, None)
-    harness.lose(first, CUT)
+    harness.lose(first, Loss(reason="HTTP 500"))
     harness.wait(1)
     second = harness.take(method)
     assert second.message.id != first.message.id
@@ -172,19 +172,17 @@ def test_what_provably_did_not_run_is_sent_again_whatever_it_is(loss):
     assert len(harness.got("tools/call")) == 2
 
 
-def test_the_hints_of_the_session_count_in_which_a_call_was_sent():
-    """The hints of the session count in which a call was sent."""
+def test_the_hints_of_both_sessions_count_of_which_one_lost_a_call_and_one_would_repeat_it():
+    """M05: what may not have been harmless is not repeated, and what is not harmless now is not either."""
     harness, client = hinted()
     client.call(1, "look")
     client.call(2, "order")
     harness.tools = [tool("look"), tool("order", readOnlyHint=True)]
     harness.die()
     harness.wait(1)
-    assert [one.params["name"] for one in harness.got("tools/call")] == ["look", "order", "look"]
-    assert outcome(client.answer(2)) == "unknown"
-    harness.die()
-    harness.wait(1)
-    assert outcome(client.answer(1)) == "unknown", "it is sent in a session that does not call it read-only"
+    assert [one.params["name"] for one in harness.got("tools/call")] == ["look", "order"]
+    assert outcome(client.answer(1)) == "unknown", "the new session does not call it read-only"
+    assert outcome(client.answer(2)) == "unknown", "the old session did not"
 
 
 def test_a_call_that_kills_the_server_is_sent_three_times_at_most():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -103,7 +104,7 @@ def _send_after_cancel(calls: Calls, call: Any, note: Any, now: float, reason: s
 SENDS, ANSWERS, LOSES, CANCELS = State.to_client, Calls.answered, Calls.lost, Calls._cancel
 
 BREAKS: dict[str, tuple[Any, str, Any]] = {
-    "what may have run is repeated": (Calls, "_may_repeat", _always(True)),
+    "what may have run is repeated": (sys.modules[Calls.__module__], "permission_of", _always("read")),
     "every loss is taken for proof": (Calls, "lost", _take_all_for_proof),
     "unknown is told as not executed": (outcomes, "unknown", _say_it_did_not_run),
     "a late repeat of a write": (Calls, "_is_overtaken", _always(False)),

@@ -114,3 +114,66 @@ async def test_an_answer_that_is_too_long_is_known_for_its_call_after_another_wa
     async with asyncio.timeout(20):
         assert await heard == 2
     await upstream.close()
+
+
+# M04: it answers "bad" with one byte that is not UTF-8, "text" under an id as a text, "digits" under its id as 5.0,
+# "bare" without "jsonrpc", "control" with a raw line of a control character, and "noise" with a line that names nobody
+DEFECTIVE = r"""
+import json, os, sys
+opened = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+def say(text, errors="strict"):
+    sys.stdout.buffer.write(text.encode("utf-8", errors) + b"\n"); sys.stdout.flush()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    number, name = message["id"], message.get("params", {}).get("name", "")
+    answer = {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": name}], **opened}}
+    text = json.dumps(answer)
+    if name == "bad":
+        text = text.replace('"bad"', '"b\udcffd"')
+    if name == "text":
+        text = json.dumps({**answer, "id": str(number)})
+    if name == "digits":
+        text = json.dumps({**answer, "id": float(number)})
+    if name == "bare":
+        text = json.dumps({"id": number, "result": {}})
+    if name == "control":
+        text = text.replace('"control"', '"con\ttrol"')
+    if name == "noise":
+        say('{"level": "info", "line": {"id": %d}}' % number)
+        say('{"level": "info", "id": "%d-a"}' % number)
+    say(text, "surrogateescape")
+"""
+UNUSABLE = {
+    "bad": "not UTF-8",
+    "text": "its id is of another type",
+    "digits": "its id is of another type",
+    "bare": 'no "jsonrpc": "2.0"',
+    "control": "not a JSON object",
+}
+
+
+@pytest.mark.requirement("X6")
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_call_whose_answer_cannot_be_used_ends_at_once(name):
+    """M04: as unknown, with the reason; the session goes on, and so does a call whose id stands inside of a line of a log."""
+    with behind((sys.executable, "-c", DEFECTIVE)) as client:
+        answer = client.begin("tools/call", {"name": name, "arguments": {}}).result(5)
+        assert outcome_of(answer) == "unknown"
+        assert f'the answer to "{name}" came and cannot be used' in text_of(answer)
+        assert UNUSABLE[name] in text_of(answer)
+        assert text_of(client.begin("tools/call", {"name": "noise", "arguments": {}}).result(5)) == "noise"
+
+
+def test_a_server_that_answers_with_ids_as_texts_is_refused_with_these_words():
+    """M04: the client is told what is wrong with the answer to its `initialize`, and not that nobody answered."""
+    script = DEFECTIVE.replace('"id": number, "result"', '"id": str(number), "result"')
+    opening = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    with Pipes([*stands_in_for((sys.executable, "-c", script))]) as client:
+        text = text_of(client.begin("initialize", opening).result(5))
+    assert "the answer to initialize cannot be used: its id is of another type" in text

@@ -41,13 +41,13 @@ async def test_the_python_sdk_restarted_has_forgotten_the_session(form, tmp_path
             await server.stop()
             upstream.send(order(2, "b"))
             loss = await heard.outcome(2)
-            assert (loss.executed, loss.is_unreachable, loss.is_session_gone) == (NO, True, False)
+            assert (loss.executed, loss.is_away, loss.is_session_gone) == (NO, True, False)
             await server.start()
             upstream.send(order(3, "b"))
             upstream.send(order(4, "c"))
             for number in (3, 4):
                 loss = await heard.outcome(number)
-                assert (loss.executed, loss.is_unreachable, loss.is_session_gone) == (NO, False, True)
+                assert (loss.executed, loss.is_away, loss.is_session_gone) == (NO, False, True)
             assert ledger.keys == ["a"]
         async with connected(server.url) as (upstream, heard):
             await opened(upstream, heard)

@@ -79,9 +79,10 @@ STATUSES = {
     "500": (True, 500, {}, b"<html>oops</html>", {"executed": MAYBE, "reason": "HTTP 500", "words": ""}),
     "500 own id": (True, 500, {}, error_body(-32603, "broken", id=1), -32603),
     "500 no id": (True, 500, {}, error_body(-32603, "broken", id=None), {"executed": MAYBE, "words": "broken"}),
-    "502": (True, 502, {}, b"", {"executed": MAYBE, "reason": "HTTP 502"}),
-    "503": (True, 503, {"Retry-After": "5"}, b"", {"executed": MAYBE, "retry_after": 5.0}),
-    "504": (True, 504, {}, b"", {"executed": MAYBE}),
+    "502": (True, 502, {}, b"", {"executed": MAYBE, "is_away": True, "reason": "HTTP 502"}),
+    "503": (True, 503, {"Retry-After": "5"}, b"", {"executed": MAYBE, "is_away": True, "retry_after": 5.0}),
+    "504": (True, 504, {}, b"", {"executed": MAYBE, "is_away": True}),
+    "522": (True, 522, {}, b"", {"executed": MAYBE, "is_away": True}),
     "302": (False, 302, {"Location": "/login"}, b"", {"executed": MAYBE, "is_final": True}),
     "302 later": (True, 302, {"Location": "/login"}, b"", {"executed": MAYBE, "is_final": False}),
     "200 empty": (True, 200, {}, b"", {"executed": MAYBE, "reason": "the server accepted it without an answer"}),
@@ -115,7 +116,7 @@ async def test_each_status_says_what_it_proves(row):
         wanted = {
             "is_session_gone": False,
             "is_final": False,
-            "is_unreachable": False,
+            "is_away": False,
             "retry_after": None,
             **expected,
         }
@@ -148,7 +149,7 @@ async def test_a_refused_connection_proves_that_it_did_not_run():
         ("http://nobody.invalid/mcp", "host name"),
     ):
         loss = await lost(url)
-        assert (loss.executed, loss.is_unreachable, loss.is_final) == (NO, True, False)
+        assert (loss.executed, loss.is_away, loss.is_final) == (NO, True, False)
         assert loss.reason.startswith(reason)
 
 
@@ -162,7 +163,7 @@ async def test_a_connection_that_is_not_made_in_time_proves_it_too():
         loss = await lost(f"http://127.0.0.1:{server.getsockname()[1]}/mcp", connect_timeout=0.2)
         for filler in fillers:
             filler.close()
-    assert (loss.executed, loss.is_unreachable) == (NO, True)
+    assert (loss.executed, loss.is_away) == (NO, True)
 
 
 async def test_a_certificate_that_is_not_accepted_is_final():
@@ -172,7 +173,7 @@ async def test_a_certificate_that_is_not_accepted_is_final():
     server = Scripted()
     async with server.serving(ssl_context=context) as url:
         loss = await lost(url)
-    assert (loss.executed, loss.is_final, loss.is_unreachable) == (NO, True, False)
+    assert (loss.executed, loss.is_final, loss.is_away) == (NO, True, False)
     assert "certificate" in loss.reason
     assert not server.seen
 
@@ -186,7 +187,7 @@ async def test_a_handshake_that_is_cut_proves_that_it_did_not_run():
 
     async with listening(attend) as port:
         loss = await lost(f"https://127.0.0.1:{port}/mcp")
-    assert (loss.executed, loss.is_unreachable) == (NO, True)
+    assert (loss.executed, loss.is_away) == (NO, True)
 
 
 def test_only_what_was_seen_proves_anything():
@@ -223,7 +224,7 @@ async def test_a_connection_that_breaks_after_the_request_may_have_run(end):
 
     async with listening(attend) as port:
         loss = await lost(f"http://127.0.0.1:{port}/mcp")
-    assert (loss.executed, loss.is_unreachable, loss.is_session_gone) == (MAYBE, False, False)
+    assert (loss.executed, loss.is_away, loss.is_session_gone) == (MAYBE, False, False)
     assert effects == [end]
 
 

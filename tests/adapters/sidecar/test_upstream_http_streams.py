@@ -249,3 +249,59 @@ async def test_cancelled_its_stream_is_closed_without_a_report():
         upstream.cancel(2)
         assert not heard.unanswered
     assert server.seen == {"POST": 2}
+
+
+def _not_utf8(number):
+    return json.dumps({"jsonrpc": "2.0", "id": number, **body_of("?")}).encode().replace(b"?", b"\xfd")
+
+
+DEFECTIVE = {
+    "not UTF-8": (_not_utf8, "not UTF-8"),
+    "text": (lambda number: json.dumps({"jsonrpc": "2.0", "id": str(number), **body_of("a")}).encode(), "its id"),
+    "bare": (lambda number: json.dumps({"id": number, **body_of("a")}).encode(), 'no "jsonrpc"'),
+    "broken": (lambda number: b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [}}' % number, "not a JSON"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFECTIVE)
+@pytest.mark.parametrize("form", ["stream", "with event ids", "json"])
+async def test_a_call_whose_answer_cannot_be_used_ends_at_once(name, form):
+    """M04: with the reason, whether the stream stays open or could be resumed; the connection goes on."""
+    made, why = DEFECTIVE[name]
+    done = asyncio.Event()
+
+    async def script(request, message):
+        body = made(message["id"])
+        if message["id"] == 2:
+            return web.json_response({"jsonrpc": "2.0", "id": 2, **body_of("good")})
+        if form == "json":
+            return web.Response(body=body, headers={"Content-Type": JSON})
+        head = b"id: e-1\n" if form == "with event ids" else b""
+        response = await streamed(request, head + b"data: " + body + b"\n\n")
+        await done.wait()
+        return response
+
+    async with Scripted(script).serving() as url, connected(url) as (upstream, heard):
+        upstream.send(call(1))
+        async with asyncio.timeout(5):
+            loss = await heard.outcome(1)
+        done.set()
+        assert (loss.executed, loss.is_unusable) == (MAYBE, True)
+        assert why in loss.reason
+        upstream.send(call(2))
+        assert (await heard.outcome(2)).result
+
+
+async def test_an_event_without_a_request_ends_no_call():
+    """M04: it is logged; the call in whose stream it came goes on."""
+
+    async def script(request, message):
+        noise = b'data: {"level": "info", "id": 1, "text": "\xfd"}\n\n'
+        return await streamed(
+            request, noise, event({"jsonrpc": "2.0", "id": message["id"], **body_of("good")})
+        )
+
+    async with Scripted(script).serving() as url, connected(url) as (upstream, heard):
+        upstream.send(call(1))
+        assert (await heard.outcome(1)).result
+        assert heard.notes == ["the server sent an event that is no message: not UTF-8"]
