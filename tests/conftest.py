@@ -6,6 +6,8 @@ import asyncio
 import os
 import sys
 import time
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,28 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     """Where coverage is measured, its data says which file of tests ran a line: tests/tested_in.py reads it."""
     if (coverage := sys.modules.get("coverage")) and (measuring := coverage.Coverage.current()):
         measuring.switch_context(nodeid.partition("::")[0])
+
+
+@cache
+def _examples_without_a_clock() -> None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "tests",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize="RB_DAMAGE" not in os.environ,  # `nox -s damage` looks for examples that nobody has seen
+        database=None,
+        print_blob=True,
+    )
+    settings.load_profile("tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Hypothesis judges no test by the seconds that it takes, and draws the same examples in each run.
+
+    Before the module is imported, because its own settings are made then; most modules do not load Hypothesis.
+    """
+    if b"hypothesis" in module_path.read_bytes():
+        _examples_without_a_clock()

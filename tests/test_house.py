@@ -192,6 +192,43 @@ def test_only_a_world_makes_a_random_source_without_a_seed():
     assert found == []
 
 
+#: rooms whose waits are for sockets, pipes and files: they go by the running loop's clock (docs/design/0013-one-world.md)
+ON_THE_LOOPS_CLOCK = {"adapters", "client", "cli", "stores", "testing", "transports", "world"}
+#: and what waits for something real elsewhere
+WAITS_FOR = {
+    "agent/daemons/daemon": "a process that comes up or ends",
+    "agent/daemons/health_probe": "the answer of a daemon",
+    "agent/tools/shell_commands": "a process and its pipes",
+    "agent/tools/tool_calls": "a thread that reads directories",
+    "settings/provider_check": "the answers of providers",
+}
+
+
+def _loop_clock(path: Path) -> list[int]:
+    """The lines that wait by the clock of asyncio or read it; `asyncio.sleep(0)` asks no clock, and the timers of a world are its own."""
+    lines = []
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name, owner = node.func.attr, ast.unparse(node.func.value)
+            waits = name in {"timeout", "timeout_at", "wait_for"} or (
+                name in {"wait", "as_completed"} and any(word.arg == "timeout" for word in node.keywords)
+            )
+            sleeps = name == "sleep" and [ast.unparse(value) for value in node.args] != ["0"]
+            reads = name == "time" and not node.args
+            if (owner == "asyncio" and (waits or sleeps)) or (
+                (name in {"call_later", "call_at"} or reads) and not owner.endswith("world")
+            ):
+                lines.append(node.lineno)
+    return lines
+
+
+def test_x03_policies_wait_by_the_clock_of_their_world():
+    """What waits by asyncio's clock takes real time in `virtual_time`: only what waits for something real may, and the table says for what."""
+    others = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in ON_THE_LOOPS_CLOCK]
+    found = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in others if _loop_clock(path)}
+    assert found == set(WAITS_FOR)
+
+
 def test_every_server_of_testing_is_held_to_its_contract():
     """Each testing/server*.py and mcp_trap*.py stands in the import contract that keeps `protocol`, `client` and `adapters` out of it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

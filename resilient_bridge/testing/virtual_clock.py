@@ -1,8 +1,10 @@
 """Virtual time on a real event loop: a test moves the clock, or the earliest wait does.
 
-The clock moves to the earliest wait when nothing else can run. Rule: only waits and `advance` move
-the clock; a timeout, a deadline or a timer never does. So parallel waits overlap as in real time,
-and work that is ready runs before a wait ends.
+The clock moves to the earliest wait when nothing else can run. Rule: a timeout, a deadline or a
+timer never moves it by itself, but the loop's own time does: when as many seconds as a limit has
+left pass there, and nothing else can run, the clock moves to the end of the limit. So parallel
+waits overlap as in real time, work that is ready runs before a wait ends, and what waits for
+something real is ended as in real time.
 """
 
 from __future__ import annotations
@@ -26,18 +28,22 @@ _BLIND_ROUNDS: Final = 100  # iterations of a loop that cannot report whether an
 
 
 class _Timer:
-    __slots__ = ("__weakref__", "callback", "is_over")
+    __slots__ = ("__weakref__", "callback", "is_over", "of_loop")
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback = callback
         self.is_over = False  # it has run, or was cancelled
+        self.of_loop: asyncio.TimerHandle | None = None
 
     def cancel(self) -> None:
         self.is_over = True
+        if self.of_loop is not None:
+            self.of_loop.cancel()
 
 
 class VirtualTime:
-    """The policies' clock: it moves only by waits and by `advance`.
+    """The policies' clock: it moves by waits and by `advance`, and for a limit that has run out in
+    the loop's own time.
 
     `slept` lists the waits, in seconds, in the order in which they start.
     """
@@ -101,6 +107,28 @@ class VirtualTime:
         heapq.heappush(self._timers, (self._elapsed + seconds, next(self._order), timer))
         return timer
 
+    def limit(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], object]
+    ) -> _Timer:
+        """Have `loop` run `callback` once that many seconds have passed, virtual or its own ones."""
+        ends = self._elapsed + seconds
+        # Through the loop, as its own timers: a call that never yields is not cancelled, however
+        # long it takes.
+        timer = self.call_later(seconds, lambda: None if loop.is_closed() else loop.call_soon(callback))
+        timer.of_loop = loop.call_later(seconds, self._overtake, loop, ends, timer)
+        return timer
+
+    def _overtake(self, loop: asyncio.AbstractEventLoop, ends: float, timer: _Timer, rounds: int = 0) -> None:
+        """Move the clock to the end of a limit, unless something is ready: a busy machine may have
+        stopped the loop for as long as the limit.
+        """
+        if timer.is_over:
+            return
+        if _is_busy(loop, rounds):
+            loop.call_soon(self._overtake, loop, ends, timer, rounds + 1)
+        else:
+            self._advance_to(ends)
+
     def _advance_to(self, until: float) -> None:
         while self._timers and self._timers[0][0] <= until:
             at, _, timer = heapq.heappop(self._timers)
@@ -119,15 +147,20 @@ class VirtualTime:
     def _look(self, loop: asyncio.AbstractEventLoop, rounds: int) -> None:
         while self._waits and self._waits[0][2].is_over:
             heapq.heappop(self._waits)
-        ready: Any = getattr(loop, "_ready", None)  # asyncio's own loops; there is no public way to ask
         if not self._waits:
             self._watched = None
-        elif rounds < (_BLIND_ROUNDS if ready is None else _ROUNDS if ready else 0):
+        elif _is_busy(loop, rounds):
             self._watch(loop, rounds)
         else:
             self._watched = None
             self._advance_to(self._waits[0][0])
             self._watch(loop)
+
+
+def _is_busy(loop: asyncio.AbstractEventLoop, rounds: int) -> bool:
+    """Return whether something else is ready, in a loop that was asked `rounds` times before."""
+    ready: Any = getattr(loop, "_ready", None)  # asyncio's own loops; there is no public way to ask
+    return rounds < (_BLIND_ROUNDS if ready is None else _ROUNDS if ready else 0)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:

@@ -36,6 +36,7 @@ class AlteredWorld(World):
         self.around = around
         self.monotonic, self.wall, self.loop_wall = around.monotonic, around.wall, around.loop_wall
         self.is_disabled = around.is_disabled
+        self.limits_move_clock = around.limits_move_clock
         self.use_random(around.rng, around.ids)
 
     def sleep(self, seconds: float) -> None:
@@ -65,6 +66,7 @@ class _VirtualWorld(AlteredWorld):
     def __init__(self, around: World, time: VirtualTime, seed: int, start: float) -> None:
         super().__init__(around)
         self.time = time
+        self.limits_move_clock = True
         self.monotonic = lambda: time.now
         self.wall = lambda: start + time.elapsed
         self.use_random(Random(seed), Random(f"{seed}/ids"))
@@ -82,9 +84,7 @@ class _VirtualWorld(AlteredWorld):
     def call_later(
         self, loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[[], None]
     ) -> Any:
-        # Through the loop, as its own timers: a call that never yields is not cancelled, however
-        # long it takes.
-        return self.time.call_later(seconds, lambda: None if loop.is_closed() else loop.call_soon(callback))
+        return self.time.limit(loop, seconds, callback)
 
 
 class _SimulatedWorld(AlteredWorld):
@@ -96,6 +96,7 @@ class _SimulatedWorld(AlteredWorld):
     def __init__(self, around: World, loop: Timeline, rng: Random, ids: Random) -> None:
         super().__init__(around)
         self.monotonic, self.wall, self.loop_wall = loop.time, loop.wall, loop.wall
+        self.limits_move_clock = False
         self.use_random(rng, ids)
         self.loop = loop
 
@@ -161,7 +162,8 @@ def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractCon
     It is the clock of the policies only: a sleep of your own takes real time. The clock moves to
     the earliest wait once no other task is ready, so waits of parallel tasks overlap; those of
     parallel threads add up. A Timeout or Deadline ends when `advance` or a wait of a policy passes
-    its end. For whole programs in virtual time there is `simulate`.
+    its end, or when as many real seconds have passed: around a sleep of your own, or a socket that
+    does not answer. For whole programs in virtual time there is `simulate`.
     """
     if start is not None and start.tzinfo is None:
         raise config_error(

@@ -31,6 +31,10 @@ class World:
 
     is_disabled: bool = False
     """Whether all policies are disabled: each call goes through unprotected."""
+    limits_move_clock: bool = False
+    """Whether a timer of `call_later` that fires may move the clock: one that is not needed any more
+    has to be cancelled then.
+    """
     rng: random.Random
     """The source of jitter."""
     ids: random.Random

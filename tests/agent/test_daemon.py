@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Daemon, DaemonHealth
+from resilient_bridge.testing import virtual_time
 
 from .daemon_bed import command_line, until
 
@@ -295,3 +297,32 @@ def test_a_bad_argument_is_named(command, options, named):
     """ConfigError, when the object is made."""
     with pytest.raises(rb.ConfigError, match=named):
         Daemon(*command, health="http://127.0.0.1/health", **options)
+
+
+# ---- virtual time ----------------------------------------------------------------------------------------------------
+
+
+async def test_x03_a_start_that_no_process_is_waited_for_takes_no_real_time():
+    """The patience of four seconds passes on the clock of the test: of a function, and of a URL where the process has ended."""
+
+    async def down() -> DaemonHealth:
+        return UNREACHABLE
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # bound and closed again: nobody listens there
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+    for health in (down, url):
+        with virtual_time() as clock:
+            with pytest.raises(rb.NotConnectedError, match="after 4 s"):
+                await Daemon(sys.executable, "-c", "", health=health).ensure()
+            assert clock.elapsed == pytest.approx(sum(clock.slept))
+        if health is down:
+            assert clock.elapsed == pytest.approx(4)
+
+
+async def test_x03_the_clock_of_a_test_does_not_run_ahead_of_a_daemon_that_comes_up(bed):
+    """A real process that is asked at its URL is waited for in real time, under virtual time too."""
+    daemon = bed.daemon()
+    with virtual_time() as clock:
+        assert await daemon.ensure() is READY
+        assert clock.slept == []
+    await daemon.stop()

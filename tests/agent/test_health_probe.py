@@ -128,7 +128,8 @@ async def test_a_body_that_never_ends_does_not_hide_the_status():
     """The status counts, however the rest of the answer behaves."""
     async with Speaker().listening() as speaker:
         speaker.says, speaker.hangs = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf", True
-        assert await looking_at(speaker.url, probe_timeout=0.2).health() is READY
+        # x05: seconds for the status, on a machine that does something else as well
+        assert await looking_at(speaker.url, probe_timeout=2).health() is READY
 
 
 async def test_a_daemon_can_finish_what_it_says():
@@ -142,7 +143,7 @@ async def test_a_daemon_can_finish_what_it_says():
 async def test_a_look_leaves_no_socket_and_no_task():
     """Answered, silent or cancelled in the middle: the number of open files is what it was."""
     async with Speaker().listening() as speaker:
-        daemon = looking_at(speaker.url, probe_timeout=0.05)
+        daemon = looking_at(speaker.url, probe_timeout=30)
         speaker.says = http("200 OK")
         await daemon.health()
         await speaker.idle()
@@ -151,17 +152,19 @@ async def test_a_look_leaves_no_socket_and_no_task():
             await daemon.health()
         speaker.hangs = True
         speaker.says = b""
-        await daemon.health()
-        look = asyncio.create_task(looking_at(speaker.url, probe_timeout=30).health())
+        await looking_at(speaker.url, probe_timeout=0.05).health()
+        look = asyncio.create_task(daemon.health())
         asked = len(speaker.asked)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(speaker.asked) == asked:
                 await asyncio.sleep(0.005)
         look.cancel()
         with pytest.raises(asyncio.CancelledError):
             await look
-        await speaker.idle()
-        assert open_files() == before
+        async with asyncio.timeout(30):  # x05: the server may accept what has timed out only now
+            while open_files() != before:
+                await speaker.idle()
+                await asyncio.sleep(0.005)
 
 
 async def test_a_function_can_look():

@@ -107,3 +107,9 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
     for path in (tmp_path / "gone", tmp_path / "file", "a\0b"):
         assert list(SearchAllowance().entries(str(path))) == []
     assert status_of("a\0b") is None
+
+
+def test_x04_what_is_nearly_as_like_it_as_the_best_is_named_too(tmp_path):
+    """A letter more or less beside the right name is named behind it; what is only somewhat alike is not."""
+    _tree(tmp_path, "settings.json", "settings2.json", "sittings2.json")
+    assert _near(tmp_path, "settings.jsn") == ["settings.json", "settings2.json"]

@@ -366,7 +366,7 @@ class Interleavings(RuleBasedStateMachine):
             assert (again.limit, again.is_cancelled) == (self.budget.limit, self.is_cancelled)
 
 
-Interleavings.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+Interleavings.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 @pytest.mark.requirement("V11")

@@ -158,7 +158,7 @@ def _made(root, tree):
 
 
 @pytest.mark.requirement("C4")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     tree=st.dictionaries(PATHS, KINDS, max_size=8),
     missing=PATHS,
@@ -184,7 +184,7 @@ def test_every_path_that_is_named_is_there(tree, missing, code, is_absolute, bel
         assert sorted(map(str, root.rglob("*"))) == before  # it only looks
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     text=st.text(max_size=200),
     arguments=st.dictionaries(st.text(max_size=8), st.text(max_size=30), max_size=3),

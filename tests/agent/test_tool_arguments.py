@@ -266,3 +266,16 @@ def test_a01_a_schema_is_json_whatever_the_defaults_are():
     assert parameters["required"] == []
     assert [name for name, each in parameters["properties"].items() if "default" in each] == ["near", "area"]
     assert asyncio.run(toolbox.call("paint", {})).ok
+
+
+async def test_x04_a_default_before_a_given_positional_only_parameter_is_passed():
+    """`b` can only be given behind `a`, so the default of `a` is passed."""
+    toolbox = Toolbox()
+
+    @toolbox.tool
+    def add(a: int = 1, b: int = 2, /, *, c: int = 0) -> list[int]:
+        """Three numbers."""
+        return [a, b, c]
+
+    assert (await toolbox.call("add", {"b": 3})).value == [1, 3, 0]
+    assert (await toolbox.call("add", {"a": 3, "c": 1})).value == [3, 2, 1]

@@ -261,6 +261,6 @@ class CircuitAgainstModel(RuleBasedStateMachine):
 
 
 CircuitAgainstModel.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=60, suppress_health_check=list(HealthCheck)
 )
 TestCircuitAgainstModel = pytest.mark.requirement("G2")(CircuitAgainstModel.TestCase)

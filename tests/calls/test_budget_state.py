@@ -90,7 +90,7 @@ def test_a_budget_without_a_share_needs_no_calls():
     assert not state.is_full
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     budget=st.builds(
         RetryBudget, ratio=st.sampled_from([0.125, 0.5, 2.0]), floor=st.sampled_from([1, 1.5, 4.0])

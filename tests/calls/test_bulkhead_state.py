@@ -194,7 +194,7 @@ class BulkheadAgainstModel(RuleBasedStateMachine):
 
 
 BulkheadAgainstModel.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=80, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )
 TestBulkheadAgainstModel = BulkheadAgainstModel.TestCase
 

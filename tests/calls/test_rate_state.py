@@ -110,7 +110,7 @@ def test_the_rejection_says_which_limit():
         caught.value.nothing  # noqa: B018
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     calls=st.integers(1, 4),
     per=st.sampled_from([0.5, 1.0, 8.0]),

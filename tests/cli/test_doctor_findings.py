@@ -331,3 +331,11 @@ def test_a_table_breaks_no_name_and_no_folder_of_a_path():
     assert table_of([Row("url", f"see {'x' * 30} http://host.example/a")], 60).endswith(
         " http://host.example/a"
     )
+
+
+@pytest.mark.parametrize(("numbers", "order"), [((4, 5), "rising"), ((5, 4), "falling"), ((4,), None)])
+def test_x04_two_events_are_enough_to_tell_an_order(numbers, order):
+    """Of two it is seen, of one it is not claimed."""
+    story = Story().connect(resume=d.Resume()).come(*events(1, 2, 3)).tell("cut")
+    story.connect(*asked(3)).come(*events(*numbers)).end("RECOVERED")
+    assert story.found(SEQUENCE).after.order == order

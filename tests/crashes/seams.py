@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 import time
 from typing import Any
 
@@ -43,6 +44,7 @@ def _limit(size: int) -> None:
         load(self, *arguments)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.dont_write_bytecode = True  # or a module imported late leaves half of its compiled file
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     SQLiteStore._load = limiting  # type: ignore[method-assign]

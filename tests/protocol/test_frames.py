@@ -114,7 +114,7 @@ def test_no_depth_of_nesting_escapes(field, margin):
 
 
 @given(st.text() | st.binary())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_decode_raises_nothing_else(frame):
     """Any text and any bytes: a message or InvalidFrameError."""
     with contextlib.suppress(InvalidFrameError):

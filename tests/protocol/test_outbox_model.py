@@ -188,5 +188,5 @@ TestOutbox.__doc__ = (
     "Every order of verbs leaves the outbox as the model says: content, order, bounds, one outcome each."
 )
 TestOutbox.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

@@ -273,7 +273,7 @@ records = st.builds(
 
 @pytest.mark.requirement("R16")
 @given(records)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_record_comes_back_from_its_text(stored):
     """Every field, to the microsecond and to the last level of the snapshot; the text is one line that UTF-8 can hold."""
     text = stored.to_json()
@@ -285,7 +285,7 @@ def test_a_record_comes_back_from_its_text(stored):
 
 
 @given(failures)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_failure_comes_back_as_far_as_it_is_stored(failure):
     """Code, message, verdicts, suggestions and details; cause, history and reason to stop end with the process."""
     stored = record(state="error", error=failure).error

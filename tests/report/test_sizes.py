@@ -157,3 +157,14 @@ def test_a_million_lines_are_read_in_two_minutes_and_a_hundred_megabytes(tmp_pat
     assert int(kibibytes) < 100 * 1024
     assert float(seconds) < 120
     assert path.with_suffix(".html").stat().st_size < 2_000_000
+
+
+def test_x04_two_spans_of_one_state_with_a_hole_between_them_stay_two():
+    """Away, back for no time, and away again is one span; away, seen to be up, and away again is not."""
+    lane = Lane(200)
+    for at, state in ((0.0, "away"), (1.0, "up"), (1.0, "away"), (2.0, "")):
+        lane.enter(at, state)
+    lane.enter(5.0, "away")
+    lane.enter(6.0, "up")
+    found = [(span.start, span.end, span.state) for span in lane.spans(6.0)]
+    assert found == [(0.0, 2.0, "away"), (5.0, 6.0, "away")]

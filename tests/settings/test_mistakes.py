@@ -255,7 +255,7 @@ def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
 
 
 @pytest.mark.requirement("X8")
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(st.dictionaries(KEYS, ANY, max_size=5))
 def test_any_plain_data_is_settings_or_an_error(data):
     """Whatever stands there: a Config, or a ConfigError with paths, and nothing else."""
@@ -267,7 +267,7 @@ def test_any_plain_data_is_settings_or_an_error(data):
 
 
 @pytest.mark.requirement("X8")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=st.binary(max_size=80) | st.text("ab[]{}=:\n\"'.1-", max_size=40).map(str.encode))
 @pytest.mark.parametrize("form", ["toml", "yaml", "json"])
 def test_arbitrary_bytes_are_settings_or_an_error(tmp_path, form, raw):
@@ -286,7 +286,7 @@ def test_arbitrary_bytes_are_settings_or_an_error(tmp_path, form, raw):
         st.text(max_size=20),
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_environment_is_settings_or_an_error(variables):
     """Names and values that fit nothing."""
     try:

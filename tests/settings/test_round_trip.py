@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
@@ -30,7 +30,7 @@ def test_every_public_value_can_be_written():
 
 
 @pytest.mark.requirement("X8")
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(st.sampled_from(KINDS).flatmap(values))
 def test_what_is_dumped_is_loaded_as_an_equal_value(value):
     """Over every field of every class; functions and classes by the caller's names."""
@@ -43,7 +43,7 @@ def test_what_is_dumped_is_loaded_as_an_equal_value(value):
 
 
 @pytest.mark.requirement("X8")
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(policy=values(rb.Policy), bridge=values(rb.BridgePolicy))
 def test_the_same_policy_comes_from_every_source(policy, bridge):
     """Code, a dict, TOML, YAML, JSON and the environment: equal values."""

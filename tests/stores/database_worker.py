@@ -98,6 +98,9 @@ async def one_life(path, durability, end):
 async def sizes(path, durability):
     """At every limit of the files' size: a life, the limit lifted, another life; then the files as a crash would leave them."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    sys.dont_write_bytecode = (
+        True  # or a module imported late leaves half of its compiled file to all later runs
+    )
     for limit in range(36_000, 300_000, int(os.environ.get("STEP", "9973"))):
         directory = Path(path) / str(limit)
         directory.mkdir(mode=0o700)

@@ -264,7 +264,7 @@ def test_what_is_no_secret_stays():
     assert reported == record
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.dictionaries(
         st.text(),

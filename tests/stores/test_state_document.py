@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import IntEnum, StrEnum
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import ConfigError
@@ -40,7 +40,6 @@ class _Number(IntEnum):
     TWO = 2
 
 
-@settings(deadline=None)
 @given(JSON, st.integers(1, 10**6), st.datetimes(timezones=st.just(UTC)), st.text())
 def test_what_was_written_comes_back(value, version, at, lost):
     """Every JSON value, the version, the time to the millisecond, and what was lost."""

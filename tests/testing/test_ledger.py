@@ -17,6 +17,7 @@ class Statement:
     n: int
     maybe_duplicate: bool = False
     redelivered: bool = False
+    replayed: bool = False
 
     @property
     def payload(self):
@@ -128,6 +129,19 @@ def test_a_redelivered_message_is_flagged_as_well():
     ledger = inbound([1], [1])
     ledger.delivered(Statement(1, redelivered=True))
     assert broken(ledger) == {}
+
+
+def test_x04_only_a_marker_before_it_announces_a_replay_in_another_order():
+    """Behind a gap marker a replay may come in its own order; without one, or if it is no replay, it is reordered."""
+    for marked, replayed, found in ((True, True, ()), (False, True, (2,)), (True, False, (2,))):
+        ledger = inbound([1, 2, 3], [1, 3])
+        if marked:
+            ledger.marked()
+        ledger.delivered(Statement(2, replayed=replayed))
+        assert ledger.judge().reordered == found
+    ledger = inbound([1, 2, 3], [1, GAP, 3])  # this marker was for what came before 3
+    ledger.delivered(Statement(2, replayed=True))
+    assert ledger.judge().reordered == (2,)
 
 
 def test_a_gap_covers_as_brute_force_says():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -111,6 +112,84 @@ async def test_a_call_that_lets_its_own_time_pass():
         with pytest.raises(rb.AttemptTimeoutError):
             await asyncio.create_task(main(waits))
         assert await asyncio.create_task(main(returns)) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("layer", "error"),
+    [(rb.Timeout(10), rb.AttemptTimeoutError), (rb.Deadline(10), rb.DeadlineExceededError)],
+    ids=["timeout", "deadline"],
+)
+def test_x01_a_limit_ends_a_sleep_of_the_function_itself(layer, error):
+    """It fires when as many seconds pass in the loop, and the policies' clock is then at its end. The loop is simulated: nothing waits."""
+
+    async def main(_server):
+        began = asyncio.get_running_loop().time()
+        with virtual_time() as clock:
+            with pytest.raises(error):
+                await rb.Policy(layer).call(asyncio.sleep, 300)
+            return asyncio.get_running_loop().time() - began, clock.elapsed, clock.slept
+
+    assert rb.testing.simulate(main) == (10, 10, [])
+
+
+def test_x01_a_limit_counts_the_seconds_of_both_clocks_once():
+    """After four virtual seconds of ten it still takes ten of the loop's; a call that ends in time leaves the clock alone."""
+
+    async def main(_server):
+        began = asyncio.get_running_loop().time()
+        with virtual_time() as clock:
+            call = asyncio.create_task(rb.Policy(rb.Timeout(10)).call(asyncio.sleep, 300))
+            await settle()
+            clock.advance(4)
+            with pytest.raises(rb.AttemptTimeoutError):
+                await call
+            assert (asyncio.get_running_loop().time() - began, clock.elapsed) == (10, 10)
+            await rb.Policy(rb.Timeout(10)).call(asyncio.sleep, 9)
+            await asyncio.sleep(60)
+            assert clock.elapsed == 10
+
+    rb.testing.simulate(main)
+
+
+def test_x01_a_limit_of_a_tool_and_of_a_stream():
+    """The limit of a Toolbox' tool, and the time between two items of a stream."""
+    toolbox = rb.Toolbox()
+
+    @toolbox.tool(timeout=10)
+    async def slow() -> None:
+        await asyncio.sleep(300)
+
+    @rb.Policy(rb.Timeout(60, idle=5))
+    async def items():
+        yield 1
+        await asyncio.sleep(300)
+        yield 2
+
+    async def main(_server):
+        loop = asyncio.get_running_loop()
+        with virtual_time():
+            began = loop.time()
+            answer = await toolbox.call("slow", {})
+            tool, began = loop.time() - began, loop.time()
+            with pytest.raises(rb.AttemptTimeoutError):
+                assert [item async for item in items()] == [1]
+        return answer.failure.code, tool, loop.time() - began
+
+    assert rb.testing.simulate(main) == ("TOOL_TIMEOUT", pytest.approx(10, abs=0.1), 5)
+
+
+async def test_x01_a_loop_that_was_stopped_for_longer_than_a_limit_ends_no_call_that_goes_on():
+    """As on a busy machine: what is ready runs first, and the call ends well."""
+
+    async def long() -> str:
+        time.sleep(0.03)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return "ok"
+
+    with virtual_time() as clock:
+        assert await rb.Policy(rb.Timeout(0.01)).call(long) == "ok"
+    assert clock.elapsed == 0
 
 
 def test_a_limit_of_a_loop_that_is_gone_does_no_harm():

@@ -28,7 +28,7 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/loca
 async def test_row_22_a_refused_upgrade_that_passes(status):
     """What a proxy says while its backend is away is told as it is, tried again, and over when the backend is back."""
     async with BridgeServer(reject_upgrade=status) as server, Watch(server.url, policy=quick()) as watch:
-        await watch.until(lambda: watch.waits, 5)
+        await watch.until(lambda: watch.waits)
         (event, *_) = watch.of(ReconnectScheduled)
         assert event.failure.details["http_status"] == status
         assert event.reason == f"upgrade_rejected({status})"
@@ -36,7 +36,7 @@ async def test_row_22_a_refused_upgrade_that_passes(status):
         assert (event.wait >= 5) == (status == 429)  # it asked for patience
         server.behave(reject_upgrade=None)
         watch.client.reconnect_now()
-        await watch.ready(5)
+        await watch.ready()
 
 
 @pytest.mark.real
@@ -44,7 +44,7 @@ async def test_row_22_a_refused_upgrade_that_passes(status):
 async def test_row_22_a_refused_upgrade_that_lasts(status):
     """What another attempt cannot change ends the client at once, with the status in the error."""
     async with BridgeServer(reject_upgrade=status) as server, Watch(server.url, policy=quick()) as watch:
-        await watch.until(lambda: watch.client.state == "FAILED", 5)
+        await watch.until(lambda: watch.client.state == "FAILED")
         with pytest.raises(rb.BridgeError) as caught:
             await watch.client.wait_ready(1)
         assert caught.value.failure.details["http_status"] == status
@@ -76,10 +76,15 @@ async def test_row_22_answers_of_a_broken_proxy(answer):
         Recorder(answer).listening() as proxy,
         Watch(f"ws://127.0.0.1:{proxy.port}/ws", policy=quick()) as watch,
     ):
-        await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED", 5)
+        await watch.until(lambda: len(watch.waits) >= 2 or watch.client.state == "FAILED")
         failure = watch.client.health().failure or watch.of(ReconnectScheduled)[0].failure
         assert failure.code != "SYS_INTERNAL_ERROR", failure
         assert len(failure.explain()) < 10_000
+
+
+PATIENCE = (
+    1.5  # x05: seconds of a proxy without a byte; ten times a heartbeat, which may be late on a busy machine
+)
 
 
 class IdleCut:
@@ -137,14 +142,14 @@ class IdleCut:
 async def idle_relay(port, tmp_path):
     """The relay above."""
     del tmp_path
-    relay = IdleCut(port, 0.4)
+    relay = IdleCut(port, PATIENCE)
     async with relay.listening() as front:
         yield front
 
 
 @asynccontextmanager
 async def nginx(port, tmp_path):
-    """The real thing, with `proxy_read_timeout` 400 ms."""
+    """The real thing, with the same time as its `proxy_read_timeout`."""
     if NGINX is None:
         pytest.skip("nginx is not installed: apt-get install nginx-light")
     front = await free_port()
@@ -158,7 +163,7 @@ async def nginx(port, tmp_path):
         f"events {{}} http {{ access_log off; {paths} server {{ listen 127.0.0.1:{front};"
         f"location / {{ proxy_pass http://127.0.0.1:{port}; proxy_http_version 1.1;"
         "proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;"
-        "proxy_read_timeout 400ms; proxy_send_timeout 400ms; } } }"
+        f"proxy_read_timeout {PATIENCE * 1000:.0f}ms; proxy_send_timeout {PATIENCE * 1000:.0f}ms; }} }} }}"
     )
     process = await asyncio.create_subprocess_exec(
         NGINX, "-c", str(config), "-p", str(tmp_path), "-e", str(tmp_path / "error.log"),
@@ -205,14 +210,14 @@ async def test_row_22_proxy_idle_cut(proxy, tmp_path):
             proxy(port_of(server.url), tmp_path) as front,
             Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch,
         ):
-            await watch.ready(5)
+            await watch.ready()
             await push(server, 1)
-            await watch.until(lambda: watch.ids == [1], 5)
-            await watch.until(lambda: watch.losses, 5)
+            await watch.until(lambda: watch.ids == [1])
+            await watch.until(lambda: watch.losses)
             assert watch.losses[0] in {"CONN_WEBSOCKET_CLOSED", "CONN_RESET"}
             await push(server, 2)
-            await watch.recovered(2, within=5)
-            await watch.until(lambda: 2 in watch.ids, 5)
+            await watch.recovered(2)
+            await watch.until(lambda: 2 in watch.ids)
             assert watch.ids == [1, 2]
             assert watch.verdicts[0] == ("RECOVERED", "anchor")
 
@@ -222,19 +227,19 @@ async def test_row_22_proxy_idle_cut(proxy, tmp_path):
 async def test_row_22_keepalive_under_the_cut(proxy, tmp_path):
     """A heartbeat faster than the proxy's patience keeps a silent link for several times as long."""
     async with BridgeServer() as server:
-        policy = quick(heartbeat=rb.Heartbeat(every=0.12, timeout=2))
+        policy = quick(heartbeat=rb.Heartbeat(every=0.15, timeout=10))
         async with (
             proxy(port_of(server.url), tmp_path) as front,
             Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch,
         ):
-            await watch.ready(5)
+            await watch.ready()
             pings = [0]
 
             def beats():
                 pings[0] = sum(frame["type"] == "heartbeat_ping" for frame in server.frames)
-                return pings[0] >= 10  # 1.2 s, three times the proxy's patience
+                return pings[0] * 0.15 >= 3 * PATIENCE
 
-            await watch.until(beats, 10)
+            await watch.until(beats)
             assert watch.losses == []
             assert len(server.connect_times) == 1
 
@@ -247,7 +252,7 @@ async def test_row_22_nginx_without_a_backend(tmp_path):
         nginx(port, tmp_path) as front,
         Watch(f"ws://127.0.0.1:{front}/ws", policy=quick()) as watch,
     ):
-        await watch.until(lambda: len(watch.waits) >= 2, 5)
+        await watch.until(lambda: len(watch.waits) >= 2)
         assert {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)} == {502}
         async with BridgeServer(port=port):
             await watch.ready(15)
@@ -258,13 +263,13 @@ async def test_row_22_nginx_without_a_backend(tmp_path):
 async def test_row_22_a_session_error_in_the_body():
     """A refusal whose body names SESS_NOT_FOUND is a lost session, and not a lost bridge: a new one is joined."""
     async with BridgeServer() as server, Watch(server.url, policy=quick()) as watch:
-        await watch.ready(5)
+        await watch.ready()
         old = watch.client.session_id
         server.behave(reject_upgrade=404, reject_code="SESS_NOT_FOUND")
         await server.cut("abort")
-        await watch.until(lambda: watch.waits and watch.failures[-1] == "SESS_NOT_FOUND", 5)
+        await watch.until(lambda: watch.waits and watch.failures[-1] == "SESS_NOT_FOUND")
         server.behave(reject_upgrade=None, reject_code=None)
-        await watch.recovered(2, within=5)
+        await watch.recovered(2)
         assert watch.client.session_id != old
         assert [gap.reason for gap in watch.gaps] == ["new_session"]
         assert json.dumps(watch.client.health().reason)

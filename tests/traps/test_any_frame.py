@@ -58,7 +58,7 @@ FILLERS = (
     " ", "\n", "x", "a b ", "é", "\ud800", "\u202e", "'", '"', "\\", "token=", "token: ", "://", "@", "a://b@", "429 ", "ECONNREFUSED ", "/", "../", "{", "[",
     "<token>", "-----BEGIN PRIVATE KEY-----", "eyJ", "sk-", "Cookie: ", "--token ", "-u a:b ", "connection refused ", "ENOENT: '/a/", "\x1b[31m", "\0", "0", "=>",
 )  # fmt: skip
-QUICK = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 
 @st.composite

@@ -118,7 +118,7 @@ def test_a_wait_is_finite_and_under_its_cap_at_any_attempt(backoff, attempt):
     assert 0 <= wait <= 30
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(schedules, st.integers(1, 40), st.integers(0, 2**32))
 def test_no_run_exceeds_its_delays(backoff, n, seed):
     """`delays` is the longest each wait can be, for every schedule and every draw."""
@@ -126,7 +126,7 @@ def test_no_run_exceeds_its_delays(backoff, n, seed):
         assert 0 <= wait <= longest
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(schedules)
 def test_a_schedule_is_a_value(backoff):
     """The repr evaluates to an equal schedule, and so does a pickle; equal ones hash alike."""

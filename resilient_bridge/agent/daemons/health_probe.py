@@ -60,6 +60,7 @@ class HealthProbe:
         self.seen = "nothing yet"
         self._seconds = seconds
         self._was_ready = False
+        self.asks_url = isinstance(health, str)
         if isinstance(health, str):
             self._ask = partial(self._http, _target(health))
         elif callable(cast("object", health)):

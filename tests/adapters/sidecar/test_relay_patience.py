@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     DIED,
     Harness,
@@ -317,3 +318,33 @@ def test_everyone_who_waits_when_the_sidecar_ends_is_reported(is_sent, stated):
     assert outcome(client.answer(1)) == stated
     assert harness.relay.is_idle
     assert harness.relay.next_timer() is None
+
+
+# ---- what a try changes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lasted", "is_repeated"), [(12.0, True), (9.0, False)])
+def test_x04_a_try_that_outlasts_the_patience_begins_the_waiting_anew(lasted, is_repeated):
+    """8 s waited of 10: another 8 s are granted only to a call that was under way for 10 s in between."""
+    harness, client = hinted(patience=10)
+    later = Loss(reason="HTTP 503", executed=Executed.NO, retry_after=8.0)
+    client.call(1, "look")
+    harness.lose(harness.take(), later)
+    harness.wait(8.1)
+    assert len(harness.got("tools/call")) == 2
+    harness.wait(lasted)
+    harness.lose(harness.take(), later)
+    assert bool(client.answers(1)) is not is_repeated
+    harness.wait(8.1)
+    assert len(harness.got("tools/call")) == (3 if is_repeated else 2)
+
+
+def test_x04_progress_that_does_not_grow_passes_as_the_server_sent_it():
+    """A call that was sent once, and of which nothing was told: what its server tells is not judged."""
+    harness, client = ready()
+    client.call(1, "order", _meta={"progressToken": "t"})
+    sent = harness.take()
+    for value in (0.5, 0.5, 0.4, 0.6):
+        params = {"progressToken": sent.message.id, "progress": value}
+        harness.serve(message.notification("notifications/progress", params))
+    assert [one.params["progress"] for one in client.heard("notifications/progress")] == [0.5, 0.5, 0.4, 0.6]

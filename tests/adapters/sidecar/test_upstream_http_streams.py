@@ -305,3 +305,34 @@ async def test_an_event_without_a_request_ends_no_call():
         upstream.send(call(1))
         assert (await heard.outcome(1)).result
         assert heard.notes == ["the server sent an event that is no message: not UTF-8"]
+
+
+async def test_x04_a_resumed_stream_that_stood_for_a_second_is_a_success():
+    """It brings nothing and ends, and the time within which one has to succeed begins anew: the third brings the answer."""
+    server = Scripted()
+    resumed = 0
+
+    async def script(request, message):
+        server.ran(message)
+        return await streamed(request, event(None, id="e-1", retry=100))
+
+    async def notices(request):
+        nonlocal resumed
+        if "Last-Event-ID" not in request.headers:
+            return web.Response(status=405)
+        resumed += 1
+        if resumed == 3:
+            return await streamed(request, event({"jsonrpc": "2.0", "id": 1, **body_of("late")}))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await asyncio.sleep(1.05)
+        return response
+
+    server.script, server.notices = script, notices
+    async with server.serving() as url, connected(url, resume_within=0.05) as (upstream, heard):
+        await opened(upstream, heard)
+        upstream.send(call(1))
+        async with asyncio.timeout(30):
+            outcome = await heard.outcome(1)
+    assert outcome.result["content"][0]["text"] == "late"
+    assert (resumed, server.effects) == (3, {1: 1})

@@ -143,7 +143,6 @@ LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
 @pytest.mark.timeout(300)
 @settings(
     max_examples=150 if IS_ALL else 60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(lives=LIVES)

@@ -192,7 +192,7 @@ def _states(draw):
 
 @pytest.mark.requirement("C8")
 @given(_states())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_state_comes_back_from_its_text(state):
     """Through JSON and back it is equal, and its text is the same."""
     text = json.dumps(state.to_value())
@@ -355,7 +355,7 @@ _ODD = st.sampled_from(
 
 @pytest.mark.requirement("C5")
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_mutations_raise_nothing_but_value_error(data):
     """Whatever is put, dropped or doubled anywhere: a state whose text is JSON, or ValueError with a path and a bounded text."""
     value = data.draw(_states()).to_value() if data.draw(st.booleans()) else _value()
