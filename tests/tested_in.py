@@ -77,7 +77,7 @@ ELSEWHERE = {
     "adapters/sidecar/test_relay_shared.py": "adapters/sidecar/instead adapters/sidecar/shared",
     "adapters/sidecar/test_running.py": "adapters/sidecar/front adapters/sidecar/front_stdio adapters/sidecar/serving adapters/sidecar/state",
     "adapters/sidecar/test_upstream_http.py":
-        "adapters/sidecar/secrets_in_headers adapters/sidecar/upstream_http_exchange adapters/sidecar/upstream_http_headers "
+        "adapters/sidecar/upstream_http_exchange adapters/sidecar/upstream_http_headers "
         "adapters/sidecar/upstream_http_notices adapters/sidecar/upstream_http_wire",
     "adapters/test_event_source.py": "adapters/sse/event_source_arguments",
     "adapters/test_http_bodies.py": "adapters/http/decoding",
@@ -211,7 +211,6 @@ ELSEWHERE = {
     "report/test_page.py":
         "report/calls report/charts report/escaping report/guards report/lines report/links report/sections_calls report/sections_links "
         "report/series report/style report/wording",
-    "settings/test_load.py": "settings/secrets",
     "settings/test_mistakes.py":
         "settings/dialect_names settings/fields settings/policy_tables settings/reading settings/seed_keys settings/tables settings/walk",
     "settings/test_reload.py": "settings/config",

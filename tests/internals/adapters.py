@@ -26,7 +26,6 @@ __getattr__ = lazily(
         "sidecar.relay": "Relay",
         "sidecar.restarts": "Restarts",
         "sidecar.running": "RunningRelay",
-        "sidecar.secrets_in_headers": "resolved",
         "sidecar.state": "Action Close Drop GiveUp Note Open State ToClient ToServer",
         "sidecar.status": "STATUS_TOOL",
         "sidecar.upstream": "Loss LostError",
