@@ -97,10 +97,10 @@ async def test_m02_a_link_dials_with_the_rotated_token(kind, form, tmp_path, mon
 
 async def test_m02_a_callable_is_called_again_after_a_refusal():
     """M02: once per refusal; both values stay out of the error that ends the client."""
-    given = iter([OLD, NEW, NEW, NEW])
+    tokens_of_calls = iter([OLD, NEW, NEW, NEW])
     async with Door().open() as door:
         door.valid = "another"
-        async with rb.BridgeClient(door.url, policy=POLICY, token=lambda: next(given)) as client:
+        async with rb.BridgeClient(door.url, policy=POLICY, token=lambda: next(tokens_of_calls)) as client:
             with pytest.raises(rb.errors.AuthError) as caught:
                 await client.wait_ready(10)
         assert door.asked == [OLD, NEW]

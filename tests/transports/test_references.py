@@ -35,15 +35,15 @@ def test_m02_a_secret_is_read_each_time(tmp_path, monkeypatch):
     monkeypatch.setenv("RB_TOKEN", "one")
     path = tmp_path / "token"
     path.write_text("two\n")
-    token, kept = Secret("env:RB_TOKEN"), Secret(f"file:{path}")
+    token, filed = Secret("env:RB_TOKEN"), Secret(f"file:{path}")
     headers = Headers(
         (("Authorization", f"Bearer file:{path}"), ("X-Key", "env:RB_TOKEN"), ("X-Team", "a b"))
     )
-    assert (token(), kept()) == ("one", "two")
+    assert (token(), filed()) == ("one", "two")
     assert headers() == {"Authorization": "Bearer two", "X-Key": "one", "X-Team": "a b"}
     monkeypatch.setenv("RB_TOKEN", "three")
     path.write_text("four\r\n")
-    assert (token(), kept()) == ("three", "four")
+    assert (token(), filed()) == ("three", "four")
     assert headers()["Authorization"] == "Bearer four"
 
 
