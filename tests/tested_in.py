@@ -78,17 +78,20 @@ ELSEWHERE = {
     "adapters/sidecar/test_running.py": "adapters/sidecar/front adapters/sidecar/front_stdio adapters/sidecar/serving adapters/sidecar/state",
     "adapters/sidecar/test_upstream_http_losses.py": "classification/proxies",
     "adapters/sidecar/test_upstream_http.py":
-        "adapters/sidecar/secrets_in_headers adapters/sidecar/upstream_http_exchange adapters/sidecar/upstream_http_headers "
+        "adapters/sidecar/upstream_http_exchange adapters/sidecar/upstream_http_headers "
         "adapters/sidecar/upstream_http_notices adapters/sidecar/upstream_http_wire",
     "adapters/test_event_source.py": "adapters/sse/event_source_arguments",
     "adapters/test_http_bodies.py": "adapters/http/decoding",
+    "adapters/test_http_proxies.py": "adapters/http/own_transport",
     "adapters/test_http_redirects.py": "adapters/arguments adapters/http/requests transports/following",
+    "adapters/test_http_rotated_token.py": "adapters/http/bearer",
     "adapters/test_link_calls.py": "adapters/links/link_proxy adapters/links/reconnecting",
     "adapters/test_link_evidence.py": "adapters/links/link_losses adapters/links/loss_rules",
     "adapters/test_link_hints.py": "adapters/links/mcp_hints adapters/mcp_wire",
     "adapters/test_link_lasting.py": "adapters/links/link_heartbeat",
     "adapters/test_link_states.py": "adapters/links/connection adapters/links/link_health adapters/links/link_supervisor transports/loop_guard",
     "adapters/test_other_clients.py": "adapters/http/aiohttp_middleware adapters/http/requests_adapter adapters/http/views",
+    "adapters/test_wrap_http_clients.py": "adapters/sdk/http_clients",
     "adapters/test_stdio.py":
         "adapters/processes/child_process adapters/processes/notifications adapters/processes/peer adapters/processes/peer_lines",
     "adapters/test_wrap_addresses.py": "adapters/sdk/sdks adapters/sdk/stream_proxies adapters/sdk/wrapping",
@@ -212,7 +215,6 @@ ELSEWHERE = {
     "report/test_page.py":
         "report/calls report/charts report/escaping report/guards report/lines report/links report/sections_calls report/sections_links "
         "report/series report/style report/wording",
-    "settings/test_load.py": "settings/secrets",
     "settings/test_mistakes.py":
         "settings/dialect_names settings/fields settings/policy_tables settings/reading settings/seed_keys settings/tables settings/walk",
     "settings/test_reload.py": "settings/config",

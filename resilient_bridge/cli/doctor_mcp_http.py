@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..adapters.sidecar import message
-from ..adapters.sidecar.secrets_in_headers import resolved
-from ..adapters.sidecar.upstream import LostError
 from ..adapters.sidecar.upstream_http import HTTPUpstream
 from ..adapters.sidecar.upstream_http_headers import POST, SESSION
 from ..adapters.sidecar.upstream_http_wire import Sent, Wire
@@ -34,12 +32,7 @@ _SECONDS: Final = 5.0  # for a connection and the status of a response together
 
 async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
     """Examine the server and what it does with sessions; return 0, or 1 if it does not start."""
-    try:
-        named = headers_of(arguments.header)
-        headers = resolved(named)
-    except LostError as error:
-        page.row("starts", f"no: {error.loss.reason}", "it does not start", starts=False)
-        return NOT_STARTED
+    named = headers_of(arguments.header)
     async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=named)) as talk:
         if not await start(talk, page, "starts"):
             return NOT_STARTED
@@ -47,7 +40,7 @@ async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, 
         await look_around(talk, page)
         if arguments.probe_tool:
             await probe_tool(talk, arguments.probe_tool, probe, page)
-    await _look_at_sessions(url, headers, page)
+    await _look_at_sessions(url, named, page)
     async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=named)) as modern:
         await look_for_modern(modern, page)
     return FOUND_OUT

@@ -11,6 +11,7 @@ from ..protocol import Session
 from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
 from ..telemetry.open_links import opened
+from ..transports.references import as_headers, as_source
 from ..values.fields import optional_seconds
 from ..world import current_world
 from .arguments import (
@@ -64,7 +65,9 @@ if TYPE_CHECKING:
 class BridgeClient:
     """A connection to a WebSocket bridge that survives losses and reports what it cannot recover.
 
-    `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt.
+    `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt. A text
+    `env:NAME` or `file:PATH` (in headers: such a word) is read on each attempt, so once more after
+    a refusal (401): a rotated secret takes effect.
     `session_id` names the session to join (default: that of the store, or a new one). `store` saves
     positions and unsettled sends: a path (SQLite, survives `kill -9`), a redis:// URL, or a store
     object (default: memory). `dialect` overrides the policy's. `on_connect`, an async function of
@@ -106,6 +109,7 @@ class BridgeClient:
         name: str = "",
     ) -> None:
         chosen = checked_policy(policy, dialect)
+        url, token, headers = as_source(url), as_source(token), as_headers(headers)
         check_url(url)
         if headers is not None and not callable(headers):
             check_headers("BridgeClient.headers", headers)
@@ -145,7 +149,7 @@ class BridgeClient:
         """Return a client over your websockets; `factory` makes a context manager for each."""
         check_callable("over.factory", "a callable that returns an async context manager", factory)
         self = cls.__new__(cls)
-        chosen = checked_policy(policy, dialect)
+        chosen, token = checked_policy(policy, dialect), as_source(token)
         check_dialect(chosen.dialect, on_connect, token, backfill)
         self._name = "<own websocket>"
         self._build(

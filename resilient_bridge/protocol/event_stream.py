@@ -151,10 +151,16 @@ class EventStream:
     """
 
     def __init__(
-        self, policy: Reconnect, rng: random.Random, *, last_event_id: str | None, max_event_bytes: int
+        self,
+        policy: Reconnect,
+        rng: random.Random,
+        *,
+        last_event_id: str | None,
+        max_event_bytes: int,
+        can_refresh: bool = False,
     ) -> None:
         self.position = Position(last_event_id)
-        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=False, is_remade=False)
+        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=can_refresh, is_remade=False)
         self.gap: Gap | None = None
         self.held: ServerSentEvent | None = None  # the event behind a gap that it revealed itself
         self._policy = policy

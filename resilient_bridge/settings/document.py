@@ -20,15 +20,15 @@ from ..presets import default as default_policy
 from ..protocol.policies.dialect import Dialect
 from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in
+from ..transports.references import Headers, Secret, UnreadableError, in_words
 from ..values.backoff import Backoff
 from .dialect_names import read_dialect
 from .fields import make, read_backoff, read_value
 from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
 from .provider_check import address_of, has_credentials
-from .reading import BAD, Entry, Reading, TableReader, violation_of
-from .secrets import Secret, resolved
+from .reading import BAD, Entry, Reading, TableReader, resolved, violation_of
 from .seed_keys import ALIASES, gasoline_steps
-from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings, Headers
+from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings
 from .walk import fields_of, from_millis
 
 
@@ -204,8 +204,10 @@ def _check_secrets(client: Any, reading: Reading) -> None:
             if name == "url" and found is not BAD and not found.startswith(("ws://", "wss://")):
                 reading.fail("bridge.url", "a URL that begins with ws:// or wss://", secret.reference)
     for name, text in client.headers.entries if isinstance(client.headers, Headers) else ():
-        if isinstance(text, Secret):
-            resolved(text.reference, joined("bridge.headers", name), reading)
+        try:
+            in_words(text)
+        except UnreadableError as error:
+            reading.fail(joined("bridge.headers", name), error.wanted, error.reference)
 
 
 def _providers(raw: Any, reading: Reading) -> dict[str, str]:

@@ -23,9 +23,9 @@ from ..calls.timeout.value import Timeout
 from ..config.paths import joined
 from ..errors import ConfigError
 from ..presets import BridgePolicy
+from ..transports.references import REFERENCE, is_reference
 from .fields import read_value
-from .reading import BAD, Reading, is_reference, violation_of
-from .secrets import REFERENCE, resolved
+from .reading import BAD, Reading, resolved, violation_of
 
 
 _CLASSES: Final = (Deadline, Fallback, Retry, Bulkhead, RateLimit, Breaker, Timeout)

@@ -16,6 +16,7 @@ import attrs
 
 from ..config.paths import joined
 from ..errors import ConfigError, Problem, is_sensitive
+from ..transports.references import UnreadableError, is_reference, read_secret
 
 
 class Bad(Enum):
@@ -97,9 +98,14 @@ class Reading:
         return text if callable(text) else self.fail(path, f"{wanted}, by a name in names=", text)
 
 
-def is_reference(raw: Any) -> bool:
-    """Return whether a text refers to a secret: `env:NAME` or `file:PATH`."""
-    return isinstance(raw, str) and raw.startswith(("env:", "file:")) and not raw.endswith(":")
+def resolved(raw: str, path: str, reading: Reading) -> Any:
+    """Return the text itself, or the secret that it refers to; BAD if that cannot be read now."""
+    if not is_reference(raw):
+        return raw
+    try:
+        return read_secret(raw)
+    except UnreadableError as error:
+        return reading.fail(path, error.wanted, raw)
 
 
 def violation_of(error: ConfigError) -> Mapping[str, Any]:

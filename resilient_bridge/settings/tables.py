@@ -18,6 +18,7 @@ from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import check_pin, check_session, check_url, shown
 from ..errors import is_sensitive
 from ..telemetry.alerts import Alerts
+from ..transports.references import REFERENCE, Headers, Secret, as_source, names_secret
 from ..values.fields import (
     Validator,
     Value,
@@ -39,8 +40,6 @@ from ..values.fields import (
     tuple_of,
 )
 from ..values.forms import FormKind, takes
-from .reading import is_reference
-from .secrets import REFERENCE, Secret
 
 
 if TYPE_CHECKING:
@@ -52,16 +51,8 @@ _MODEL: Final = re.compile(r"[\w.-]+/[\w.:/@-]+", re.ASCII)
 _MOST_PORT: Final = 65_535
 
 
-def _as_reference(value: Any) -> Any:
-    return Secret(value) if is_reference(value) else value
-
-
 def _as_headers(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return Headers(
-        tuple((name, _as_reference(text)) for name, text in cast("Mapping[str, Any]", value).items())
-    )
+    return Headers(tuple(cast("Mapping[str, Any]", value).items())) if isinstance(value, Mapping) else value
 
 
 @takes("address", wanted="a ws:// or wss:// URL, or env:NAME of one")
@@ -93,9 +84,9 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
     if not isinstance(value, Headers):
         refuse(path, "a table of texts", value)
     for name, text in value.entries:
-        if not isinstance(text, str | Secret):
+        if not isinstance(text, str):
             refuse(f"{path}.{name}", "a text", text)
-        if isinstance(text, str) and is_sensitive(name):
+        if is_sensitive(name) and not names_secret(text):
             refuse(f"{path}.{name}", f"{REFERENCE}: a secret is not written into settings", "***")
 
 
@@ -117,17 +108,6 @@ def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) 
         refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
 
 
-@attrs.frozen
-class Headers:
-    """Headers of each connection attempt; secrets among them are read again each time."""
-
-    entries: tuple[tuple[str, Any], ...]
-
-    def __call__(self) -> dict[str, str]:
-        """Return the current headers."""
-        return {name: text() if isinstance(text, Secret) else text for name, text in self.entries}
-
-
 _function: Final = optional(function("a function, or None"))
 
 
@@ -135,11 +115,11 @@ _function: Final = optional(function("a function, or None"))
 class ClientSettings(Value):
     """The arguments of a BridgeClient beside its policy."""
 
-    url: Any = attrs.field(default=None, converter=_as_reference, validator=_check_address)
-    token: Any = attrs.field(default=None, converter=_as_reference, validator=_check_secret)
+    url: Any = attrs.field(default=None, converter=as_source, validator=_check_address)
+    token: Any = attrs.field(default=None, converter=as_source, validator=_check_secret)
     headers: Any = attrs.field(default=None, converter=_as_headers, validator=_check_headers)
     session_id: str | None = attrs.field(default=None, validator=_check_session)
-    store: Any = attrs.field(default=None, converter=_as_reference, validator=_check_store)
+    store: Any = attrs.field(default=None, converter=as_source, validator=_check_store)
     pin: str | None = attrs.field(default=None, validator=_check_pin)
     receive: bool = attrs.field(default=True, validator=flag)
     on_gap: Any = attrs.field(default=None, validator=_function)

@@ -18,14 +18,13 @@ from ..config.paths import joined
 from ..config.quantities import write_span
 from ..errors import config_error
 from ..protocol.policies.dialect import Dialect
+from ..transports.references import Headers, Secret
 from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import Value
 from ..values.forms import form_of
 from .dialect_names import ready
 from .failure_words import write_what
 from .policy_tables import LAYERS, NAMES
-from .secrets import Secret
-from .tables import Headers
 from .walk import default_of, fields_of
 
 

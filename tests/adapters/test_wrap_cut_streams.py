@@ -30,22 +30,22 @@ MESSAGES = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "conten
 
 async def _openai(server):
     client = rb.wrap(openai.AsyncOpenAI(base_url=server.openai, api_key="k"), POLICY)
-    return client, openai.OpenAIError, await client.chat.completions.create(**ASK, stream=True)
+    return client, openai.APIConnectionError, await client.chat.completions.create(**ASK, stream=True)
 
 
 async def _openai_events(server):
     client = rb.wrap(openai.AsyncOpenAI(base_url=server.openai, api_key="k"), POLICY)
-    return client, openai.OpenAIError, await client.chat.completions.stream(**ASK).__aenter__()
+    return client, openai.APIConnectionError, await client.chat.completions.stream(**ASK).__aenter__()
 
 
 async def _anthropic(server):
     client = rb.wrap(anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k"), POLICY)
-    return client, anthropic.AnthropicError, await client.messages.create(**MESSAGES, stream=True)
+    return client, anthropic.APIConnectionError, await client.messages.create(**MESSAGES, stream=True)
 
 
 async def _anthropic_events(server):
     client = rb.wrap(anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k"), POLICY)
-    return client, anthropic.AnthropicError, await client.messages.stream(**MESSAGES).__aenter__()
+    return client, anthropic.APIConnectionError, await client.messages.stream(**MESSAGES).__aenter__()
 
 
 async def _google(server):
@@ -75,7 +75,10 @@ async def test_e27_a_stream_that_ends_before_its_answer_is_reported(asked):
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
         assert len(items) >= 2
-        assert isinstance(caught.value, theirs)
+        assert isinstance(caught.value, theirs)  # C09: as the SDK's own error for a lost connection
+        assert caught.value.message == caught.value.failure.message
+        if theirs is not genai.errors.APIError:
+            assert (caught.value.request.method, caught.value.body) == ("POST", None)
         assert caught.value.failure.executed is rb.Executed.MAYBE
         await _close(client)
         assert (server.requests, rb.circuit(client).state) == (1, "open")

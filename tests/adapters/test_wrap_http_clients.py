@@ -1,7 +1,9 @@
-"""`wrap` around an HTTP client: the error names the transport, the adapter or the middleware that its requests go through."""
+"""`wrap` around an HTTP client: those of httpx and httpx2 (test_http_proxies.py), and what the error for the others names."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 
 import aiohttp
@@ -17,22 +19,27 @@ class Shop(httpx.Client):
     """A client of somebody's own."""
 
 
-@pytest.mark.parametrize(
-    ("client", "instead"),
-    [
-        (httpx.Client, "httpx.Client(transport=rb.HTTPTransport())"),
-        (httpx.AsyncClient, "httpx.AsyncClient(transport=rb.HTTPTransport())"),
-        (Shop, "httpx.Client(transport=rb.HTTPTransport())"),
-        (httpx2.Client, "httpx2.Client(transport=rb.HTTPTransport())"),
-        (httpx2.AsyncClient, "httpx2.AsyncClient(transport=rb.HTTPTransport())"),
-        (requests.Session, "session.mount('https://', rb.HTTPAdapter())"),
-    ],
-)
-def test_the_error_names_what_to_use_instead(client, instead):
+@pytest.mark.parametrize("client", [httpx.Client, httpx.AsyncClient, Shop, httpx2.Client, httpx2.AsyncClient])
+def test_a_client_of_httpx_is_wrapped_and_copied(client):
+    """C02, C09: it stays one of its class; a shallow copy has the policy too, as a bare client's copy has its transport."""
+    made = rb.wrap(client(trust_env=False))
+    for each in (made, copy.copy(made)):
+        assert isinstance(each, client)
+        assert (
+            repr(each)
+            == f"<wrapped {client.__module__.partition('.')[0]}.{client.__name__}, {rb.resilient!r}>"
+        )
+        assert isinstance(each.__wrapped__._transport, rb.HTTPTransport)
+    with pytest.raises(rb.ConfigError, match="made where it is used"):
+        pickle.dumps(made)
+
+
+def test_the_error_names_what_to_use_instead():
     """Or the methods to protect, which remains possible."""
-    wanted = f"wanted {instead} instead of wrap, or the methods of {client.__name__} to protect, got None"
+    instead = "session.mount('https://', rb.HTTPAdapter())"
+    wanted = f"wanted {instead} instead of wrap, or the methods of Session to protect, got None"
     with pytest.raises(rb.ConfigError, match=re.escape(f"wrap.methods: {wanted}")):
-        rb.wrap(client())
+        rb.wrap(requests.Session())
 
 
 async def test_the_error_for_a_session_of_aiohttp_names_the_middleware():

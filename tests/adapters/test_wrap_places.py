@@ -1,8 +1,9 @@
-"""`wrap` and other processes: a wrapped client is made where it is used, and is neither pickled nor copied (threat 32)."""
+"""`wrap` and other processes: a wrapped client is made where it is used, and not pickled (threat 32); a shallow copy stays here."""
 
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 
 import anthropic
@@ -65,7 +66,8 @@ PROXIES = {
     ),
     "any object": lambda: rb.wrap([], methods=["append"]),
 }
-VARIANTS = {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}
+VARIANTS = {"pickle": pickle.dumps, "deepcopy": copy.deepcopy}
+ANSWERS = {"a list to await", "a stream", "a context", "an async context"}
 
 
 @each_row("way", VARIANTS)
@@ -75,6 +77,48 @@ def test_what_wrap_gives_stays_in_its_process(kind, way):
     made = PROXIES[kind]()
     with pytest.raises(rb.ConfigError, match="made where it is used"):
         VARIANTS[way](made)
+
+
+@each_row("kind", PROXIES)
+def test_c09_a_shallow_copy_is_wrapped_with_the_same_policy(kind):
+    """C09: as the bare object can be copied; what a call has returned cannot."""
+    made = PROXIES[kind]()
+    if kind in ANSWERS:
+        with pytest.raises(rb.ConfigError, match="made where it is used"):
+            copy.copy(made)
+        return
+    again = copy.copy(made)
+    assert type(again) is type(made)
+    assert again.__wrapped__ is not made.__wrapped__
+    assert again.__class__ is made.__class__
+    assert repr(again) == repr(made)
+    assert repr(rb.resilient) in repr(made)
+
+
+def test_c09_a_copy_of_a_client_makes_each_request_once():
+    """C09: also after the client that it was copied from is gone; its calls go to the circuit of that."""
+    asked = []
+
+    def busy(request):
+        asked.append(request)
+        return httpx2.Response(503, headers={"x-should-retry": "true"})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(busy))
+    policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)))
+    made = rb.wrap(openai.OpenAI(api_key="k", http_client=http), policy)
+    again = copy.copy(made)
+    del made
+    gc.collect()
+    with pytest.raises(openai.InternalServerError):
+        again.models.list()
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "google", "a part"])
+def test_c09_a_wrapped_client_is_not_wrapped_again(kind):
+    """C09: ConfigError, which says how it gets another policy."""
+    with pytest.raises(rb.ConfigError, match=r"wrap\.client: .*rb\.wrap\(client\.__wrapped__, …\)"):
+        rb.wrap(PROXIES[kind]())
 
 
 def test_what_is_inside_is_untouched():

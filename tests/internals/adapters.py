@@ -8,6 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.adapters",
     {
+        "http.own_transport": "Options own_transport",
         "idempotency": "permits",
         "sdk.model_streams": "Ending",
         "sdk.sdk_tools": "google_runs_tools openai_effect",
@@ -27,7 +28,6 @@ __getattr__ = lazily(
         "sidecar.relay": "Relay",
         "sidecar.restarts": "Restarts",
         "sidecar.running": "RunningRelay",
-        "sidecar.secrets_in_headers": "resolved",
         "sidecar.state": "Action Close Drop GiveUp Note Open State ToClient ToServer",
         "sidecar.status": "STATUS_TOOL",
         "sidecar.upstream": "Loss LostError",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ...calls.policy import Policy
     from ...presets import BridgePolicy
+    from .bearer import Token
 
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -55,7 +56,7 @@ class HTTPMiddleware:
     another machine (in a header, or in a parameter such as `token`) unless
     `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
 
-    It may serve several sessions of one event loop. The session's total timeout holds for all
+    `token` is that of HTTPTransport. It may serve several sessions of one event loop. The session's total timeout holds for all
     attempts together; use `Timeout` in the policy for one attempt. Put it first: later middlewares
     run again with each repeat.
     """
@@ -64,6 +65,7 @@ class HTTPMiddleware:
         self,
         policy: Policy | BridgePolicy | None = None,
         *,
+        token: Token | None = None,
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
     ) -> None:
@@ -74,6 +76,8 @@ class HTTPMiddleware:
             calls,
             _SessionBelow(),
             _look,
+            owner="HTTPMiddleware",
+            token=token,
             idempotency_header=idempotency_header,
             allow_plaintext_credentials=allow_plaintext_credentials,
         )

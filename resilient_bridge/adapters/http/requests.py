@@ -151,6 +151,12 @@ async def followed(client: Any, entered: Any, response: Any) -> tuple[Any, Any]:
     return entered, response
 
 
+def is_at_home(request: Any) -> bool:
+    """Return whether no redirect has led a request to another origin."""
+    here = _origin(request.url)
+    return all(_is_same(hop.origin, here) for hop in request.extensions.get(_HOP, ()))
+
+
 def note_domains(lines: Iterable[str], domains: OrderedDict[str, str]) -> None:
     """Add the cookies that Set-Cookie lines set for a whole domain to `domains`, by name."""
     for line in lines:
@@ -185,12 +191,15 @@ def _allowed_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domain
     return "; ".join(filter(is_allowed, _pairs(cookies)))
 
 
-def check_plaintext(request: Any) -> None:
-    """Refuse credentials over http:// to another machine (threat 42), also those of a query."""
+def check_plaintext(request: Any, *, has_token: bool = False) -> None:
+    """Refuse credentials over http:// to another machine (threat 42), also those of a query.
+
+    `has_token`: it will get a token.
+    """
     if _is_loopback(request.url.host):
         return
     query: bytes = request.url.query
-    if _has_credentials(request) or (query and sends_secret(query.decode("ascii", "replace"))):
+    if has_token or _has_credentials(request) or (query and sends_secret(query.decode("ascii", "replace"))):
         raise plaintext_refused("https", origin_of(request.url), "HTTPTransport")
 
 

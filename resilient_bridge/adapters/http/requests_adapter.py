@@ -21,7 +21,7 @@ from .views import Core, RequestView, URLView, says_more
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import requests
     from requests.adapters import BaseAdapter
@@ -55,7 +55,7 @@ class HTTPAdapter(_Base):
     `requests.RequestException`.
 
     `inner` is the adapter below: your own `requests.adapters.HTTPAdapter` with its pool sizes; its
-    `max_retries` must be 0 (ConfigError).
+    `max_retries` must be 0 (ConfigError). `token` is that of HTTPTransport.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class HTTPAdapter(_Base):
         policy: Policy | BridgePolicy | None = None,
         inner: BaseAdapter | None = None,
         *,
+        token: str | Callable[[], str] | None = None,
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
     ) -> None:
@@ -82,6 +83,8 @@ class HTTPAdapter(_Base):
             calls,
             self._below,
             _look,
+            owner="HTTPAdapter",
+            token=token,
             idempotency_header=idempotency_header,
             allow_plaintext_credentials=allow_plaintext_credentials,
         )

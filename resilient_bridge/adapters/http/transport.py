@@ -11,10 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls.frame import CURRENT, is_retried_around
+from ...calls.results import RESULTS, Reading, failure_of_result
 from ...calls.retry.unrepeated import tell_cut
 from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
+from ...classification.plain import PLAIN
 from ...errors import BridgeError, config_error, stays_here
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count
@@ -23,6 +25,7 @@ from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import bounded, note_use, once, peek, peek_async, watch_body
+from .own_transport import Options, own_transport
 from .requests import (
     IDEMPOTENT_METHODS,
     SAFE_METHODS,
@@ -41,6 +44,7 @@ from .requests import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ssl import SSLContext
     from types import TracebackType
     from typing import Self
 
@@ -48,7 +52,9 @@ if TYPE_CHECKING:
     import httpx2
 
     from ...calls.policy import Policy
+    from ...errors import Failure
     from ...presets import BridgePolicy
+    from .bearer import Bearer, Token
 
     class _Bases(  # type: ignore[misc] # the two libraries differ in their Request classes
         httpx.AsyncBaseTransport, httpx.BaseTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport
@@ -83,8 +89,11 @@ class HTTPTransport(_Bases):
     """A transport that applies `policy` to every request of an HTTP client.
 
     Use it as `httpx.AsyncClient(transport=rb.HTTPTransport())`. For `Client` and `AsyncClient` of
-    httpx and httpx2; `inner` is the transport below (default: the client library's own). The
-    default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are used. A circuit, budget,
+    httpx and httpx2. The default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are
+    used. `inner` is the transport below; without one it is what the library would have made, with
+    the proxies of the environment (`HTTP_PROXY`, `NO_PROXY` …) and with `verify`, `cert`, `http2`,
+    `proxy`, `limits` and `trust_env`, which mean what they mean for a client. Give them here: a
+    transport cannot see those of its client. A circuit, budget,
     bulkhead or rate limit without a key belongs to the origin: `rb.circuit("https://host")` is the
     handle.
 
@@ -94,6 +103,11 @@ class HTTPTransport(_Bases):
     every repeat, but a generated key does not permit repeats; `idempotency_header=None` adds none.
     A body that is a stream is sent once. The last response is returned whatever its status;
     responses before it are closed. `Retry-After` and `x-should-retry` are obeyed.
+
+    `token` is sent as `Authorization: Bearer …` with each request that has no such header: a text,
+    `env:NAME`, `file:PATH`, or a callable (async for an AsyncClient). It is read for each attempt,
+    and again after a 401: if it has changed, the request is sent once more. It follows no redirect
+    to another origin.
 
     `request.extensions` override this for one request: `rb.policy` (a Policy, or None for none) and
     `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers or a
@@ -109,9 +123,16 @@ class HTTPTransport(_Bases):
         policy: Policy | BridgePolicy | None = None,
         inner: Any = None,
         *,
+        token: Token | None = None,
         max_body: int | None = None,
         idempotency_header: str | None = "Idempotency-Key",
         allow_plaintext_credentials: bool = False,
+        verify: SSLContext | str | bool = True,
+        cert: Any = None,
+        http2: bool = False,
+        proxy: Any = None,
+        limits: Any = None,
+        trust_env: bool = True,
     ) -> None:
         """Create a transport for one client. ConfigError names a bad argument.
 
@@ -124,6 +145,11 @@ class HTTPTransport(_Bases):
         if max_body is not None and not is_count(max_body):
             raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
         check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
+        self._options = Options(
+            verify=verify, cert=cert, http2=http2, proxy=proxy, limits=limits, trust_env=trust_env
+        )
+        self._options.check("HTTPTransport", inner)
+        self._bearer = bearer_of(token, "HTTPTransport")
         self._inner: Any = inner
         self._making = new_lock()  # threads may send the first requests of a shared client at the same time
         self._max_body = max_body
@@ -181,7 +207,7 @@ class HTTPTransport(_Bases):
             check_inner(self._inner, is_async=is_async)
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
-                check_plaintext(request)
+                check_plaintext(request, has_token=self._bearer is not None)
             if _OURS in request.extensions:
                 raise config_error(
                     "HTTPTransport.inner", "a transport that does not retry already", "an HTTPTransport below"
@@ -198,10 +224,11 @@ class HTTPTransport(_Bases):
             with self._making:
                 if self._inner is None:
                     library = import_module(package_of(request))
-                    self._inner = library.AsyncHTTPTransport() if is_async else library.HTTPTransport()
+                    self._inner = own_transport(library, self._options, is_async=is_async)
         policy = extensions.get("rb.policy", self._policy)
         if policy is None:
-            return self._inner.handle_async_request if is_async else self._inner.handle_request  # type: ignore[no-any-return]
+            below = self._below()
+            return below.handle_async_request if is_async else below.handle_request  # type: ignore[no-any-return]
         if policy is not self._policy:
             policy = calls_of(policy, 'request.extensions["rb.policy"]')
         method = request.method
@@ -241,7 +268,7 @@ class HTTPTransport(_Bases):
             self._protected.popitem(last=False)
         asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
         sends = (_sending_async if is_async else _sending)(
-            self._inner,
+            self._below(),
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
@@ -254,8 +281,18 @@ class HTTPTransport(_Bases):
             allowed_by=_ALLOWED_BY,
             name=policy.name or origin,
             states=States(origin, shares_pause=True),
+            reading=RESULTS if self._bearer is None else Reading(PLAIN, self._read),
         )
         return cast("Callable[..., Any]", send)
+
+    def _below(self) -> Any:
+        """Return the transport that the policy's attempts go to."""
+        return self._inner if self._bearer is None else self._bearer.over(self._inner)
+
+    def _read(self, response: object) -> Failure | None:
+        """Return the failure of a response, without a token that it echoes."""
+        failure = failure_of_result(response)
+        return failure and cast("Bearer", self._bearer).secrets.mask(failure)
 
     def _returned(self, request: Any, response: Any) -> Any:
         if type(response) is _Sound:
@@ -339,6 +376,14 @@ class _Sound:
 
     def __init__(self, response: Any) -> None:
         self.response = response
+
+
+def bearer_of(token: Token | None, owner: str) -> Bearer | None:
+    if token is None:
+        return None
+    from .bearer import Bearer  # imported here: most transports have none
+
+    return Bearer(token, owner)
 
 
 def _is_free(extensions: Any) -> bool:

@@ -17,12 +17,13 @@ import attrs
 
 from .bodies import LOOK, tells
 from .requests import PORTS
-from .transport import HTTPTransport
+from .transport import HTTPTransport, bearer_of
 
 
 if TYPE_CHECKING:
     from ...calls.policy import Policy
     from ...presets import BridgePolicy
+    from .bearer import Token
 
 
 class URLView:
@@ -174,9 +175,17 @@ class Core(HTTPTransport):
     _watch_body = staticmethod(_watch_read)
 
     def __init__(
-        self, policy: Policy | BridgePolicy | None, inner: Any, look: Callable[[Any], Any], **options: Any
+        self,
+        policy: Policy | BridgePolicy | None,
+        inner: Any,
+        look: Callable[[Any], Any],
+        *,
+        owner: str,
+        token: Token | None,
+        **options: Any,
     ) -> None:
         super().__init__(policy, inner, **options)
+        self._bearer = bearer_of(token, owner)
         self._peek = self._peek_async = look
 
     def __repr__(self) -> str:

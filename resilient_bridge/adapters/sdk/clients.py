@@ -12,6 +12,7 @@ from ...values.fields import check_flag
 from ..arguments import calls_of
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
+from .http_clients import is_http_client, wrapped_http_client
 from .sdks import sdk_of
 
 
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-# An HTTP client takes the policy in a transport, because there one call is one request.
+# An HTTP client takes the policy below its calls, because there one call is one request.
 _INSTEAD: Final = {
-    "httpx.Client": "httpx.Client(transport=rb.HTTPTransport())",
-    "httpx.AsyncClient": "httpx.AsyncClient(transport=rb.HTTPTransport())",
-    "httpx2.Client": "httpx2.Client(transport=rb.HTTPTransport())",
-    "httpx2.AsyncClient": "httpx2.AsyncClient(transport=rb.HTTPTransport())",
     "requests.Session": "session.mount('https://', rb.HTTPAdapter())",
     "aiohttp.ClientSession": "aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])",
 }
@@ -44,8 +41,13 @@ def wrap(
     """Return a proxy of `client` with `policy` around its calls, and its own retries switched off.
 
     It has the same static type, and passes the same `isinstance` checks. For the clients of openai,
-    anthropic and google-genai; for any other object `methods` names the methods, with a Policy each
-    if it is a mapping. The default `policy` is the recommended one.
+    anthropic and google-genai, and for those of httpx and httpx2; for any other object `methods`
+    names the methods, with a Policy each if it is a mapping. The default `policy` is the
+    recommended one.
+
+    A client of httpx or httpx2 gets an HTTPTransport over its own transport and over those of its
+    proxies and mounts, with the client's own `verify=`, `http2=` and `limits=`. All that is said
+    below of calls is said there of requests; `idempotent`, `max_bytes` and `answers` are not for it.
 
     Model calls and reads of the three SDKs may be repeated. Any other call, and a model call whose
     tools the provider runs without asking, is repeated only if it provably did not run, or
@@ -69,16 +71,39 @@ def wrap(
     as `{"isError": true, …}` or `{"jsonrpc": "2.0", "error": {…}}`. It counts for the circuit, is
     repeated as any other failure, and is returned if it stays one.
 
-    Raises ConfigError for an object that is none of the three and has no `methods`, a missing
-    method, a Timeout without `thread=True` around a blocking client, google-genai's own
-    `retry_options`, and for pickling or copying the result. A client of google-genai is itself
+    Raises ConfigError for an object that is none of these and has no `methods`, one of these that is
+    wrapped already, a missing method, a Timeout without `thread=True` around a blocking client, google-genai's own
+    `retry_options`, and for pickling the result. `copy.copy` of it is wrapped, too. A client of google-genai is itself
     configured to try once, and to use httpx2 where aiohttp is installed.
     """
+    from .stream_proxies import Proxy
     from .wrapping import Wrapping, wrapped
 
     check_flag("wrap.allow_plaintext_credentials", allow_plaintext_credentials)
     check_flag("wrap.answers", answers)
     sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
+    if issubclass(type(client), Proxy) and (methods is None or sdk is not None):
+        wanted = (
+            "a client that is not wrapped already; rb.wrap(client.__wrapped__, …) gives it another policy"
+        )
+        raise config_error("wrap.client", wanted, f"a wrapped {client.__class__.__name__}")
+    if methods is None and is_http_client(client):
+        for argument, value in (
+            ("idempotent", idempotent),
+            ("max_bytes", max_bytes),
+            ("answers", answers or None),
+        ):
+            if value is not None:
+                wanted = 'none for an HTTP client; for one request: extensions={"rb.idempotent": True}'
+                raise config_error(f"wrap.{argument}", wanted, value)
+        return cast(
+            "T",
+            wrapped_http_client(
+                client,
+                calls_of(policy, "wrap.policy"),
+                allow_plaintext_credentials=allow_plaintext_credentials,
+            ),
+        )
     if sdk is None and methods is None:
         raise config_error("wrap.methods", _without_methods(kind), methods)
     wrapping = Wrapping(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...errors import stays_here
-from .sdks import SDK, sdk_of
+from .sdks import SDK, copied, sdk_of
 from .stream_proxies import AsyncItems, Items, Proxy, has
 
 
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
     from typing import NoReturn, Self
 
+    from ...calls.policy import Policy
+
 
 class Shared(Protocol):
     """The part of a `Wrapping`, which all proxies of one client share, that they use."""
 
     sdk: SDK | None
+    policy: Policy
 
     def seen(self, path: str, value: Any, owner: Any) -> Any: ...
     def protected(self, path: str, method: Any) -> Any: ...
-    def broken_off(self, protected: Any, error: Exception) -> None: ...
+    def broken_off(self, protected: Any, error: Exception, request: object = None) -> None: ...
     def run(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any: ...
     async def run_async(self, protected: Any, begin: Any, args: Any, kwargs: Any) -> Any: ...
 
@@ -52,6 +55,15 @@ class Wrapped(Proxy):
     @property
     def __binding__(self) -> Shared:
         return self._self_wrapping
+
+    def __copy__(self) -> Self:
+        """A copy of the object, with this policy and its state."""
+        return type(self)(copied(self.__wrapped__), self._self_wrapping, self._self_path)
+
+    def __repr__(self) -> str:
+        kind: type = self.__wrapped__.__class__
+        where = f" at .{self._self_path}" if self._self_path else ""
+        return f"<wrapped {kind.__module__.partition('.')[0]}.{kind.__name__}{where}, {self._self_wrapping.policy!r}>"
 
     def __enter__(self) -> Self:
         self.__wrapped__.__enter__()

@@ -6,6 +6,7 @@ imported already.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,10 +19,11 @@ from weakref import ref
 import attrs
 
 from ...calls.frame import count_request
-from ...errors import config_error
+from ...errors import BridgeError, config_error
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
 from ..http.requests import COUNTED
+from ..sdk_errors import add_base
 from .sdk_tools import (
     anthropic_effect,
     field_of,
@@ -51,6 +53,8 @@ class SDK:
     has the method.
 
     `counts_requests` makes the client's requests be counted, and returns whether that is possible.
+    `error` is the class that every error of the SDK has, `cut_error` that of a connection which broke;
+    `error_fields` are attributes of such errors, with what they have when there was no answer.
     `addresses` returns the URLs to which a client sends its key, `options` the HTTP options of one
     call. `derived` are methods that return another client, `makes` those that return a part of this
     one without a request.
@@ -60,6 +64,8 @@ class SDK:
     model_calls: re.Pattern[str]
     model_paths: frozenset[str] = frozenset()
     error: tuple[str, str]
+    cut_error: tuple[str, str]
+    error_fields: Mapping[str, Any]
     without_retries: Callable[[Any], Any]
     counts_requests: Callable[[Any], bool]
     steps: re.Pattern[str] = re.compile(r"(?!)")
@@ -117,11 +123,16 @@ class SDK:
         returned = getattr(inspect.unwrap(method), "__annotations__", {}).get("return")
         return "with_streaming_response." in path or "Manager" in str(returned)
 
-    def base_error(self) -> type[Exception]:
-        """Return the class that every error of this SDK has."""
-        module, name = self.error
-        found: type[Exception] = getattr(import_module(module), name)
-        return found
+    def add_base(self, error: BridgeError, *, request: object = None) -> None:
+        """Make an error of ours one of this SDK's as well: of a broken connection, or any."""
+        module, name = self.cut_error if error.failure.code == "CONN_RESET" else self.error
+        add_base(error, getattr(import_module(module), name))
+        own = vars(error)
+        for field, value in self.error_fields.items():
+            own.setdefault(field, value)
+        own.setdefault("message", error.failure.message)
+        if request is not None:
+            own["request"] = request
 
 
 def is_page(value: object) -> bool:
@@ -131,17 +142,28 @@ def is_page(value: object) -> bool:
 
 def _options_without_retries(client: Any) -> Any:
     """Return a copy of a client that tries each request once, even if `max_retries` changes."""
-    once = client.with_options(max_retries=0)
-    once.request = _tried_once(cast("Any", type(once)).request, ref(once))
-    return once
+    return _once(client.with_options(max_retries=0))
+
+
+def copied(value: Any) -> Any:
+    """Return a shallow copy of a client, or of a part of one, which tries each request once as well."""
+    made = copy.copy(value)
+    own: Mapping[str, Any] = getattr(made, "__dict__", {})
+    return _once(made) if getattr(own.get("request"), "__name__", "") == _tried_once.__name__ else made
+
+
+def _once(client: Any) -> Any:
+    client.request = _tried_once(cast("Any", type(client)).request, ref(client))
+    return client
 
 
 def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., Any]:
-    def tried_once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
-        copy = getattr(options, "model_copy", None) or options.copy  # its name in pydantic 1
-        return request(client(), cast_to, copy(update={"max_retries": 0}), *args, **kwargs)
+    def once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+        changed = getattr(options, "model_copy", None) or options.copy  # its name in pydantic 1
+        return request(client(), cast_to, changed(update={"max_retries": 0}), *args, **kwargs)
 
-    return tried_once
+    once.__name__ = _tried_once.__name__
+    return once
 
 
 # ---- counting requests ----------------------------------------------------------------------------------------------
@@ -252,6 +274,8 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
                 {"/chat/completions", "/completions", "/embeddings", "/moderations", "/responses"}
             ),
             error=("openai", "OpenAIError"),
+            cut_error=("openai", "APIConnectionError"),
+            error_fields={"request": None, "body": None, "type": None},
             without_retries=_options_without_retries,
             counts_requests=_counts_own_client,
             has_effect=openai_effect,
@@ -269,6 +293,8 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             ),
             model_paths=frozenset({"/v1/complete", "/v1/messages", "/v1/messages/count_tokens"}),
             error=("anthropic", "AnthropicError"),
+            cut_error=("anthropic", "APIConnectionError"),
+            error_fields={"request": None, "body": None, "type": None},
             without_retries=_options_without_retries,
             counts_requests=_counts_own_client,
             has_effect=anthropic_effect,
@@ -283,6 +309,8 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
                 r"|chats\.(send_message|send_message_stream)|[\w.]+\.(list|get|next_page))"
             ),
             error=("google.genai.errors", "APIError"),
+            cut_error=("google.genai.errors", "APIError"),
+            error_fields={"code": 0, "status": None, "details": {}, "response": None},
             without_retries=_without_google_retries,
             counts_requests=_counts_google_clients,
             has_effect=google_effect,

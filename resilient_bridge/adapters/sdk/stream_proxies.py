@@ -42,7 +42,10 @@ class Proxy(_ObjectProxy):
     def __reduce_ex__(self, *_: object) -> NoReturn:
         stays_here(self.__wrapped__)
 
-    __copy__ = __deepcopy__ = __reduce_ex__  # wrapt has its own errors for these
+    __deepcopy__ = __reduce_ex__  # wrapt has its own errors for these
+
+    def __copy__(self) -> Any:
+        stays_here(self.__wrapped__)
 
 
 class _StartedProxy(Proxy):
@@ -56,26 +59,29 @@ class _StartedProxy(Proxy):
         super().__init__(stream)
         self._self_first = first
         self._self_limits = limits
-        self._self_on_break: Callable[[Exception], None] | None = None
+        self._self_on_break: Callable[[Exception, object], None] | None = None
         self._self_ending = ending or Ending()
 
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
         if has(value, self._self_step):  # `text_stream`: the same items in another form
-            return type(self)(value, _NOTHING, self._self_limits).watched(self._self_report)
+            return type(self)(value, _NOTHING, self._self_limits).watched(
+                lambda error, _: self._self_report(error)
+            )
         return self._self_to_the_end(value) if name.startswith(_TO_THE_END) else value
 
     def _self_to_the_end(self, method: Any) -> Any:
         raise NotImplementedError
 
-    def watched(self, on_break: Callable[[Exception], None]) -> Self:
-        """Report failures after the first item to `on_break`, and return this stream."""
+    def watched(self, on_break: Callable[[Exception, object], None]) -> Self:
+        """Report failures after the first item, and the request, to `on_break`; return this stream."""
         self._self_on_break = on_break
         return self
 
     def _self_report(self, error: Exception) -> None:
         if self._self_on_break is not None:
-            self._self_on_break(error)
+            stream: Any = getattr(self.__wrapped__, "_raw_stream", self.__wrapped__)
+            self._self_on_break(error, getattr(getattr(stream, "response", None), "request", None))
 
     def _self_ended(self) -> None:
         """Raise and report the error of a truncated answer at the end of the stream."""

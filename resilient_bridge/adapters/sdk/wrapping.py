@@ -18,7 +18,6 @@ from ...calls.states import States
 from ...errors import BridgeError, config_error
 from ..idempotency import Call, never_again, permission
 from ..limits import check_bytes, named
-from ..sdk_errors import add_base
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
 from .sdks import is_page
 from .stream_proxies import AsyncItems, Items, has
@@ -110,16 +109,16 @@ class Wrapping:
             self.add_base(error)
             raise
 
-    def add_base(self, error: BridgeError) -> None:
+    def add_base(self, error: BridgeError, *, request: object = None) -> None:
         if self.sdk is not None:
-            add_base(error, self.sdk.base_error())
+            self.sdk.add_base(error, request=request)
 
-    def broken_off(self, protected: Any, error: Exception) -> None:
+    def broken_off(self, protected: Any, error: Exception, request: object = None) -> None:
         """Report a stream that failed after its first item, which counts for the circuit."""
         plan = protected.__binding__.plan
         broken_off(plan, begin_held(plan), error)
-        if isinstance(error, BridgeError):  # its Deadline
-            self.add_base(error)
+        if isinstance(error, BridgeError):  # its Deadline, or an answer that was cut
+            self.add_base(error, request=request)
 
     # ---- kinds of attributes ----------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ import attrs
 from ...client.cancelled import ended
 from ...errors import Executed
 from ...world import current_world
-from .secrets_in_headers import resolved
 from .upstream import Loss, Upstream
 from .upstream_http_exchange import Exchange, Reading
 from .upstream_http_headers import POST, SESSION, marks_of, modern_headers, modern_version
@@ -42,8 +41,8 @@ _GOODBYE: Final = 2.0  # seconds for the tasks to end, and again for DELETE
 class HTTPUpstream(Upstream):
     """One connection to an MCP server over streamable HTTP; see `Upstream` for its interface.
 
-    `headers` are sent with every request, and never to another origin; `open` reads the secrets
-    that they name. Credentials over http:// to another machine are refused by `open` unless
+    `headers` are sent with every request, and never to another origin. `open` reads the secrets
+    that they name; a 401 reads them again, and the request is sent once more if they have changed. Credentials over http:// to another machine are refused by `open` unless
     `allow_plaintext_credentials`.
 
     `max_message` bounds the bytes of an answer or an event. `connect_timeout` is in seconds; there
@@ -82,7 +81,7 @@ class HTTPUpstream(Upstream):
         """
         self._wire = Wire(
             self._url,
-            resolved(self._headers),
+            self._headers,
             connect_timeout=self._connect_timeout,
             allow_plaintext_credentials=self._allow,
         )

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
 from ...errors import BridgeError, is_sensitive, sends_secret
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
+from ...transports.references import UnreadableError, in_words
 from ..arguments import plaintext_refused
 from ..http.requests import origin_of
-from ..sse.event_source_arguments import secrets_in
+from ..sse.event_source_arguments import learn_headers, secrets_in
 from .upstream import LostError
 from .upstream_http_headers import EVENTS, SESSION, VERSION
 
@@ -62,7 +64,7 @@ class Wire:
     """One HTTP client for one URL, with the headers of its user and those of its session.
 
     `session` and `version` are those of the answer to `initialize`. `is_known`: whether the URL has
-    accepted a message.
+    accepted a message. A word `env:NAME` or `file:PATH` in a header is replaced by the secret.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Wire:
     ) -> None:
         """Prepare the client.
 
-        Raises a final LostError for a URL or headers that cannot be used.
+        Raises a final LostError for a URL, headers or secrets that cannot be used.
         """
         import ssl
 
@@ -85,7 +87,8 @@ class Wire:
 
         self.session = self.version = ""
         self.is_known = False
-        target, own = _usable(url, headers, may_show_credentials=allow_plaintext_credentials)
+        self._read = partial(_usable, url, headers, may_show_credentials=allow_plaintext_credentials)
+        target, own = self._read()
         self.secrets = secrets_in(None, url, own)
         self.url = target.copy_with(username=None, password=None)
         proxy = proxy_to(target)
@@ -93,8 +96,7 @@ class Wire:
         # without certificates: to load them would take longer than the rest of the start
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
         self._lanes = Lanes(verify, proxy)
-        self._headers = httpx.Headers({"accept-encoding": "gzip, deflate", "user-agent": _NAME})
-        self._headers.update(own)
+        self._headers = _headers(own)
         self._cookies = httpx.Cookies()
         self._timeout = {"connect": connect_timeout, "read": None, "write": None, "pool": None}
 
@@ -107,12 +109,15 @@ class Wire:
     ) -> httpx.Response:
         """Send a request, follow redirects in the origin; return the response with its body unread.
 
-        Raises what httpx raises.
+        After a 401, which did not execute, it is sent once more if a secret has changed. Raises
+        what httpx raises.
         """
         import httpx
 
+        is_again = False
         while True:
-            both = self._headers.copy()
+            own = self._headers
+            both = own.copy()
             both.update(headers)
             request = httpx.Request(
                 method,
@@ -127,12 +132,29 @@ class Wire:
             # a cookie may route later requests to the machine that has the session
             if "set-cookie" in response.headers:
                 self._cookies.extract_cookies(response)
+            if response.status_code == 401 and not is_again and self._has_newer_than(own):
+                is_again = True
+                await response.aclose()
+                continue
             target = self._redirect(response, method)
             if target is None or sent.hops >= _MOST_HOPS:
                 return response
             await response.aclose()
             sent.hops += 1
             self.url = target
+
+    def _has_newer_than(self, sent: httpx.Headers) -> bool:
+        """Return whether the headers are others than those that a request was sent with.
+
+        Their secrets are read again, unless another request has done that meanwhile.
+        """
+        if self._headers is sent:
+            with suppress(LostError):  # the answer stays the refusal
+                _, own = self._read()
+                if (found := _headers(own)) != sent:
+                    self._headers = found
+                    learn_headers(self.secrets, own)
+        return self._headers is not sent
 
     def _redirect(self, response: httpx.Response, method: str) -> httpx.URL | None:
         """Return the target of a redirect in the origin that keeps the method, else None."""
@@ -163,7 +185,7 @@ def _usable(
 
     try:
         target = httpx.URL(url)
-        own = dict(checked_headers(headers))
+        own = dict(checked_headers({name: _with_secrets(name, text) for name, text in headers.items()}))
     except httpx.InvalidURL:
         raise LostError.final(
             "url: wanted one that begins with http:// or https://, got an unreadable one"
@@ -184,6 +206,21 @@ def _usable(
         own = {name: value for name, value in own.items() if name.lower() != "authorization"}
         own["authorization"] = f"Basic {base64.b64encode(login).decode()}"
     return target, own
+
+
+def _headers(own: Mapping[str, str]) -> httpx.Headers:
+    import httpx
+
+    headers = httpx.Headers({"accept-encoding": "gzip, deflate", "user-agent": _NAME})
+    headers.update(own)
+    return headers
+
+
+def _with_secrets(name: str, text: str) -> str:
+    try:
+        return in_words(text)
+    except UnreadableError as error:
+        raise LostError.final(f"header {name}: {error}") from None
 
 
 def proxy_to(target: httpx.URL) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...classification import classify
@@ -26,12 +27,14 @@ from ...telemetry import emit, events
 from ...telemetry.event import sent_by
 from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard
+from ...transports.references import as_headers
 from ...world import current_world
 from ..http.requests import followed
 from .event_source_arguments import (
     check_arguments,
     checked_headers,
     checked_policy,
+    learn_headers,
     secrets_in,
     sends_in_clear,
     timeouts,
@@ -67,7 +70,8 @@ class EventSource:
 
     `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content`
     and `params` are passed to its `stream()` on every attempt, so a POST is sent again after each
-    loss. `reconnect` is a Reconnect, or a BridgePolicy with one; its schedule and the server's
+    loss. A word `env:NAME` or `file:PATH` in a header's value is replaced by that secret on every
+    attempt, and a 401 is then followed by one more. `reconnect` is a Reconnect, or a BridgePolicy with one; its schedule and the server's
     `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing, before
     the first event after the gap. `last_event_id` resumes what another process read.
     `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
@@ -98,7 +102,11 @@ class EventSource:
         policy = checked_policy(reconnect)
         check_arguments(client, content, on_gap, last_event_id, max_event_bytes)
         self._client, self._url, self._method = client, url, method
-        self._headers = checked_headers(headers)
+        named = as_headers(headers)
+        self._read_headers: Callable[[], Mapping[str, str]] = (
+            named if callable(named) else partial(dict, named or {})
+        )
+        checked_headers(headers)
         self._connect_timeout = policy.connect_timeout
         self._options: dict[str, Any] = {"timeout": timeouts(client, policy, read_timeout)}
         self._options |= {k: v for k, v in (("content", content), ("params", params)) if v is not None}
@@ -109,8 +117,9 @@ class EventSource:
         world = current_world()
         self._wall = world.loop_wall
         self._stream = EventStream(
-            policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes
-        )
+            policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes,
+            can_refresh=callable(named),
+        )  # fmt: skip
         self._stream.reconnection.sends_in_clear = sends_in_clear(client, str(url), headers or {}, params)
         self._state = BridgeState.IDLE
         self._reason = ""
@@ -279,7 +288,9 @@ class EventSource:
 
     async def _connect(self) -> Failure | None:
         self._move(BridgeState.CONNECTING, "retry" if self._due else "user")
-        headers: dict[str, Any] = dict(self._headers)
+        own = self._read_headers()
+        learn_headers(self._secrets, own)
+        headers: dict[str, Any] = checked_headers(own)
         if (position := self._stream.position.header) is not None:
             headers["Last-Event-ID"] = position
         timer = asyncio.timeout(self._connect_timeout)

@@ -74,11 +74,17 @@ def secrets_in(client: object, url: str, headers: Mapping[str, str]) -> Secrets:
     Of "Bearer X", X alone is one as well.
     """
     own: Mapping[str, str] = getattr(client, "headers", {})
-    sent = [value for name, value in headers.items() if name.lower() not in _HARMLESS]
-    sent += [value for name, value in own.items() if is_sensitive(name)]
     secrets = Secrets()
-    secrets.learn(*sent, *(value.rpartition(" ")[2] for value in sent), *secrets_of(url))
+    learn_headers(secrets, headers)
+    learn_headers(secrets, {name: value for name, value in own.items() if is_sensitive(name)})
+    secrets.learn(*secrets_of(url))
     return secrets
+
+
+def learn_headers(secrets: Secrets, headers: Mapping[str, str]) -> None:
+    """Add the headers that were sent to the secrets, but for those that everybody sends."""
+    sent = [value for name, value in headers.items() if name.lower() not in _HARMLESS]
+    secrets.learn(*sent, *(value.rpartition(" ")[2] for value in sent))
 
 
 def sends_in_clear(client: object, url: str, headers: Mapping[str, str], params: object) -> bool:

@@ -7,13 +7,14 @@ from aiohttp import web
 
 import resilient_bridge as rb
 from tests.adapters.sidecar.http_servers import (
+    Heard,
     Scripted,
     call,
     connected,
     lost,
     opened,
 )
-from tests.internals.adapters import LostError, resolved
+from tests.internals.adapters import HTTPUpstream, LostError
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -90,9 +91,13 @@ async def test_no_secret_that_a_server_echoes_is_shown():
 
 
 @pytest.mark.parametrize("where", ["/nowhere/at/all", "~nobody-of-this-name/key", "a\0b", "/"])
-def test_a_secret_s_file_that_cannot_be_is_a_loss_like_one_that_is_missing(where):
+async def test_a_secret_s_file_that_cannot_be_is_a_loss_like_one_that_is_missing(where):
     """Final, and named: no home of such a user, a name that no file can have, a folder."""
+    upstream = HTTPUpstream(
+        "http://127.0.0.1:9/mcp", receiver=Heard(), headers={"Authorization": f"Bearer file:{where}"}
+    )
     with pytest.raises(LostError) as error:
-        resolved({"Authorization": f"Bearer file:{where}"})
+        await upstream.open()
     assert (error.value.loss.is_final, error.value.loss.executed) == (True, NO)
-    assert error.value.loss.reason == f"header Authorization: the file {where} cannot be read, or is empty"
+    wanted = "a regular file" if where == "/" else "a file that can be read and holds a secret"
+    assert error.value.loss.reason == f"header Authorization: wanted {wanted}, got file:{where}"

@@ -1,0 +1,133 @@
+"""M02 at a URL: a token in an environment variable or a file is rotated while the sidecar runs.
+
+Rule: the far end, which is not ours, counts which token each request had and which call it carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+import resilient_bridge as rb
+from tests.adapters.sidecar.http_servers import call, connected, opened, order, sdk_server
+from tests.peers.mcp_server import build
+from tests.peers.running import Ledger
+
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+OLD, NEW = "old-token-77", "new-token-88"
+
+
+class Door:
+    """The authentication before an MCP server: `valid` is the only token, `asked` counts what came with which."""
+
+    def __init__(self, build_inner):
+        """`build_inner` makes the server behind it."""
+        self.valid, self.asked, self.refused = OLD, Counter(), 0
+        self._build = build_inner
+
+    def __call__(self):
+        """A new app, as `sdk_server` wants it."""
+        inner = self._build()
+
+        async def app(scope, receive, send):
+            if scope["type"] != "http":
+                return await inner(scope, receive, send)
+            token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+            self.asked[token] += 1
+            if token == self.valid:
+                return await inner(scope, receive, send)
+            self.refused += 1
+            await send(
+                {"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]}
+            )
+            return await send({"type": "http.response.body", "body": f"{token} is over".encode()})
+
+        return app
+
+
+class Token:
+    """A token under a reference, in a variable or a file."""
+
+    def __init__(self, kind, tmp_path, monkeypatch):
+        """Write the old one."""
+        self._path, self._monkeypatch = tmp_path / "token", monkeypatch
+        self.reference = "env:RB_ROTATED" if kind == "env" else f"file:{self._path}"
+        self.write(OLD)
+
+    def write(self, value):
+        """Rotate it."""
+        if self.reference.startswith("env:"):
+            self._monkeypatch.setenv("RB_ROTATED", value)
+        else:
+            self._path.write_text(f"{value}\n")
+
+
+@pytest.fixture(params=["env", "file"])
+def token(request, tmp_path, monkeypatch):
+    """One of each kind."""
+    return Token(request.param, tmp_path, monkeypatch)
+
+
+async def test_m02_after_a_rotation_every_call_has_the_new_token(token, tmp_path):
+    """M02: nine calls after it, one refusal, each call carried out once; the session is the same."""
+    ledger = Ledger(tmp_path / "ledger")
+    door = Door(lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+    headers = {"Authorization": f"Bearer {token.reference}"}
+    async with sdk_server(door) as server, connected(server.url, headers=headers) as (upstream, heard):
+        await opened(upstream, heard)
+        upstream.send(order(1, "before"))
+        assert (await heard.outcome(1)).result
+        door.valid = NEW
+        token.write(NEW)
+        door.asked.clear()
+        for number in range(2, 11):
+            upstream.send(order(number, f"n{number}"))
+            assert (await heard.outcome(number)).result
+        assert door.asked[NEW] >= 9
+        assert door.refused <= 2  # a call, and the stream of notices if it came back just then
+    assert ledger.keys == ["before", *(f"n{number}" for number in range(2, 11))]
+
+
+async def test_m02_many_calls_that_meet_it_together_are_all_sent_again(token, tmp_path):
+    """M02: one of them reads the secret, all of them use it."""
+    ledger = Ledger(tmp_path / "ledger")
+    door = Door(lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+    async with (
+        sdk_server(door) as server,
+        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
+    ):
+        await opened(upstream, heard)
+        door.valid = NEW
+        token.write(NEW)
+        for number in range(1, 13):
+            upstream.send(order(number, f"n{number}"))
+        ended = await asyncio.gather(*(heard.outcome(number) for number in range(1, 13)))
+        assert all(end.result for end in ended)
+    assert sorted(ledger.keys) == sorted(f"n{number}" for number in range(1, 13))
+
+
+async def test_m02_a_token_that_has_not_changed_is_refused_as_before(token, tmp_path):
+    """M02: one request, the 401 is the answer; rotated later, the next call has the new one, and neither value is shown."""
+    ledger = Ledger(tmp_path / "ledger")
+    door = Door(lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+    async with (
+        sdk_server(door) as server,
+        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
+    ):
+        await opened(upstream, heard)
+        door.valid = NEW
+        before = door.asked[OLD]
+        upstream.send(call(1, "add", a=1, b=2))
+        loss = await heard.outcome(1)
+        assert (loss.executed, loss.is_final) == (rb.Executed.NO, True)
+        assert door.asked[OLD] - before <= 2
+        assert (OLD in repr(loss), loss.words) == (False, "[redacted] is over")
+        token.write(NEW)
+        upstream.send(call(2, "add", a=1, b=2))
+        assert (await heard.outcome(2)).result
+        door.valid = "a-third-one-99"
+        upstream.send(call(3, "add", a=1, b=2))
+        assert (await heard.outcome(3)).words == "[redacted] is over"
