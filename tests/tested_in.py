@@ -67,6 +67,7 @@ ELSEWHERE = {
     "adapters/sidecar/test_front_http.py":
         "adapters/sidecar/front_http_exchange adapters/sidecar/front_http_limits "
         "adapters/sidecar/front_http_session adapters/sidecar/front_http_sessions adapters/sidecar/front_http_stream",
+    "adapters/sidecar/test_front_http_floods.py": "adapters/sidecar/front_http_connection",
     "adapters/sidecar/test_front_http_threats.py": "adapters/sidecar/front_http_guard",
     "adapters/sidecar/test_relay_attempts.py": "adapters/sidecar/sessions",
     "adapters/sidecar/test_relay_back.py": "adapters/sidecar/notices adapters/sidecar/set_up",

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..adapters.sidecar.serving import run_sidecar
 from ..errors import ConfigError, StoreError
-from .mcp_options import sidecar_of
+from .mcp_options import HTTP_LIMITS, sidecar_of
 from .printing import complain
 from .terminal import is_terminal
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             from .mcp_http import serve
 
             return serve(arguments, sidecar)
-        for name in ("shared", "no_token", "token_file", "allow_origin", "allow_host"):
+        for name in ("shared", "no_token", "token_file", "allow_origin", "allow_host", *HTTP_LIMITS):
             if getattr(arguments, name):
                 return complain("mcp", f"--{name.replace('_', '-')} needs --http")
         stderr = None if arguments.quiet else sys.stderr.fileno()

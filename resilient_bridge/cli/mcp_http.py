@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ..adapters.sidecar.front_http_guard import new_http_token, save_http_token
 from ..adapters.sidecar.serving import serve_sidecar
 from ..transports.signals import HANG_UP, TERM, on_signals
+from .mcp_options import HTTP_LIMITS
 from .printing import complain, words_of
 
 
@@ -74,6 +75,7 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
         allowed_origins=arguments.allow_origin,
         events=arguments.events,
         stderr=None if arguments.quiet else sys.stderr.fileno(),
+        **{name: value for name in HTTP_LIMITS if (value := getattr(arguments, name)) is not None},
     )
     with on_signals(asked.set, signal.SIGINT, *TERM, *HANG_UP):
         async with serving as url:

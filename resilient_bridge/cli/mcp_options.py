@@ -22,6 +22,8 @@ EPILOG: Final = """Put it in front of a server in your MCP client's configuratio
 What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
 _EVERY: Final = "*"
+HTTP_LIMITS: Final = ("connections", "sessions", "servers", "head_timeout", "body_timeout")
+"""The options of --http that bound what clients can cause; None stands for the default."""
 # options that --config replaces; those in `_FIELDS` are fields of `Sidecar` without conversion
 _FIELDS: Final = (
     *("cwd", "patience", "start_timeout", "deadline"),
@@ -163,6 +165,23 @@ def _add_http(command: argparse.ArgumentParser) -> None:
         metavar="HOST",
         help="a name that we may be called by; may be repeated",
     )
+    http.add_argument(
+        "--connections", type=_connections, metavar="N",
+        help="at most N connections, of which a quarter without the token (default: 400, or half of the files that may be open)",
+    )  # fmt: skip
+    http.add_argument(
+        "--sessions", type=_count, metavar="N", help="at most N sessions of clients (default: 1000)"
+    )
+    http.add_argument(
+        "--servers", type=_count, metavar="N", help="at most N servers, one for each session (default: 64)"
+    )
+    http.add_argument(
+        "--head-timeout", type=seconds, metavar="SECONDS",
+        help="how long the head of a request may take, and a connection without the token (default: 10)",
+    )  # fmt: skip
+    http.add_argument(
+        "--body-timeout", type=seconds, metavar="SECONDS", help="how long the body may take (default: 60)"
+    )
 
 
 def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
@@ -267,6 +286,12 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"a whole number of at least 1 expected, got {text[:40]!r}")
     return int(text)
+
+
+def _connections(text: str) -> int:
+    if (found := _count(text)) < 2:
+        raise argparse.ArgumentTypeError(f"at least 2 connections expected, got {found}")
+    return found
 
 
 def _rate(text: str) -> tuple[int, float]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import tomllib
 from contextlib import asynccontextmanager
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import cli
+from tests.internals.adapters import HttpLimits
 from tests.internals.cli import mcp_http, sidecar_of
 
 
@@ -92,6 +95,8 @@ def test_a_url_takes_headers_before_and_after_it():
         (["--header", "A: x", "--header", "a: y", "https://host"], "a is given twice"),
         (["--shared", "--", "x"], "--shared needs --http"),
         (["--token-file", "f", "--", "x"], "--token-file needs --http"),
+        (["--connections", "9", "--", "x"], "--connections needs --http"),
+        (["--head-timeout", "9", "--", "x"], "--head-timeout needs --http"),
         (
             ["--events", "/nowhere/at/all", "--", "x"],
             "events: wanted a file that can be written (no such file or directory)",
@@ -148,6 +153,11 @@ def test_a_path_that_cannot_be_started_is_not_looked_for_in_path(
         ["--circuit", "a/1"],
         ["--check", "a"],
         ["--http", "127.0.0.1"],
+        ["--connections", "1"],
+        ["--servers", "0"],
+        ["--sessions", "many"],
+        ["--head-timeout", "0"],
+        ["--body-timeout", "-1"],
     ],
     ids=" ".join,
 )
@@ -326,6 +336,39 @@ def test_a_token_file_in_no_folder_is_wrong_usage(tmp_path, capsys):
     err = capsys.readouterr().err
     assert "no such file or directory" in err.lower()
     assert err.count("\n") == 1
+
+
+def test_sec2_the_numbers_of_http_reach_the_front(monkeypatch, capfd):
+    """SEC2: those that are given; of the others, the help and the page state the defaults that the front has."""
+    got = {}
+
+    @asynccontextmanager
+    async def served(_, **options):
+        got.update(options)
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+        yield "http://127.0.0.1:1/mcp"
+
+    monkeypatch.setattr(mcp_http, "serve_sidecar", served)
+    words = ["--connections", "8", "--servers", "3", "--head-timeout", "2.5"]
+    assert cli.main(["mcp", "--http", "127.0.0.1:0", "--no-token", *words, "--", sys.executable]) == 0
+    names = ("connections", "sessions", "servers", "head_timeout", "body_timeout")
+    assert {name: got[name] for name in names if name in got} == {
+        "connections": 8,
+        "servers": 3,
+        "head_timeout": 2.5,
+    }
+    with pytest.raises(SystemExit):
+        cli.main(["mcp", "--help"])
+    help_text = " ".join(capfd.readouterr().out.split())
+    page = Path("docs/how-to/keep-an-mcp-server-alive.md").read_text()
+    parameters = signature(rb.serve_sidecar).parameters
+    limits = HttpLimits()
+    for name in names:
+        default = parameters[name].default
+        option = f"--{name.replace('_', '-')}"
+        assert re.search(rf"{option} \S+ [^-]*\(default: {default}\b", help_text), option
+        assert re.search(rf"`{option} \w+` \({default:,}\)", page), option
+        assert default == getattr(limits, name.replace("_timeout", "_seconds"))
 
 
 @pytest.mark.parametrize("way", ["loop", "by hand"])

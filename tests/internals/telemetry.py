@@ -19,6 +19,7 @@ __getattr__ = lazily(
         ),
         "hub": "HUB listener_failures",
         "instruments": "INSTRUMENTS",
+        "line_rate": "LineRate",
         "log": "muted",
         "log_fields": "log_fields",
         "measures": "Measures",

@@ -1,11 +1,12 @@
 """The log of a sidecar: lines for people on stderr, and a file with one JSON object per line.
 
 Rule: neither stops the relay. What cannot be written is dropped and counted; lines for a closed
-stderr are not counted.
+stderr are not counted. Lines of one kind have a rate, since clients and servers cause them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import config_error, redact_lines
 from ...files.identity import leads_to
+from ...telemetry.line_rate import LineRate
 from ...transports.standard_streams import Output
 from ...world import current_world
 
@@ -20,20 +22,36 @@ from ...world import current_world
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...world.real import TimerHandle
+
 
 _UNWRITTEN: Final = 256 * 1024  # bytes queued for a stderr that is not read; more is dropped
 _LONGEST: Final = 2_000  # characters of a line
+# of one kind in a minute: what a server prints when it starts, and what it logs in a busy minute
+_LINES: Final = 200
+_LINE: Final = "line"  # what a server prints
+_CALL: Final = "call_finished"
+REFUSED: Final = "refused"
+"""The event of what a front refused; its record has a `reason`."""
 
 
 class EventLog:
     """Writes records to the file `path`, and lines to the descriptor `stderr`; None for neither."""
 
-    def __init__(self, path: str | None = None, stderr: int | None = 2) -> None:
-        """Open the file for appending; a new one has mode 600. Raises ConfigError if that fails."""
+    def __init__(
+        self, path: str | None = None, stderr: int | None = 2, *, rate: LineRate | None = None
+    ) -> None:
+        """Open the file for appending; a new one has mode 600. Raises ConfigError if that fails.
+
+        `rate` bounds the lines of each event; by default 200 a minute.
+        """
         self._output = None if stderr is None else Output(stderr, limit=_UNWRITTEN)
         self._file: int | None = None
         self._path: str | None = None
-        self._wall = current_world().wall
+        self._world = current_world()
+        self._rate = rate or LineRate(_LINES)
+        self._loop = asyncio.get_running_loop()
+        self._timer: TimerHandle | None = None
         self.dropped = 0  # lines and records that could not be written
         if path is not None:
             try:
@@ -51,12 +69,44 @@ class EventLog:
     def __call__(self, record: Mapping[str, Any], line: str = "") -> None:
         """Write a record to the file, and a line that is not empty to stderr.
 
-        Records of the event "line" are not written to the file.
+        Records of the event "line" are not written to the file. Of each event as many are written
+        in a minute as the rate has, then how many were omitted; of each reason of "refused" one.
+        Of ended calls every record is written, and only the lines have a rate.
         """
-        if line:
+        event: str = record["event"]
+        is_refusal = event == REFUSED
+        now = self._world.monotonic()
+        self._tell_omitted(now)
+        kind = f"{event}: {record['reason']}" if is_refusal else event
+        is_admitted = self._rate.admits(kind, now, most=1 if is_refusal else None)
+        if line and is_admitted:
             self.line(line)
-        if self._file is not None and record.get("event") != "line":
-            self._write({"at": round(self._wall(), 6), **record})
+        if event != _LINE and (is_admitted or event == _CALL):
+            self._record(record)
+        if self._timer is None and (end := self._rate.next_end) is not None:
+            self._timer = self._world.call_later(self._loop, max(0.0, end - now), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._world.monotonic()
+        self._tell_omitted(now)
+        if (end := self._rate.next_end) is not None:
+            self._timer = self._world.call_later(self._loop, max(0.0, end - now), self._on_timer)
+
+    def _tell_omitted(self, now: float, *, at_end: bool = False) -> None:
+        for kind, count in self._rate.omitted(now, at_end=at_end):
+            within = f"within {self._rate.per:g} s"
+            name, _, reason = kind.partition(": ")
+            if name == REFUSED:
+                self.line(f"refused {count} times more {within}: {reason}")
+            else:
+                what = "of the server's output" if name == _LINE else f"of {name}"
+                self.line(f"{count} more lines {what} were omitted {within}")
+            self._record({"event": "omitted", "of": kind, "count": count})
+
+    def _record(self, record: Mapping[str, Any]) -> None:
+        if self._file is not None:
+            self._write({"at": round(self._world.wall(), 6), **record})
 
     def line(self, text: str) -> None:
         """Write text to stderr, each of its lines with a prefix; secrets are masked."""
@@ -85,10 +135,14 @@ class EventLog:
             os.close(file)
 
     async def close(self) -> None:
-        """Report how much was dropped, write queued lines for a second at most, and close the file.
+        """Report how much was omitted or dropped, write queued lines for a second at most, and close the file.
 
         May be called again.
         """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._tell_omitted(self._world.monotonic(), at_end=True)
         if self.dropped:
             dropped, self.dropped = self.dropped, 0
             self.line(f"{dropped} lines or records could not be written")

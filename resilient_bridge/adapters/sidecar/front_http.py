@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import config_error
 from ...errors.extras import how_to_install
+from .event_log import REFUSED
 from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
 from .front_http_guard import HttpGuard, guard_of
-from .front_http_limits import HttpLimits
+from .front_http_limits import HttpLimits, within_open_files
 from .front_http_modern import SESSION_HEADER, VERSION_HEADER, is_modern, refuse_modern, status_of_answer
 from .front_http_sessions import HttpSessions
 
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from typing import Any
 
     from .front import Relayed
     from .front_http_exchange import Receive, Scope, Send
@@ -49,13 +51,15 @@ async def serve_http(
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
     limits: HttpLimits | None = None,
+    on_note: Callable[[Mapping[str, Any], str], None] = lambda _, __: None,
 ) -> AsyncGenerator[str]:
     """Serve MCP clients over HTTP while the block runs; it gets the URL for clients.
 
     Each client session gets a relay of its own, closed when the session ends; with `shared` all
     sessions use one. Requests without a session (protocol 2026-07-28) do not identify clients: they
     share one relay in either case. `token` is the bearer token that every client has to send; None
-    admits every program of this machine, on a loopback address only.
+    admits every program of this machine, on a loopback address only. `on_note` gets a record of
+    everything that is refused, with a line for people; it bounds their number itself.
 
     Leaving the block waits `limits.close_seconds` for requests in progress, ends all sessions and
     closes all relays. Raises ConfigError without the extra `mcp`, for a token that is not valid, or
@@ -66,13 +70,22 @@ async def serve_http(
     guard = guard_of(host, token=token, hosts=frozenset(allowed_hosts), origins=frozenset(allowed_origins))
     from .front_http_server import listening
 
-    bounds = limits or HttpLimits()
+    def on_refused(reason: str, text: str) -> None:
+        on_note({"event": REFUSED, "reason": reason}, f"refused: {text}")
+
+    wanted = limits or HttpLimits()
+    bounds = within_open_files(wanted)
+    if bounds.connections < wanted.connections:
+        text = f"at most {bounds.connections} connections: half of the files that this process may open"
+        on_note({"event": "limited", "connections": bounds.connections}, text)
     # `localhost` may be two addresses, which would get two ports
     address = "127.0.0.1" if host == "localhost" else host
-    front = HttpFront(HttpSessions(make_relay, bounds, shared=shared), guard, bounds)
+    front = HttpFront(
+        HttpSessions(make_relay, bounds, shared=shared, on_refused=on_refused), guard, bounds, on_refused
+    )
     shown = f"[{address}]" if ":" in address else address
     try:
-        async with listening(front, address, port, bounds) as chosen:
+        async with listening(front, address, port, bounds, on_refused) as chosen:
             try:
                 yield f"http://{shown}:{chosen}{_PATH}"
             finally:
@@ -84,8 +97,15 @@ async def serve_http(
 class HttpFront:
     """The ASGI application: one path for MCP, and `/health`."""
 
-    def __init__(self, sessions: HttpSessions, guard: HttpGuard, limits: HttpLimits) -> None:
+    def __init__(
+        self,
+        sessions: HttpSessions,
+        guard: HttpGuard,
+        limits: HttpLimits,
+        on_refused: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
         self._sessions, self._guard, self._limits = sessions, guard, limits
+        self._on_refused = on_refused
         self._is_closed = False
         self._under_way: set[object] = set()
         self._is_quiet = asyncio.Event()
@@ -99,10 +119,17 @@ class HttpFront:
         needs_token = self._guard.token is not None and not (
             is_health and "authorization" not in exchange.headers
         )
-        if refusal := self._guard.refusal(exchange.headers):
+        if {"content-length", "transfer-encoding"} <= exchange.headers.keys():
+            # where the body ends is a matter of opinion, and so is what comes after it
+            await exchange.refuse(400, "Content-Length or Transfer-Encoding expected, got both", closes=True)
+        elif refusal := self._guard.refusal(exchange.headers):
+            self._on_refused("hosts", f"a request with an {refusal} (--allow-host, --allow-origin)")
             await exchange.refuse(403, refusal)
         elif needs_token and not has_token:
+            self._on_refused("token", "a request without the token")
             await exchange.refuse(401, "Unauthorized", _CHALLENGE)
+        elif (has_token or self._guard.token is None) and not exchange.admit():
+            await exchange.refuse(503, "Too many connections", code=INTERNAL_ERROR, closes=True)
         elif is_health:
             await self._health(exchange, has_token=has_token)
         elif exchange.path.rstrip("/") != _PATH:
@@ -231,9 +258,13 @@ class HttpFront:
 
     async def _post_modern(self, exchange: Exchange, message: Message) -> None:
         # the relay is created for the last check only: a bad request creates none
-        if await refuse_modern(exchange, message, lambda: self._sessions.modern()[0].relay):
+        if await refuse_modern(exchange, message, self._modern_relay):
             return
-        clients, use = self._sessions.modern()
+        opened = self._sessions.modern()
+        if opened is None:
+            await exchange.refuse(503, "Too many servers", code=INTERNAL_ERROR, id=message.id)
+            return
+        clients, use = opened
         with use:
             if message.is_request:
                 await self._ask_modern(exchange, clients, message)
@@ -242,6 +273,10 @@ class HttpFront:
             if message.method != "notifications/cancelled":
                 clients.post(message)
             await exchange.respond(202)
+
+    def _modern_relay(self) -> Relayed | None:
+        opened = self._sessions.modern()
+        return None if opened is None else opened[0].relay
 
     async def _ask_modern(self, exchange: Exchange, clients: ModernClients, message: Message) -> None:
         client, stream = clients.ask(message)

@@ -30,6 +30,11 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 ABORT: Final = "resilient_bridge.abort"
 """The key in the ASGI `state` of the server's function that aborts the connection."""
+ADMIT: Final = "resilient_bridge.admit"
+"""The key in the same `state` of the function that admits the client of a connection.
+
+It returns whether there is room for it.
+"""
 
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 
@@ -65,8 +70,14 @@ class Exchange:
         self.headers: dict[str, str] = {}
         for name, value in self.pairs:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
-        self._cut: Callable[[], None] | None = scope.get("state", {}).get(ABORT)
+        state: dict[str, Any] = scope.get("state", {})
+        self._cut: Callable[[], None] | None = state.get(ABORT)
+        self._admit: Callable[[], bool] | None = state.get(ADMIT)
         self._receive, self._send = receive, send
+
+    def admit(self) -> bool:
+        """Count the connection as that of a client with access; False if there are too many."""
+        return self._admit is None or self._admit()
 
     def accepts(self, kind: str) -> bool:
         ranges = {
@@ -111,15 +122,19 @@ class Exchange:
         code: int = INVALID_REQUEST,
         id: object = None,
         data: Any = None,
+        closes: bool = False,
     ) -> None:
-        """Answer with a JSON-RPC error; `id` is that of the request, None if it is not known."""
+        """Answer with a JSON-RPC error; `id` is that of the request, None if it is not known.
+
+        With `closes` the connection is closed then.
+        """
         error: dict[str, Any] = {"code": code, "message": text}
         if data is not None:
             error["data"] = data
         body = json.dumps({"jsonrpc": "2.0", "id": id, "error": error}, separators=(",", ":"))
         # 413 does not close: the server reads and drops the rest of the body, because closing at
         # once would reset the connection and lose the answer.
-        closing = [("connection", "close")] if status == 408 else []
+        closing = [("connection", "close")] if closes or status == 408 else []
         await self.respond(status, body, [*headers, *closing])
 
     async def read_message(self, size: int, seconds: float) -> rpc.Message | None:

@@ -129,10 +129,11 @@ def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
     return VERSION in message.meta and SESSION_HEADER not in headers
 
 
-async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[], Relayed]) -> bool:
+async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[], Relayed | None]) -> bool:
     """Refuse a message without a session that is not valid; return whether it was refused.
 
-    `relay` returns the relay for the message, and creates it if there is none yet.
+    `relay` returns the relay for the message, and creates it if there is none yet; None if it may
+    not.
     """
     from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
@@ -154,7 +155,9 @@ def status_of_answer(text: str) -> int:
     return ERROR_CODE_HTTP_STATUS.get(code, 200) if isinstance(code, int) else 200
 
 
-def _wrong(exchange: Exchange, message: Message, relay: Callable[[], Relayed]) -> tuple[int, str, Any] | None:
+def _wrong(
+    exchange: Exchange, message: Message, relay: Callable[[], Relayed | None]
+) -> tuple[int, str, Any] | None:
     from mcp.shared import inbound
 
     if message.is_answer:
@@ -183,7 +186,7 @@ def _wrong_version(version: str) -> tuple[int, str, Any] | None:
 
 
 def _wrong_parameter(
-    exchange: Exchange, message: Message, relay: Callable[[], Relayed]
+    exchange: Exchange, message: Message, relay: Callable[[], Relayed | None]
 ) -> tuple[int, str, Any] | None:
     """Return the error for `Mcp-Param-*` headers that are malformed or contradict the arguments.
 
@@ -199,7 +202,8 @@ def _wrong_parameter(
             return _HEADER_MISMATCH, f"{name} header appears more than once", None
         if inbound.decode_header_value(exchange.headers[name]) is None:
             return _HEADER_MISMATCH, f"{name} header carries a malformed base64 sentinel value", None
-    schema = relay().schema_of(message.name)
+    found = relay()
+    schema = None if found is None else found.schema_of(message.name)
     if schema is None:
         return None
     arguments = cast("Mapping[str, Any]", mapping_of(message.params.get("arguments")))

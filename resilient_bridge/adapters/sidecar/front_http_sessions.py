@@ -2,7 +2,8 @@
 
 Rule: each session has a relay of its own, and all requests without a session have one; a shared
 front has a single relay for all. A relay that is not shared is closed with its session, or when
-requests without a session have not come for the idle time.
+requests without a session have not come for the idle time. It counts until it is closed, because
+its server may run until then.
 """
 
 from __future__ import annotations
@@ -60,17 +61,31 @@ class Use:
 class HttpSessions:
     """The client sessions of an HTTP front. Used in the event loop's thread only."""
 
-    def __init__(self, make_relay: Callable[[], Relayed], limits: HttpLimits, *, shared: bool) -> None:
-        """Start without sessions; with `shared` the one relay is created now."""
-        self._make_relay, self._limits = make_relay, limits
+    def __init__(
+        self,
+        make_relay: Callable[[], Relayed],
+        limits: HttpLimits,
+        *,
+        shared: bool,
+        on_refused: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """Start without sessions; with `shared` the one relay is created now.
+
+        `on_refused` gets a reason, and words for people.
+        """
+        self._make_relay, self._limits, self._on_refused = make_relay, limits, on_refused
         self._shared = make_relay() if shared else None
         self._sessions: dict[str, tuple[HttpSession, Use]] = {}
         self._modern: tuple[ModernClients, Use] | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     def open(self) -> tuple[HttpSession, Use] | None:
-        """Create a session and return it; None if `limits.sessions` are open."""
+        """Create a session and return it; None if there are as many sessions or servers as may be."""
         if len(self._sessions) >= self._limits.sessions:
+            text = f"a session: {self._limits.sessions} are open (--sessions)"
+            self._on_refused("sessions", text)
+            return None
+        if not self._has_room():
             return None
         world = current_world()
         name = world.new_token() + world.new_token()
@@ -81,12 +96,24 @@ class HttpSessions:
     def find(self, id: str) -> tuple[HttpSession, Use] | None:
         return self._sessions.get(id)
 
-    def modern(self) -> tuple[ModernClients, Use]:
-        """Return the handler of requests without a session."""
+    def modern(self) -> tuple[ModernClients, Use] | None:
+        """Return the handler of requests without a session; None if no server may be added."""
         if self._modern is None:
+            if not self._has_room():
+                return None
             clients = ModernClients(self._shared or self._make_relay(), self._limits)
             self._modern = clients, Use(self._limits.idle_seconds, self._end_modern)
         return self._modern
+
+    def _has_room(self) -> bool:
+        """Return whether a relay may be added, and report it if not."""
+        if self._shared is not None:
+            return True
+        relays = len(self._sessions) + len(self._closing) + (self._modern is not None)
+        if relays < self._limits.servers:
+            return True
+        self._on_refused("servers", f"a session: {self._limits.servers} servers run (--servers)")
+        return False
 
     def status(self) -> Mapping[str, Any]:
         """Return the worst status of all servers, and each server's own in `servers`."""

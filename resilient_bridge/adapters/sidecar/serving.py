@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from ...values.fields import read_seconds
 from .event_log import EventLog
 from .running import RunningRelay
 from .upstream_child import ChildUpstream
@@ -17,6 +18,7 @@ from .upstream_eras import BothErasUpstream
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
+    from ...values.fields import Seconds
     from .options import Sidecar
     from .upstream import Receiver, Upstream
 
@@ -78,6 +80,11 @@ async def serve_sidecar(
     allowed_origins: Iterable[str] = (),
     events: str | None = None,
     stderr: int | None = 2,
+    connections: int = 400,
+    sessions: int = 1_000,
+    servers: int = 64,
+    head_timeout: Seconds = 10,
+    body_timeout: Seconds = 60,
 ) -> AsyncGenerator[str]:
     """Serve the sidecar over streamable HTTP while the block runs; it gets the URL for clients.
 
@@ -88,10 +95,27 @@ async def serve_sidecar(
     `token` is the bearer token that clients have to send. None admits every program of this
     machine, and is refused for an address that other machines can reach. `allowed_hosts` and
     `allowed_origins` are allowed besides this machine. `events` and `stderr` are as in
-    `run_sidecar`. Needs the extra `mcp`: ConfigError names it. Raises OSError if the port is not
-    available.
+    `run_sidecar`.
+
+    At most `connections` are open, and no more than half of the files that this process may open; a
+    quarter of them is for clients that have not shown the token, and each of these is closed after
+    `head_timeout` seconds, or when others come. At most `sessions` are open, and at most `servers`
+    run: a session beyond that is answered with 503. The head of a request may take `head_timeout`
+    seconds, its body `body_timeout`. What is refused is told once a minute for each reason.
+
+    Needs the extra `mcp`: ConfigError names it, and each value that is not valid. Raises OSError if
+    the port is not available.
     """
     from .front_http import serve_http
+    from .front_http_limits import HttpLimits
+
+    limits = HttpLimits(
+        connections=connections,
+        sessions=sessions,
+        servers=servers,
+        head_seconds=read_seconds("serve_sidecar.head_timeout", head_timeout),
+        body_seconds=read_seconds("serve_sidecar.body_timeout", body_timeout),
+    )
 
     log = EventLog(events, stderr)
     try:
@@ -103,6 +127,8 @@ async def serve_sidecar(
             shared=shared,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
+            limits=limits,
+            on_note=log,
         ) as url:
             yield url
     finally:

@@ -13,6 +13,7 @@ import pytest
 from tests.adapters.sidecar.scripted_relay import (
     MODERN,
     TOKEN,
+    ScriptedRelay,
     answer_of,
     call,
     events,
@@ -202,8 +203,17 @@ async def test_the_end_does_not_wait_for_subscriptions():
 
 @pytest.mark.requirement("X7")
 @pytest.mark.parametrize("shared", [True, False])
-async def test_equal_ids_of_several_clients_meet_nowhere(shared):
+async def test_equal_ids_of_several_clients_meet_nowhere(shared, monkeypatch):
     """Twenty requests of id 1 and progress token 1 at once: each gets its own mark, and the relay never sees one id twice."""
+    act, came = ScriptedRelay.act, []
+
+    def when_all_are_here(relay, client, message):
+        came.append((client, message))
+        if len(came) == 20:
+            for each in came:
+                act(relay, *each)
+
+    monkeypatch.setattr(ScriptedRelay, "act", when_all_are_here)
     async with running(shared=shared) as front:
 
         async def one(mark):
