@@ -89,9 +89,11 @@ def _gave_up(event: GaveUp) -> str:
         return f"gave up on {name}: {failure}"
     attempts = len(failure.history) + 1
     why = "" if stopped == "attempts" else f", {WHY_STOPPED[stopped]}"
+    # of a failure that could have passed, the last attempt has made a lasting one
+    end = "; escalated to permanent" if stopped == "attempts" and failure.retryable else ""
     return (
         f"gave up on {name} after {attempts} attempt{'s' if attempts > 1 else ''} "
-        f"in {event.seconds:.1f} s{why}: {what_happened(failure)}"
+        f"in {event.seconds:.1f} s{why}: {what_happened(failure)}{end}"
     )
 
 

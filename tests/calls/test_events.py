@@ -133,7 +133,7 @@ def test_without_a_listener_waits_and_the_end_are_logged(form, caplog):
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("INFO", f"retrying get in 0.5 s (attempt 2 of 3): {what}"),
         ("WARNING", f"retrying get in 5 s (attempt 3 of 3): {what}"),
-        ("ERROR", f"gave up on get after 3 attempts in 5.5 s: {what}"),
+        ("ERROR", f"gave up on get after 3 attempts in 5.5 s: {what}; escalated to permanent"),
     ]
 
 
