@@ -167,6 +167,8 @@ class Calls:
         self._state.writes += call.is_tool or call.permission != "read"
         call.write_mark = self._state.writes
         session.pending[call.server_id] = call
+        for at in (call.times_out_at, call.deadline_at):
+            self._state.watch(session, call.server_id, at)
         request = request_for_all(self._state, call).with_id(call.server_id)
         if call.request.progress_token is not None:
             request = request.with_progress_token(call.server_id)
@@ -336,6 +338,7 @@ class Calls:
         state, key = self._state, call.request.key
         if key is not None:
             call.client.calls.pop(key, None)
+        state.opening_calls.pop(call.number, None)
         if call in state.waiting:
             state.waiting.remove(call)
         self._limits.free(call)
@@ -362,13 +365,8 @@ class Calls:
             times += [at for at in (patient_until, call.deadline_at, call.next_notice_at) if at is not None]
             if self._state.usable is not None and call.not_before:
                 times.append(call.not_before)
-        for session in self._state.sessions.values():
-            for call_or_own in session.pending.values():
-                times += [
-                    at
-                    for at in (call_or_own.times_out_at, getattr(call_or_own, "deadline_at", None))
-                    if at is not None
-                ]
+        if (due := self._state.next_due()) is not None:
+            times.append(due)
         return min(times, default=None)
 
     def timer(self, now: float) -> list[Call]:

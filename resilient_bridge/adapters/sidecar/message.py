@@ -39,15 +39,23 @@ class NotAMessage(ValueError):  # noqa: N818 -- says what the text is
 class Message:
     """A request, a notification or an answer.
 
-    `text` has no line break; `fields` is its parsed content.
+    `text` has no line break; `fields` is its parsed content. `method` is that of a request or a
+    notification, empty for an answer. `id` is as it was sent; None without one, and in the answer
+    to an unreadable request. `params` are by name; empty where there are none, or a list.
     """
 
-    __slots__ = ("_spans", "fields", "text")
+    # each is read several times for one message, so it is looked up once
+    __slots__ = ("_spans", "fields", "id", "is_answer", "is_request", "method", "params", "text")
 
     def __init__(self, text: str, fields: dict[str, Any], spans: dict[str, Span]) -> None:
         self.text = text
         self.fields = fields
         self._spans = spans
+        self.method: str = fields.get("method", "")
+        self.id: Any = fields.get("id")
+        self.params = object_of(fields.get("params"))
+        self.is_answer = "method" not in fields
+        self.is_request = "id" in fields and not self.is_answer
 
     def __repr__(self) -> str:
         """Return the kind and the id of the message only: its content may be secret."""
@@ -55,21 +63,8 @@ class Message:
         return f"<Message {kind} id={self.fields.get('id')!r}>"
 
     @property
-    def method(self) -> str:
-        """The method of a request or a notification; empty for an answer."""
-        return cast("str", self.fields.get("method", ""))
-
-    @property
-    def is_request(self) -> bool:
-        return "method" in self.fields and "id" in self.fields
-
-    @property
     def is_notification(self) -> bool:
-        return "method" in self.fields and "id" not in self.fields
-
-    @property
-    def is_answer(self) -> bool:
-        return "method" not in self.fields
+        return not self.is_answer and not self.is_request
 
     @property
     def is_refusal(self) -> bool:
@@ -77,19 +72,9 @@ class Message:
         return self.is_answer and self.fields.get("error") is not None
 
     @property
-    def id(self) -> Any:
-        """The id as it was sent; None without one, and in the answer to an unreadable request."""
-        return self.fields.get("id")
-
-    @property
     def key(self) -> Key | None:
         """The id as a look-up key; None where there is none."""
-        return key_of(self.fields.get("id"))
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The parameters by name; empty where there are none, or where they are a list."""
-        return object_of(self.fields.get("params"))
+        return key_of(self.id)
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -126,7 +126,7 @@ class Relay:
             return
         call = Call(client, request, state.number(), now)
         call.deadline_at = now + state.options.start_timeout
-        client.calls[key] = call
+        client.calls[key] = state.opening_calls[call.number] = call
         if state.started is None and self._calls.is_refused(call, now):
             return
         current = state.current

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from .lists import Lists, Seen
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _OUTPUT_LINES: Final = 5
+_MOST_ENDED: Final = 100  # times of requests that have ended, before they are removed
 
 
 class Phase(StrEnum):
@@ -93,7 +95,8 @@ class Call:
         self.request = request
         self.number = number  # in the events
         self.method = request.method
-        self.name = request.name or ("" if request.method == "tools/call" else request.method)
+        self.is_tool = request.method == "tools/call"
+        self.name = request.name or ("" if self.is_tool else request.method)
         self.arrived_at = self.waits_since = now
         self.attempts_at = 0  # `Restarts.attempts` when it began to wait
         self.deadline_at: float | None = None
@@ -119,10 +122,6 @@ class Call:
         self.holds: list[str] = []  # the limits of which it has a slot
         self.charged: list[RateState] = []  # the rates that it was charged for
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
-
-    @property
-    def is_tool(self) -> bool:
-        return self.method == "tools/call"
 
 
 class Own:
@@ -222,6 +221,9 @@ class State:
         self.sessions: dict[int, Session] = {}
         self.current: Session | None = None
         self.waiting: list[Call] = []  # in the order of their arrival
+        self.opening_calls: dict[int, Call] = {}  # the `initialize` requests that are not answered
+        # a heap of the times of requests that were sent: (when, its id, its session); some have ended
+        self.due: list[tuple[float, int, int]] = []
         self.held: list[Held] = []
         self.asked: dict[int, Asked] = {}  # requests of the server to a client, by our id
         self.numbers = 0  # ids of our own, and of calls
@@ -245,17 +247,32 @@ class State:
 
     def openings(self) -> list[Call]:
         """Return the clients' `initialize` requests that are not answered yet."""
-        return [
-            call
-            for client in self.clients.values()
-            for call in client.calls.values()
-            if call.method == "initialize"
-        ]
+        return list(self.opening_calls.values())
+
+    def watch(self, session: Session, number: int, at: float | None) -> None:
+        """Remember that a request that is sent is due at a time, if there is one."""
+        if at is None:
+            return
+        heappush(self.due, (at, number, session.number))
+        if len(self.due) > _MOST_ENDED + 4 * sum(len(one.pending) for one in self.sessions.values()):
+            self.due = [one for one in self.due if self._is_pending(one)]
+            heapify(self.due)
+
+    def next_due(self) -> float | None:
+        """Return when the first of the requests that were sent is due; None for never."""
+        while self.due and not self._is_pending(self.due[0]):
+            heappop(self.due)
+        return self.due[0][0] if self.due else None
+
+    def _is_pending(self, due: tuple[float, int, int]) -> bool:
+        session = self.sessions.get(due[2])
+        return session is not None and due[1] in session.pending
 
     def ask(self, session: Session, request: Message, then: Then, until: float) -> None:
         """Send a request of our own; `then` is called once, as in `Own`."""
         number = self.number()
         session.pending[number] = Own(request.method, then, until)
+        self.watch(session, number, until)
         self.to_server(session, request.with_id(number).with_progress_token(number))
 
     def to_client(self, client: ClientState, message: Message, request: Key | None = None) -> None:
@@ -270,7 +287,7 @@ class State:
 
     @property
     def is_awaited(self) -> bool:
-        return bool(self.waiting or self.openings())
+        return bool(self.waiting or self.opening_calls)
 
     @property
     def usable(self) -> Session | None:
