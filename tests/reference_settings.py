@@ -41,6 +41,7 @@ BEFORE_TABLE = {
 PLAIN = {
     "dedupes": '`true`, `false` or `"stated"`',
     "pings": '`true`, `false` or `"in_order"`',
+    "pin": "`sha256:` and 64 hexadecimal digits, or a list of such texts",
     "close": "a close code, or the first and last of a range",
     "status": "an HTTP status, or the first and last of a range",
     "proof": '`"session"` or `"barrier"`',

@@ -24,9 +24,13 @@ from ..errors import Executed, mapping_of
 
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
+    from typing import TypeAlias
 
     from .idempotency import Call
+
+    Look: TypeAlias = Callable[[Any], Awaitable[bytes]]
 
 
 _SHORT: Final = 65_536  # bytes of an error's body that are read
@@ -104,13 +108,8 @@ async def watch_request(request: Any) -> None:
         wire.sending(request)
 
 
-async def watch_response(response: Any) -> None:
-    """Report an answer to its call. An `event_hooks` function."""
-    await watch_answer(response.request, response)
-
-
-async def watch_answer(request: Any, response: Any) -> None:
-    """Report the answer to a request. The body of an error is read if it is short."""
+async def watch_answer(request: Any, response: Any, look: Look) -> None:
+    """Report the answer to a request. `look` reads the body of an error, if it is short."""
     wire = CURRENT_WIRE.get()
     if wire is None or request.extensions.get("rb.wire") is not wire or "rb.wire" in response.extensions:
         return
@@ -119,14 +118,14 @@ async def watch_answer(request: Any, response: Any) -> None:
     length = response.headers.get("content-length", "")
     if not body and response.status_code >= 400 and length.isdigit() and int(length) <= _SHORT:
         with suppress(Exception):
-            body = await response.aread()
+            body = await look(response)
     wire.answered(request, response.status_code, body)
 
 
 # ---- whose HTTP client can be watched -------------------------------------------------------------------------------
 
 
-def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManager[Any]:
+def watched(made: AbstractAsyncContextManager[Any], look: Look) -> AbstractAsyncContextManager[Any]:
     """Return the factory's object, with its HTTP client watched if it is an mcp `Client` for a URL.
 
     Other clients report if they send through `rb.HTTPTransport`.
@@ -141,7 +140,7 @@ def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManag
     try:
         return cast(
             "AbstractAsyncContextManager[Any]",
-            dataclasses.replace(client, server=_ReportedTransport(http, client.server)),
+            dataclasses.replace(client, server=_ReportedTransport(http, client.server, look)),
         )
     except (TypeError, ValueError):  # another release with other fields, or a cache that is kept by the url
         return made
@@ -150,8 +149,8 @@ def watched(made: AbstractAsyncContextManager[Any]) -> AbstractAsyncContextManag
 class _ReportedTransport(AbstractAsyncContextManager[Any]):
     """mcp's own transport for a URL, over an HTTP client that reports to the calls."""
 
-    def __init__(self, http: Any, url: str) -> None:
-        self._http, self._url = http, url
+    def __init__(self, http: Any, url: str, look: Look) -> None:
+        self._http, self._url, self._look = http, url, look
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Any:
@@ -160,13 +159,16 @@ class _ReportedTransport(AbstractAsyncContextManager[Any]):
             hooks = client.event_hooks
             client.event_hooks = {
                 "request": [*hooks["request"], watch_request],
-                "response": [*hooks["response"], watch_response],
+                "response": [*hooks["response"], self._watch],
             }
             streams = await stack.enter_async_context(
                 self._http.streamable_http_client(self._url, http_client=client)
             )
             self._stack = stack.pop_all()
         return streams
+
+    async def _watch(self, response: Any) -> None:
+        await watch_answer(response.request, response, self._look)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /

@@ -151,7 +151,12 @@ def _add_pipe(pipe: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also append every event to FILE, each as one line of JSON, rotated at 10 MiB",
     )
-    pipe.add_argument("--pin", metavar="PIN", help="SHA-256 of the server's certificate, as sha256:HEX")
+    pipe.add_argument(
+        "--pin",
+        metavar="PIN",
+        action="append",
+        help="SHA-256 of the server's certificate, as sha256:HEX; twice for today's and the next one's",
+    )
     pipe.add_argument(
         "--drain",
         type=seconds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_NAME: Final = 100
+PIN: Final = "sha256: and 64 hexadecimal digits, or a list of such texts"
 
 
 def check_url(url: object) -> None:
@@ -65,16 +66,18 @@ def check_callable(argument: str, wanted: str, value: object) -> None:
         raise config_error(f"BridgeClient.{argument}", wanted, value)
 
 
-def check_pin(pin: str | None) -> None:
-    """Check the SHA-256 of a certificate."""
+def check_pin(pin: object) -> None:
+    """Check the SHA-256 of a certificate, or a list of them."""
     if pin is None:
         return
-    from ..transports.tls import parse_pin
+    from ..transports.tls import pins_of
 
+    if isinstance(pin, bytes) or not isinstance(pin, Sequence):
+        raise config_error("BridgeClient.pin", PIN, pin)
     try:
-        parse_pin(pin)
-    except ValueError as error:
-        raise config_error("BridgeClient.pin", "sha256: and 64 hexadecimal digits", pin) from error
+        pins_of(cast("Sequence[str]", pin))
+    except (ValueError, AttributeError) as error:
+        raise config_error("BridgeClient.pin", PIN, pin) from error
 
 
 def check_session(session_id: object, on_gap: object, on_doubt: object = None) -> None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from .backfilling import Backfill
     from .dialing import Dialer
     from .pump import OnConnect
-    from .signature import Check, Headers, OnDoubt, OnGap, Seconds, SendOptions, Storage, Text
+    from .signature import Check, Headers, OnDoubt, OnGap, Pin, Seconds, SendOptions, Storage, Text
 
 
 class BridgeClient:
@@ -76,7 +76,8 @@ class BridgeClient:
 
     `on_gap` is awaited at a gap's position in the stream. `on_doubt` is called with an
     `events.OutboundInDoubt` after each loss (and at the end) that leaves sends in doubt, beside all
-    else; what it raises is logged. With `receive=False` messages are counted and dropped. `pin` is the SHA-256 of the server's certificate (`sha256:...`), `ssl` your SSL
+    else; what it raises is logged. With `receive=False` messages are counted and dropped. `pin` is the SHA-256 of the server's certificate
+    (`sha256:...`), or a list that also has the next one's; `ssl` your SSL
     context, `name` that of events, metrics and health. `health_check`, async or quick, is called
     every `Heartbeat.every` seconds while READY: False, an exception or no answer within
     `Heartbeat.timeout` sends a probe, as `reconnect_now()` does.
@@ -103,7 +104,7 @@ class BridgeClient:
         on_gap: OnGap | None = None,
         on_doubt: OnDoubt | None = None,
         receive: bool = True,
-        pin: str | None = None,
+        pin: Pin | None = None,
         ssl: ssl_module.SSLContext | None = None,
         health_check: Check | None = None,
         name: str = "",
@@ -115,7 +116,7 @@ class BridgeClient:
             check_headers("BridgeClient.headers", headers)
         check_dialect(chosen.dialect, on_connect, token, backfill)
         check_pin(pin)
-        if pin is not None:  # the pin names the only certificate that there can be
+        if pin is not None:  # a pin names the only certificates that there can be
             reconnect = chosen.reconnect.evolve(retry_certificates=False)
             chosen = chosen.evolve(reconnect=reconnect)
         self._name = shown(url) if isinstance(url, str) else "<url from a callable>"

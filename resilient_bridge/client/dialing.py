@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..protocol.policies.reconnect import Reconnect
     from ..transports.contract import Transport
     from ..transports.websocket import WebSocketTransport
+    from .signature import Pin
 
     Address: TypeAlias = tuple[str, int]
     Resolved: TypeAlias = Callable[[Address], None]
@@ -65,7 +66,7 @@ class URLDialer:
         *,
         token: Any,
         headers: Any,
-        pin: str | None,
+        pin: Pin | None,
         ssl: SSLContext | None,
         reconnect: Reconnect,
         dialect: Dialect,

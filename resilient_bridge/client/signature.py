@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
@@ -16,6 +16,7 @@ Text: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
 Headers: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str]] | Callable[[], Awaitable[Mapping[str, str]]]
 )
+Pin: TypeAlias = str | Sequence[str]
 Seconds: TypeAlias = float | timedelta
 OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
 OnDoubt: TypeAlias = Callable[[OutboundInDoubt], Awaitable[None] | None]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from ..adapters.sidecar.options import Sidecar
-from ..client.arguments import check_pin, check_session, check_url, shown
+from ..client.arguments import PIN, check_pin, check_session, check_url, shown
 from ..errors import is_sensitive
 from ..telemetry.alerts import Alerts
 from ..transports.references import REFERENCE, Headers, Secret, as_source, names_secret
@@ -95,7 +95,7 @@ def _check_session(_: object, __: attrs.Attribute[Any], value: Any) -> None:
     check_session(value, None)
 
 
-@takes("text", wanted="sha256: and 64 hexadecimal digits")
+@takes("plain", wanted=PIN)
 def _check_pin(_: object, __: attrs.Attribute[Any], value: Any) -> None:
     check_pin(value)
 
@@ -120,7 +120,7 @@ class ClientSettings(Value):
     headers: Any = attrs.field(default=None, converter=_as_headers, validator=_check_headers)
     session_id: str | None = attrs.field(default=None, validator=_check_session)
     store: Any = attrs.field(default=None, converter=as_source, validator=_check_store)
-    pin: str | None = attrs.field(default=None, validator=_check_pin)
+    pin: str | tuple[str, ...] | None = attrs.field(default=None, converter=as_tuple, validator=_check_pin)
     receive: bool = attrs.field(default=True, validator=flag)
     on_gap: Any = attrs.field(default=None, validator=_function)
     on_doubt: Any = attrs.field(default=None, validator=_function)

@@ -15,7 +15,11 @@ import functools
 import hashlib
 import os
 import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 # limits the second dial of `explain_refusal`: a stuck peer must not delay the caller's error for
@@ -63,6 +67,19 @@ def parse_pin(text: str) -> bytes:
     return pin
 
 
+def pins_of(pin: str | bytes | Iterable[str]) -> tuple[bytes, ...]:
+    """Return the digests of one pin, or of several: those of today's certificate and of the next.
+
+    Raises ValueError as `parse_pin` does, and for none at all.
+    """
+    if isinstance(pin, bytes):
+        return (pin,)
+    found = tuple(parse_pin(text) for text in ([pin] if isinstance(pin, str) else pin))
+    if not found:
+        raise ValueError("pin: wanted at least one, got none")
+    return found
+
+
 def shared_default_context() -> ssl.SSLContext:
     """Return the shared default context: it checks the chain against the system's authorities, and
     the host name; TLS 1.2 or newer.
@@ -107,8 +124,8 @@ class _PinnedContext(ssl.SSLContext):
         )
 
 
-def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.SSLContext:
-    """Return a context that accepts exactly the certificate with this SHA-256 digest, for asyncio
+def pinned_context(pin: str | bytes | Iterable[str], base: ssl.SSLContext | None = None) -> ssl.SSLContext:
+    """Return a context that accepts exactly the certificates with these SHA-256 digests, for asyncio
     only.
 
     Without `base`, only the pin is checked, and no chain, host name or date, so a self-signed
@@ -116,12 +133,12 @@ def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.
     that context checks is checked as well; `base` is not changed. A mismatch ends the handshake
     with `PinMismatchError`. Raises `ValueError` naming `pin` when it cannot be read.
     """
-    digest = parse_pin(pin) if isinstance(pin, str) else pin
+    digests = pins_of(pin)
 
     class PinnedObject(ssl.SSLObject):
         def do_handshake(self) -> None:
             super().do_handshake()
-            _check_pin(self.getpeercert(binary_form=True), digest)
+            _check_pin(self.getpeercert(binary_form=True), digests)
 
     context = _PinnedContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -132,12 +149,13 @@ def pinned_context(pin: str | bytes, base: ssl.SSLContext | None = None) -> ssl.
     return context
 
 
-def _check_pin(certificate: bytes | None, wanted: bytes) -> None:
+def _check_pin(certificate: bytes | None, wanted: tuple[bytes, ...]) -> None:
     got = hashlib.sha256(certificate or b"").digest()
-    if certificate is not None and got == wanted:
+    if certificate is not None and got in wanted:
         return
     shown = "no certificate" if certificate is None else f"sha256:{got.hex()}"
-    mismatch = PinMismatchError(1, f"certificate pin mismatch: wanted sha256:{wanted.hex()}, got {shown}")
+    pins = " or ".join(f"sha256:{digest.hex()}" for digest in wanted)
+    mismatch = PinMismatchError(1, f"certificate pin mismatch: wanted {pins}, got {shown}")
     with contextlib.suppress(ValueError):
         mismatch.certificate_expiry = certificate_dates(certificate or b"")[1]
     raise mismatch

@@ -203,7 +203,7 @@ async def open_websocket(
     *,
     headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     ssl: SSLContext | None = None,
-    pin: str | bytes | None = None,
+    pin: str | bytes | Iterable[str] | None = None,
     address: tuple[str, int] | None = None,
     max_frame_bytes: int,
     subprotocols: Sequence[str] = (),
@@ -215,7 +215,7 @@ async def open_websocket(
 
     The caller limits the whole (DNS, TCP, TLS, upgrade) with one `asyncio.timeout`; a cancelled
     call leaves no connection open. `pin` is the SHA-256 of the peer's certificate
-    (`tls.parse_pin`), `ssl` the caller's own context; if both are given, both are checked.
+    (`tls.parse_pin`), or several; `ssl` the caller's own context; if both are given, both are checked.
     `address` is dialled in place of the URL's host, whose name stays in Host, SNI and certificate
     check; `resolved` is called with the first address that DNS returned, even if the attempt fails.
     Redirects are followed within the origin, five at most. `max_frame_bytes` limits a received
@@ -269,7 +269,9 @@ async def open_websocket(
     return WebSocketTransport(ws, None if peer is None else (peer[0], peer[1]))
 
 
-def _tls_options(target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes | None) -> dict[str, Any]:
+def _tls_options(
+    target: WebSocketURI, ssl: SSLContext | None, pin: str | bytes | Iterable[str] | None
+) -> dict[str, Any]:
     if target.secure:
         context = tls.shared_default_context() if ssl is None else ssl
         return {

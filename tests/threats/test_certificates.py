@@ -114,6 +114,22 @@ async def test_row_43_the_right_pin():
             await watch.until(lambda: watch.ids == [1, 2], 5)
 
 
+async def test_sec6_a_certificate_is_rotated_to_the_second_pin():
+    """SEC6: the client pins today's certificate and the next one's, and stays READY through the change."""
+    async with BridgeServer(ssl=serving("self-signed"), token=CANARY) as server:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        url = f"wss://localhost:{port}/ws"
+        pins, following = [await pin_of(port)], serving("self-signed")
+        async with BridgeServer(ssl=following) as other:
+            pins.append(await pin_of(int(other.url.rpartition(":")[2].partition("/")[0])))
+        async with Watch(url, token=CANARY, policy=quick(), pin=pins) as watch:
+            await watch.ready(5)
+            await server.aclose()
+            async with BridgeServer(port=port, ssl=following, token=CANARY) as renewed:
+                await watch.until(lambda: renewed.connections, 5)
+                await watch.until(lambda: watch.client.health().ready, 5)
+
+
 async def test_row_43_a_certificate_that_goes_bad_later():
     """A good first connection, an expired certificate on the way back: FAILED, and what was queued is told about."""
     async with BridgeServer(ssl=serving("good")) as good:

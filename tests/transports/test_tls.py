@@ -76,6 +76,30 @@ async def test_a_pin_makes_a_self_signed_peer_acceptable(serving, certificate_of
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("position", [0, 1])
+async def test_sec6_one_of_several_pins_is_enough(serving, certificate_of, recorder, position):
+    """SEC6: today's certificate and the next one's; another one is refused, and none at all is no pin."""
+    async with recorder(serving("self-signed")) as server:
+        pins = [f"sha256:{'00' * 32}", f"sha256:{'11' * 32}"]
+        with pytest.raises(tls.PinMismatchError, match=r"wanted sha256:00+ or sha256:11+, got sha256:"):
+            await open_websocket(f"wss://127.0.0.1:{server.port}/", pin=pins, max_frame_bytes=MIB)
+        assert server.received == b""
+
+    async def echo(ws):
+        await ws.send(await ws.recv())
+
+    async with serve(echo, "127.0.0.1", 0, ssl=serving("self-signed")) as server:
+        port = server.sockets[0].getsockname()[1]
+        pins[position] = f"sha256:{hashlib.sha256(await certificate_of(port)).hexdigest()}"
+        link = await open_websocket(f"wss://127.0.0.1:{port}/", pin=pins, max_frame_bytes=MIB)
+        await link.send("hello")
+        assert await link.receive() == "hello"
+        await link.close()
+    with pytest.raises(ValueError, match="wanted at least one"):
+        tls.pinned_context([])
+
+
+@pytest.mark.real
 @pytest.mark.requirement("R5")
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_a_pin_mismatch_sends_nothing(serving, recorder, newest):

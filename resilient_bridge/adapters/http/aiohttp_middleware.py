@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -19,6 +20,7 @@ from ...errors import BridgeError, stays_here
 from ...errors.extras import needed
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
+from .bodies import MOST_DECODED
 from .requests import IDEMPOTENT_METHODS, SAFE_METHODS, disprove_hop
 from .views import AnswerView, Core, RequestView, URLView, says_more
 
@@ -203,11 +205,14 @@ async def _look(answer: AnswerView) -> None:
     native = answer.native
     if not says_more(answer):
         return
-    try:
-        body = await native.read()
-    except Exception:  # noqa: BLE001 -- the status is valid; the body's reader gets the error
-        return
-    answer.body = body
+    body, is_whole = b"", False
+    # not `native.read()`: what aiohttp decodes of these few bytes may be large
+    with suppress(Exception):  # the status is valid; the body's reader gets the error
+        while len(body) <= MOST_DECODED and not is_whole:
+            part = await native.content.readany()
+            body, is_whole = body + part, not part
+    if is_whole:
+        answer.body = body
     with warnings.catch_warnings():  # no await inside, so no other task runs meanwhile
         warnings.simplefilter("ignore", DeprecationWarning)
         native.content.unread_data(body)

@@ -1,6 +1,7 @@
 """HTTP bodies: those that can be sent once, inspected bodies of errors, and a bound on the size.
 
-Rule: a later reader of a response gets every byte of it, as if it had not been inspected.
+Rule: a later reader of a response gets every byte of it, as if it had not been inspected. What is
+read to decide is bounded, as received and decoded; what the user reads is bounded by `max_body`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .decoding import Decoding, decoded
 
 
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
-_MOST_DECODED: Final = 1_000_000  # bytes that these may have when decoded
+MOST_DECODED: Final = 1_000_000  # bytes that these may have when decoded
 _READ_ONCE: Final = "a part of its body was sent, and that can be read only once: pass bytes instead"
 _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
@@ -86,8 +87,15 @@ def peek(response: Any) -> None:
 
 
 async def peek_async(response: Any) -> None:
-    if not tells(response):
-        return
+    if tells(response):
+        await look_async(response)
+
+
+async def look_async(response: Any) -> bytes:
+    """Read the beginning of a body that is not read yet, and return it decoded.
+
+    Empty for a compressed body that is broken or too large.
+    """
     parts: list[bytes] = []
     size, rest, broken = 0, aiter(response.stream), None
     try:
@@ -102,15 +110,16 @@ async def peek_async(response: Any) -> None:
         await response.aclose()
         raise
     response.stream = _body(response, parts, rest, broken=broken)
-    _keep(response, parts)
+    return _keep(response, parts)
 
 
-def _keep(response: Any, parts: list[bytes]) -> None:
+def _keep(response: Any, parts: list[bytes]) -> bytes:
     # None for a compressed body that is broken or too large when decoded: then `classify` uses the
     # status alone.
-    body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), _MOST_DECODED)
+    body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), MOST_DECODED)
     if body is not None:
         response.extensions["rb.body"] = body
+    return body or b""
 
 
 def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeError, Any], None]) -> None:

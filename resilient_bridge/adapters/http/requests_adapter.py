@@ -6,6 +6,7 @@ of requests' own adapter, and adds only waits and repeats.
 
 from __future__ import annotations
 
+import io
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ from ...errors import BridgeError, config_error, stays_here
 from ...errors.extras import needed
 from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
+from .bodies import LOOK, MOST_DECODED
+from .decoding import decoded
 from .requests import disprove_hop
 from .views import Core, RequestView, URLView, says_more
 
@@ -232,6 +235,28 @@ def _rewind(request: Any, watched: Any) -> None:
         request.body.seek(request._body_position)  # noqa: SLF001 -- where requests keeps it
 
 
+class _Again:
+    """A raw response whose whole body has been received, and is read by its reader from the beginning."""
+
+    def __init__(self, raw: Any, data: bytes) -> None:
+        self._raw = raw
+        self._body = import_module("urllib3.response").HTTPResponse(
+            io.BytesIO(data), headers=raw.headers, status=raw.status, preload_content=False
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._body)
+
+    def stream(self, *args: Any, **options: Any) -> Iterator[bytes]:
+        return self._body.stream(*args, **options)  # type: ignore[no-any-return]
+
+    def read(self, *args: Any, **options: Any) -> bytes:
+        return self._body.read(*args, **options)  # type: ignore[no-any-return]
+
+
 class _Broken:
     """A raw response whose body broke while it was inspected: each read raises that error."""
 
@@ -256,8 +281,13 @@ def _look(response: Any) -> None:
     """
     if not says_more(response):
         return
-    raw = response.raw
+    raw, encoding = response.raw, response.headers.get("content-encoding", "identity")
     try:
+        if encoding != "identity":
+            data = raw.read(LOOK, decode_content=False)
+            response.raw = _Again(raw, data)
+            if decoded(encoding, data, MOST_DECODED) is None:
+                return  # the status decides
         _ = response.content
     except Exception as error:  # noqa: BLE001 -- the status is valid
         with suppress(AttributeError):

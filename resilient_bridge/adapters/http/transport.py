@@ -24,7 +24,7 @@ from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
-from .bodies import bounded, note_use, once, peek, peek_async, watch_body
+from .bodies import bounded, look_async, note_use, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
 from .requests import (
     IDEMPOTENT_METHODS,
@@ -184,7 +184,7 @@ class HTTPTransport(_Bases):
         finally:
             request.extensions.pop(_OURS, None)
         returned = self._returned(request, response)
-        await watch_answer(request, returned)
+        await watch_answer(request, returned, look_async)
         return returned
 
     def handle_request(self, request: Any) -> Any:

@@ -15,6 +15,7 @@ from ...errors import Failure, error_for, is_sensitive, sends_secret
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
+from ..http.bodies import look_async
 from ..mcp_wire import watched
 
 
@@ -38,7 +39,7 @@ def guarded(
         library = sys.modules.get("websockets.asyncio.client")  # a user of it has imported it
         if library is not None and isinstance(made, library.connect):
             _guard(cast("connect", made), allow_plaintext_credentials=allow_plaintext_credentials)
-        return watched(made)
+        return watched(made, look_async)
 
     return make
 

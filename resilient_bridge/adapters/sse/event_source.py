@@ -29,6 +29,8 @@ from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard
 from ...transports.references import as_headers
 from ...world import current_world
+from ..http.bodies import LOOK, MOST_DECODED
+from ..http.decoding import decoded
 from ..http.requests import followed
 from .event_source_arguments import (
     check_arguments,
@@ -60,7 +62,6 @@ if TYPE_CHECKING:
 
 
 _GOODBYE: Final = 1.0  # seconds that closing a response may take
-_BODY_BYTES: Final = 65_536  # read of an answer that is no stream, for its error text
 _BODY_SECONDS: Final = 2.0
 _OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
 
@@ -397,14 +398,14 @@ class _OpenAnswer:
     async def body(self) -> bytes:
         """Return the beginning of the body of an answer that is no stream.
 
-        It has the part that arrives within 2 seconds.
+        It has the part that arrives within 2 seconds; empty if that grows too large when decoded.
         """
-        body = b""
+        body, self._chunks = b"", self.response.aiter_raw()
         with suppress(Exception):
             async with asyncio.timeout(_BODY_SECONDS):
-                while len(body) < _BODY_BYTES and (piece := await self.read()) is not None:
+                while len(body) < LOOK and (piece := await self.read()) is not None:
                     body += piece
-        return body
+        return decoded(self.response.headers.get("content-encoding", ""), body, MOST_DECODED) or b""
 
     async def close(self) -> None:
         """Close the response within a second, and raise no error of the client."""
