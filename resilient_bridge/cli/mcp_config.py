@@ -8,19 +8,23 @@ changed.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
+from ..errors import is_sensitive, redact, sends_secret
 from .printing import complain, show
 
 
 if TYPE_CHECKING:
     from ..adapters.sidecar.options import Sidecar
+    from ..adapters.sidecar.upstream import Receiver
 
 
 CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -34,14 +38,18 @@ CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
 """For each client: the key of its servers in its configuration, and the file."""
 
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
-_VALUED: Final = ("--print-config", "--name")
+_VALUED: Final = ("--print-config", "--name", "--env")
 _FILES: Final = ("--config", "--events", "--token-file", "--cwd")
+_REFERENCES: Final = ("env:", "file:")
 _HEAD: Final = 200
 _WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
 
 
 def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
-    """Print the entry; return 0, or 2 for an unknown client, --http, or a missing command."""
+    """Print the entry.
+
+    Return 0, or 2 for an unknown client, --http, or what could not be started.
+    """
     client: str = arguments.print_config
     if client not in CLIENTS:
         return complain("mcp", f"--print-config: one of {', '.join(CLIENTS)} expected, got {client!r}")
@@ -55,26 +63,31 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
         if program is None:
             return complain("mcp", _why_not(sidecar.command[0], sidecar.cwd))
         program = str(Path(program).absolute())
-    entry = _entry(_own_options(arguments.words), sidecar, program, arguments.config)
+    elif words := _why_not_reached(sidecar):
+        return complain("mcp", words)
+    env = dict(arguments.env)
+    entry = _entry(_own_options(arguments.words), sidecar, program, arguments.config, env)
     if client == "vscode":
         entry = {"type": "stdio", **entry}
     name = arguments.name or _name_of(sidecar)
-    _remark(client, sidecar, arguments.config)
+    _remark(client, sidecar, arguments.config, env)
     return show(
         "mcp", _toml(name, entry) if client == "codex" else json.dumps(_nested(client, name, entry), indent=2)
     )
 
 
-def _entry(options: list[str], sidecar: Sidecar, program: str | None, config: str | None) -> dict[str, Any]:
+def _entry(
+    options: list[str], sidecar: Sidecar, program: str | None, config: str | None, env: Mapping[str, str]
+) -> dict[str, Any]:
     ours = _ourselves()
     words = [*ours[1:], "mcp", *options]
     if program is None:
-        return {"command": ours[0], "args": words}
+        return {"command": ours[0], "args": words, **({"env": dict(env)} if env else {})}
     if config is None:  # a settings file has the command and its options
         if sidecar.cwd is None:  # a desktop program may start its servers in any folder
             words += ["--cwd", str(Path.cwd())]
         words += ["--", program, *sidecar.command[1:]]
-    return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0])}}
+    return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0]), **env}}
 
 
 def _ourselves() -> list[str]:
@@ -88,7 +101,7 @@ def _ourselves() -> list[str]:
 
 
 def _own_options(words: list[str]) -> list[str]:
-    """Return our options as typed, without --print-config and --name, and with absolute paths."""
+    """Return our options as typed, without those of the entry itself, and with absolute paths."""
     options: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -131,6 +144,20 @@ def _why_not(program: str, cwd: str | None) -> str:
     return f"command not found: {program}, seen from {Path(cwd or '.').absolute()}"
 
 
+def _why_not_reached(sidecar: Sidecar) -> str:
+    """Return why no connection to the URL can be made whatever its secrets are; "" if one can."""
+    from ..adapters.sidecar.serving import upstream_of
+    from ..adapters.sidecar.upstream import LostError
+
+    shown = sidecar.evolve(headers=dict.fromkeys(sidecar.headers, "x"))
+    try:
+        # prepares a client and sends nothing; what a server would send has no receiver
+        asyncio.run(upstream_of(shown, cast("Receiver", None)).open())
+    except LostError as error:
+        return error.loss.reason
+    return ""
+
+
 def _path_for(program: str, ours: str) -> str:
     """Return a PATH for the server.
 
@@ -150,10 +177,13 @@ def _path_for(program: str, ours: str) -> str:
 
 def _name_of(sidecar: Sidecar) -> str:
     """Return a name for the server: its program, its host, or what a wrapper such as npx runs."""
-    address = (sidecar.url or "").partition("//")[2].partition("/")[0]
-    words = [word for word in sidecar.command if not word.startswith("-")] or [address]
-    is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS
-    name = Path(words[1 if is_wrapped else 0]).stem
+    words = [word for word in sidecar.command if not word.startswith("-")]
+    if words:
+        is_wrapped = len(words) > 1 and Path(words[0]).stem in _WRAPPERS
+        name = Path(words[1 if is_wrapped else 0]).stem
+    else:
+        address = urlsplit(sidecar.url or "")
+        name = f"{address.hostname or ''}-{address.port or ''}"
     return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name).strip("-") or "server"
 
 
@@ -174,14 +204,41 @@ def _toml(name: str, entry: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _remark(client: str, sidecar: Sidecar, config: str | None) -> None:
-    print(f"resilient-bridge mcp: this goes to {CLIENTS[client][1]}", file=sys.stderr)
+def _remark(client: str, sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> None:
+    remarks = [f"this goes to {CLIENTS[client][1]}"]
     if config is not None and sidecar.command and sidecar.cwd is None:
-        text = "say cwd in the file: a desktop program starts its servers anywhere"
-        print(f"resilient-bridge mcp: {text}", file=sys.stderr)
-    names = sorted(
-        {word[4:] for value in sidecar.headers.values() for word in value.split() if word.startswith("env:")}
-    )
+        remarks.append("say cwd in the file: a desktop program starts its servers anywhere")
+    words = [word for value in sidecar.headers.values() for word in value.split()]
+    names = {word[4:] for word in words if word.startswith("env:")} - env.keys()
     if names:
-        text = f"add {', '.join(names)} to its env: a desktop program does not have your shell's"
-        print(f"resilient-bridge mcp: {text}", file=sys.stderr)
+        options = " ".join(f"--env {name}" for name in sorted(names))
+        text = f"add {', '.join(sorted(names))} to its env ({options}): a desktop program does not have your shell's"
+        remarks.append(text)
+    if secrets := _in_clear(sidecar, config, env):
+        text = f"this entry holds secrets in clear: {', '.join(secrets)}; keep its file to yourself"
+        remarks.append(f"{text}, or write env:NAME or file:PATH in a header")
+    for remark in remarks:
+        print(f"resilient-bridge mcp: {remark}", file=sys.stderr)
+
+
+def _in_clear(sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> list[str]:
+    """Return where the entry holds what looks like a secret. What a settings file holds is not in it."""
+    places = [f"variable {name}" for name, value in env.items() if _is_secret(name, value)]
+    if config is not None:
+        return places
+    places += [
+        f"header {name}"
+        for name, value in sidecar.headers.items()
+        if _is_secret(name, value) and not any(word.startswith(_REFERENCES) for word in value.split())
+    ]
+    command = " ".join(sidecar.command)
+    if redact(command, limit=len(command) + 1) != command:
+        places.append("the command")
+    address = urlsplit(sidecar.url or "")
+    if address.username or address.password or sends_secret(address.query):
+        places.append("the URL")
+    return places
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return is_sensitive(name) or redact(value) != value

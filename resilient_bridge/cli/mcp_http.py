@@ -30,6 +30,8 @@ def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
     """Serve until a signal arrives; return 0, 1 if the address is not available, 2 if misused."""
     if arguments.no_token and arguments.token_file:
         return complain("mcp", "--no-token or --token-file expected, got both")
+    if arguments.quiet and not (arguments.no_token or arguments.token_file):
+        return complain("mcp", "--quiet: --token-file or --no-token expected, because no token is printed")
     try:
         token = None if arguments.no_token else _token(arguments.token_file)
         return asyncio.run(_serve(arguments, sidecar, token))
@@ -79,13 +81,14 @@ async def _serve(arguments: argparse.Namespace, sidecar: Sidecar, token: str | N
     )
     with on_signals(asked.set, signal.SIGINT, *TERM, *HANG_UP):
         async with serving as url:
-            if token is not None:
-                where = (
-                    f"the token is in {arguments.token_file}"
-                    if arguments.token_file
-                    else f"the token for clients: {token}"
-                )
-                print(f"resilient-bridge mcp: {where}", file=sys.stderr)
-            print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr, flush=True)
+            if not arguments.quiet:
+                _tell_where(url, token, arguments.token_file)
             await asked.wait()
     return 0
+
+
+def _tell_where(url: str, token: str | None, file: str | None) -> None:
+    if token is not None:
+        where = f"the token is in {file}" if file else f"the token for clients: {token}"
+        print(f"resilient-bridge mcp: {where}", file=sys.stderr)
+    print(f"resilient-bridge mcp: serving at {url}", file=sys.stderr, flush=True)

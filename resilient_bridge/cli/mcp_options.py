@@ -6,6 +6,7 @@ Rule: this module parses the texts; `Sidecar` validates the values.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +61,10 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--name", metavar="NAME", help="with --print-config: what the server is called there"
     )
+    command.add_argument(
+        "--env", action="append", default=[], type=_variable, metavar="NAME[=VALUE]",
+        help="a variable for the command, or with --print-config for the entry; without VALUE, as it is here; may be repeated",
+    )  # fmt: skip
     _add_waits(command)
     _add_repeats(command)
     _add_views(command)
@@ -197,6 +202,10 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
     if arguments.config is not None:
         return _configured(arguments, Sidecar)
     fields: dict[str, Any] = server_of(arguments.url, arguments.command)
+    if arguments.env and arguments.url is None:
+        fields["env"] = dict(arguments.env)
+    elif arguments.env and arguments.print_config is None:
+        raise ValueError("--env: with a command, or with --print-config, expected; got a URL")
     timeouts = dict(arguments.timeout)
     rates = {
         name: RateLimit(calls, per=per, max_wait=arguments.patience) for name, (calls, per) in arguments.rate
@@ -226,7 +235,7 @@ def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
     parser = argparse.ArgumentParser()
     add_mcp(parser)
     plain = parser.parse_args([])
-    for name in _IN_FILE:
+    for name in (*_IN_FILE, *(() if arguments.print_config else ("env",))):
         if getattr(arguments, name) != getattr(plain, name):
             raise ValueError(f"--{name.replace('_', '-')}: with --config, say it in the file")
     return kind.from_config(arguments.config)
@@ -280,6 +289,15 @@ def _named(read: Callable[[str], Any]) -> Callable[[str], tuple[str, Any]]:
         return name or _EVERY, read(value)
 
     return reader
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise argparse.ArgumentTypeError("NAME or NAME=VALUE expected, got no name")
+    if not equals and name not in os.environ:
+        raise argparse.ArgumentTypeError(f"{name} is not set here: NAME=VALUE expected")
+    return name, value if equals else os.environ[name]
 
 
 def _count(text: str) -> int:

@@ -24,6 +24,8 @@ from ..protocol import Gap
 from ..protocol.policies import Dialect
 from ..stores import SessionLog
 from ..telemetry import events, listen
+from ..telemetry.debug import name_in_words
+from ..telemetry.line_rate import PER, LineRate, RatedLines
 from ..telemetry.log import muted
 from ..transports.signals import on_signals
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
@@ -109,6 +111,7 @@ class Pipe:
         self._noticed = ""
         self._out = Output(1)
         self._err = Output(2)
+        self._rated = RatedLines(LineRate(), self._tell_omitted)  # the lines that the server causes
         self._waiting: asyncio.Queue[Waiting | None] = asyncio.Queue()
         self._stop = asyncio.Event()
         self._abort = asyncio.Event()
@@ -146,6 +149,7 @@ class Pipe:
         finally:
             if self._receipts is not None:
                 self._receipts.close()
+            self._rated.close()
             await self._out.aclose(_GOODBYE)
             await self._err.aclose(_GOODBYE)
         return code
@@ -346,9 +350,13 @@ class Pipe:
         clear = CLEAR if self._status_line is not None and self._status_line.is_drawn else ""
         self._err.put(clear + fitted(text, columns(sys.stderr)))
 
+    def _tell_omitted(self, kind: str, number: int) -> None:
+        self._say(f"omitted: {number} more lines of {kind} within {PER:g} s")
+
     def tell_gap(self, gap: Gap) -> None:
         """Report on stderr that messages are, or may be, missing from stdout."""
-        self._say(line_of_gap(gap))
+        if self._rated.admits("gap"):
+            self._say(line_of_gap(gap))
 
     def _tell(self, event: events.Event) -> None:
         if isinstance(event, events.StateChanged):
@@ -356,7 +364,7 @@ class Pipe:
             if event.state is events.BridgeState.READY:
                 self._reached.set()
         line = line_of(event)
-        if line is not None:
+        if line is not None and self._rated.admits(name_in_words(event)):
             self._say(line)
 
 

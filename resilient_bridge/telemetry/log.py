@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import WHY_STOPPED, Failure, Severity, redact, what_happened
+from ..locks import new_lock
+from ..world import current_world
 from .event import QUIET_WAIT, Event
 from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
+from .line_rate import PER, LineRate
 
 
 if TYPE_CHECKING:
@@ -64,8 +67,9 @@ def _what_was_lost(event: ReconnectScheduled) -> str:
 
 def _log_call(event: Event) -> None:
     """Log an event by its row in `_CALLS`; its text is formatted only if the level is enabled."""
-    row = _CALLS.get(type(event).__name__)
-    if row is None:
+    name = type(event).__name__
+    row = _CALLS.get(name)
+    if row is None or (name in _BY_STRANGERS and not _has_room(name)):
         return
     level, text_of = row
     level = getattr(event, "level", level) if level == "alert" else level
@@ -226,6 +230,23 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
         ),
     ),
 }
+
+
+# A retry is bounded by its call, a reconnect by its schedule; whoever sends these is not.
+_BY_STRANGERS = frozenset({"HookRejected"})
+_rate = LineRate()
+_rate_lock = new_lock()
+
+
+def _has_room(name: str) -> bool:
+    """Return whether a line for this event may be written, and tell how many were not."""
+    now = current_world().monotonic()
+    with _rate_lock:
+        omitted = _rate.omitted(now)
+        is_admitted = _rate.admits(name, now)
+    for kind, number in omitted:
+        say("warning", f"{number} more lines of {kind} were omitted within {PER:g} s")
+    return is_admitted
 
 
 @contextmanager

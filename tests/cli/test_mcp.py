@@ -108,6 +108,8 @@ def test_a_url_takes_headers_before_and_after_it():
         ),
         (["--http", "127.0.0.1:0", "--print-config", "json", "--", "true"], "there is nothing to start"),
         (["--http", "127.0.0.1:0", "--no-token", "--token-file", "f", "--", "x"], "got both"),
+        (["--http", "127.0.0.1:0", "--quiet", "--", "x"], "--quiet: --token-file or --no-token expected"),
+        (["--env", "A=b", "https://host/mcp"], "--env: with a command, or with --print-config, expected"),
     ],
 )
 def test_wrong_usage_is_one_line_and_starts_nothing(words, wanted, capfd):
@@ -153,6 +155,8 @@ def test_a_path_that_cannot_be_started_is_not_looked_for_in_path(
         ["--circuit", "a/1"],
         ["--check", "a"],
         ["--http", "127.0.0.1"],
+        ["--env", "=x"],
+        ["--env", "NO_SUCH_VARIABLE_HERE"],
         ["--connections", "1"],
         ["--servers", "0"],
         ["--sessions", "many"],
@@ -309,6 +313,92 @@ def test_a_server_is_named_for_its_program(command, name, capsys):
 
     assert _name_of(rb.Sidecar(command=tuple(command.split()))) == name
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://127.0.0.1:7001/mcp", "127-0-0-1-7001"),
+        ("http://127.0.0.1:7002/mcp", "127-0-0-1-7002"),
+        ("http://[::1]:7002/mcp", "1-7002"),
+        ("https://mcp.example.com/mcp", "mcp-example-com"),
+        ("https://mcp.example.org/mcp", "mcp-example-org"),
+        ("https://user:hunter2@mcp.example.org:8443/a.b?token=x", "mcp-example-org-8443"),
+    ],
+)
+def test_m08_a_server_at_a_url_is_named_for_its_whole_host(url, name):
+    """M08: and its port: a host name has no suffix to cut off, and two servers have two names."""
+    from tests.internals.cli import _name_of
+
+    assert _name_of(rb.Sidecar(url=url)) == name
+
+
+def test_m07_an_entry_can_have_variables(program, monkeypatch, capsys):
+    """M07: `--env`: with their value, or with the value that they have here; the sidecar that it starts needs no option for them."""
+    monkeypatch.setenv("MY_TOKEN", "opensesame-0123456789")
+    words = ["mcp", "--print-config", "json", "--env", "MODE=fast", "--env=MY_TOKEN"]
+    assert cli.main([*words, "--", "some-server"]) == 0
+    out, err = capsys.readouterr()
+    entry = json.loads(out)
+    assert entry["env"] | {"PATH": ""} == {"PATH": "", "MODE": "fast", "MY_TOKEN": "opensesame-0123456789"}
+    assert "--env" not in entry["args"]
+    assert "secrets in clear: variable MY_TOKEN;" in err
+    assert "opensesame" not in err
+    header = ["--header", "Authorization: Bearer env:MY_TOKEN", "https://host/mcp"]
+    assert cli.main([*words, *header]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["env"] == {"MODE": "fast", "MY_TOKEN": "opensesame-0123456789"}
+    assert "add MY_TOKEN" not in err
+    made = _sidecar("--env", "MODE=fast", "--", "some-server")
+    assert made.env == {"MODE": "fast"}
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (["--header", "Authorization: Bearer hunter2hunter2", "https://host/mcp"], "header Authorization"),
+        (["https://host/mcp?api_key=hunter2hunter2"], "the URL"),
+        (["https://me:hunter2hunter2@host/mcp"], "the URL"),
+        (["--", "some-server", "--api-key", "hunter2hunter2"], "the command"),
+        (["--header", "Authorization: Bearer file:/run/secret", "https://host/mcp"], ""),
+        (["--header", "X-Mode: fast", "https://host/mcp"], ""),
+        (["--", "some-server", "--verbose"], ""),
+    ],
+)
+def test_m07_an_entry_with_secrets_in_clear_says_so(words, places, program, capsys):
+    """M07: on stderr, with their places and not with their values."""
+    assert cli.main(["mcp", "--print-config", "json", *words]) == 0
+    err = capsys.readouterr().err
+    assert ("holds secrets in clear" in err) == bool(places)
+    assert places in err
+    assert "hunter2" not in err
+
+
+def test_m07_an_entry_that_can_never_start_is_not_printed(capsys):
+    """M07: credentials over http:// to another machine: the same words as the sidecar's, exit code 2; allowed, it is printed."""
+    words = ["mcp", "--print-config", "json", "--header", "Authorization: Bearer env:MY_TOKEN"]
+    assert cli.main([*words, "http://host.example/mcp"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "https" in err
+    assert err.count("\n") == 1
+    assert cli.main([*words, "--allow-plaintext-credentials", "http://host.example/mcp"]) == 0
+    assert cli.main([*words, "http://127.0.0.1:9/mcp"]) == 0
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_m07_quiet_prints_nothing(quiet, tmp_path, monkeypatch, capfd):
+    """M07: neither the address nor where the token is."""
+
+    @asynccontextmanager
+    async def served(_, **__):
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+        yield "http://127.0.0.1:1/mcp"
+
+    monkeypatch.setattr(mcp_http, "serve_sidecar", served)
+    words = ["--token-file", str(tmp_path / "token"), *(["--quiet"] if quiet else [])]
+    assert cli.main(["mcp", "--http", "127.0.0.1:0", *words, "--", sys.executable]) == 0
+    assert capfd.readouterr().err.count("\n") == (0 if quiet else 2)
 
 
 # ---- the token of --http -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
 from resilient_bridge import events
@@ -63,3 +64,21 @@ async def test_every_event_of_a_run_is_a_line(tmp_path):
     assert all(line["session_id"] and line["unread"] == 0 for line in states)
     assert any(line["queued"] == 2 for line in states)
     assert "s3cret" not in text
+
+
+async def test_sec3_frames_that_a_server_repeats_fill_no_terminal():
+    """SEC3: a server of another author sends 2,000 frames that are no JSON: 200 lines, and the number of the others."""
+
+    async def handle(ws):
+        for _ in range(2_000):
+            await ws.send("junk")
+        await ws.send('{"jsonrpc": "2.0", "method": "last"}')
+        await ws.wait_closed()
+
+    async with serve(handle, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with running(f"ws://127.0.0.1:{port}/", "--dialect", "jsonrpc") as child:
+            await child.hear()
+            await child.end()
+    assert len([line for line in child.errors if "message rejected" in line and "omitted" not in line]) == 200
+    assert "omitted: 1800 more lines of message rejected within 60 s" in child.errors

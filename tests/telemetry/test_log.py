@@ -9,6 +9,7 @@ import pytest
 
 from resilient_bridge.errors import Failure
 from resilient_bridge.telemetry import emit, events, listen
+from resilient_bridge.world import current_world
 
 
 AT = datetime(2026, 3, 20, tzinfo=UTC)
@@ -136,3 +137,18 @@ def test_l12_an_attempt_that_failed_is_not_called_a_lost_connection(caplog, reas
     """Nothing was lost by it: the server was not reached, or did not accept the connection."""
     emit(events.ReconnectScheduled(at=AT, attempt=2, wait=2.0, reason=reason, failure=failure))
     assert caplog.messages[-1].startswith(f"{words}, attempt 2 in 2 s: {reason}")
+
+
+def test_sec3_hook_events_that_are_refused_have_a_rate(log, monkeypatch):
+    """SEC3: whoever sends them fills no log: 200 a minute, then the number of the others."""
+    clock = [1_000_000.0]
+    monkeypatch.setattr(current_world(), "monotonic", lambda: clock[0])
+    for _ in range(500):
+        emit(events.HookRejected(at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")))
+    assert len(log.records) == 200
+    clock[0] += 60
+    emit(events.HookRejected(at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")))
+    assert "300 more lines of HookRejected were omitted within 60 s" in {
+        record.getMessage() for record in log.records[200:]
+    }
+    assert len(log.records) == 202

@@ -6,7 +6,6 @@ stderr are not counted. Lines of one kind have a rate, since clients and servers
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import config_error, redact_lines
 from ...files.identity import leads_to
-from ...telemetry.line_rate import LineRate
+from ...telemetry.line_rate import LINES, PER, LineRate, RatedLines
 from ...transports.standard_streams import Output
 from ...world import current_world
 
@@ -22,13 +21,9 @@ from ...world import current_world
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...world.real import TimerHandle
-
 
 _UNWRITTEN: Final = 256 * 1024  # bytes queued for a stderr that is not read; more is dropped
 _LONGEST: Final = 2_000  # characters of a line
-# of one kind in a minute: what a server prints when it starts, and what it logs in a busy minute
-_LINES: Final = 200
 _LINE: Final = "line"  # what a server prints
 _CALL: Final = "call_finished"
 REFUSED: Final = "refused"
@@ -49,9 +44,7 @@ class EventLog:
         self._file: int | None = None
         self._path: str | None = None
         self._world = current_world()
-        self._rate = rate or LineRate(_LINES)
-        self._loop = asyncio.get_running_loop()
-        self._timer: TimerHandle | None = None
+        self._rated = RatedLines(rate or LineRate(LINES), self._tell_omitted)
         self.dropped = 0  # lines and records that could not be written
         if path is not None:
             try:
@@ -75,34 +68,22 @@ class EventLog:
         """
         event: str = record["event"]
         is_refusal = event == REFUSED
-        now = self._world.monotonic()
-        self._tell_omitted(now)
         kind = f"{event}: {record['reason']}" if is_refusal else event
-        is_admitted = self._rate.admits(kind, now, most=1 if is_refusal else None)
+        is_admitted = self._rated.admits(kind, most=1 if is_refusal else None)
         if line and is_admitted:
             self.line(line)
         if event != _LINE and (is_admitted or event == _CALL):
             self._record(record)
-        if self._timer is None and (end := self._rate.next_end) is not None:
-            self._timer = self._world.call_later(self._loop, max(0.0, end - now), self._on_timer)
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._world.monotonic()
-        self._tell_omitted(now)
-        if (end := self._rate.next_end) is not None:
-            self._timer = self._world.call_later(self._loop, max(0.0, end - now), self._on_timer)
-
-    def _tell_omitted(self, now: float, *, at_end: bool = False) -> None:
-        for kind, count in self._rate.omitted(now, at_end=at_end):
-            within = f"within {self._rate.per:g} s"
-            name, _, reason = kind.partition(": ")
-            if name == REFUSED:
-                self.line(f"refused {count} times more {within}: {reason}")
-            else:
-                what = "of the server's output" if name == _LINE else f"of {name}"
-                self.line(f"{count} more lines {what} were omitted {within}")
-            self._record({"event": "omitted", "of": kind, "count": count})
+    def _tell_omitted(self, kind: str, number: int) -> None:
+        name, _, reason = kind.partition(": ")
+        within = f"within {PER:g} s"
+        if name == REFUSED:
+            self.line(f"refused {number} times more {within}: {reason}")
+        else:
+            what = "of the server's output" if name == _LINE else f"of {name}"
+            self.line(f"{number} more lines {what} were omitted {within}")
+        self._record({"event": "omitted", "of": kind, "count": number})
 
     def _record(self, record: Mapping[str, Any]) -> None:
         if self._file is not None:
@@ -139,10 +120,7 @@ class EventLog:
 
         May be called again.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._tell_omitted(self._world.monotonic(), at_end=True)
+        self._rated.close()
         if self.dropped:
             dropped, self.dropped = self.dropped, 0
             self.line(f"{dropped} lines or records could not be written")

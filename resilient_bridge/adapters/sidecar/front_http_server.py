@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BACKLOG: Final = 1_024  # connections that the system holds for us
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_TURNS: Final = 16  # of the loop that a connection is kept at least, however many others come
+_ITERATIONS: Final = 16  # of the loop that a connection is kept at least, however many others come
 _ACCEPT_AGAIN: Final = 0.1  # seconds until the next try, when there is no room for a connection
 
 
@@ -65,7 +65,7 @@ async def listening(
         on_closed=all_closed.set,
     )
     listeners = await _listeners(host, port)
-    at_once = max(1, limits.strangers // _TURNS)
+    at_once = max(1, limits.strangers // _ITERATIONS)
     tasks = [
         asyncio.get_running_loop().create_task(_accept(listener, make, book, at_once))
         for listener in listeners

@@ -54,7 +54,8 @@ class Daemon:
     Such as `Daemon("gasoline-mcp", "--persist", health="http://localhost:7890/health")`.
 
     `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that
-    returns a DaemonHealth. `startup_timeout`: how long `ensure()` waits, 4 s. `probe_timeout`: the
+    returns a DaemonHealth. Of a URL only the status is read, so any process that answers there is
+    taken for the daemon; a function can ask it who it is. `startup_timeout`: how long `ensure()` waits, 4 s. `probe_timeout`: the
     limit of one health check, 0.5 s. `poll_interval`: the wait between two checks, 0.1 s. `env` is
     added to the environment of this process. `log` names a file for the output of the daemon;
     without one its stderr goes to a temporary file. `cache`: initial answers by key for `answer`;

@@ -75,7 +75,7 @@ async def test_sec3_lines_of_one_kind_have_a_rate(tmp_path):
     log = EventLog(str(tmp_path / "events"), stderr=writing, rate=LineRate(2, per=0.1))
     shown = bytearray()
 
-    def said(text):
+    def printed(text):
         try:
             shown.extend(os.read(reading, 1 << 16))
         except BlockingIOError:
@@ -86,7 +86,7 @@ async def test_sec3_lines_of_one_kind_have_a_rate(tmp_path):
         log({"event": "line"}, f"server: {n}")
         log({"event": "stray_answer"})
         log({"event": "call_finished", "n": n}, f"call {n}")
-    await until(lambda: said(b"3 more lines of call_finished"), "the interval is over")
+    await until(lambda: printed(b"3 more lines of call_finished"), "the interval is over")
     log({"event": "refused", "reason": "token"}, "refused: a request")
     log({"event": "refused", "reason": "token"}, "refused: a request")
     log({"event": "refused", "reason": "heads"}, "refused: a head")
@@ -99,12 +99,12 @@ async def test_sec3_lines_of_one_kind_have_a_rate(tmp_path):
         "call 0",
         "server: 1",
         "call 1",
-        "3 more lines of the server's output were omitted within 0.1 s",
-        "3 more lines of stray_answer were omitted within 0.1 s",
-        "3 more lines of call_finished were omitted within 0.1 s",
+        "3 more lines of the server's output were omitted within 60 s",
+        "3 more lines of stray_answer were omitted within 60 s",
+        "3 more lines of call_finished were omitted within 60 s",
         "refused: a request",
         "refused: a head",
-        "refused 1 times more within 0.1 s: token",
+        "refused 1 times more within 60 s: token",
     ]
     records = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
     events = [record["event"] for record in records]

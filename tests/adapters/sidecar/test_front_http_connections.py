@@ -25,7 +25,7 @@ def book_of(connections):
     return Connections(limits, lambda reason, text: refused.append(reason)), refused
 
 
-def test_a_new_stranger_takes_the_place_of_the_oldest():
+def test_a_new_stranger_replaces_the_oldest():
     """M03: and never that of a client that was admitted, however many strangers come."""
     book, refused = book_of(16)
     clients = [OpenConnection() for _ in range(12)]
