@@ -8,6 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.adapters",
     {
+        "http": "transport",
         "idempotency": "permits",
         "sdk.model_streams": "Ending",
         "sdk.sdk_tools": "google_runs_tools openai_effect",
