@@ -6,8 +6,10 @@ tokens) has a key of its own and is kept in a registry. There is no global switc
 
 from __future__ import annotations
 
+import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import attrs
 
@@ -22,6 +24,7 @@ from .shared.ports import SharedState
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from types import FrameType
     from typing import Self, TypeAlias
 
     from .explanation import Explanation
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
     EnvironmentSource: TypeAlias = "bool | Mapping[str, str]"
 
+
+# What kind of function a code object is: inspect's CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE and CO_ASYNC_GENERATOR.
+_KINDS: Final = 0x20 | 0x80 | 0x100 | 0x200
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -135,6 +141,8 @@ class Policy(Layer):
     name: str | None = attrs.field(default=None, validator=_check_name)
     state: SharedState | None = attrs.field(default=None, validator=_check_state)
     _states: list[States] = attrs.field(factory=lambda: cast("list[States]", []), eq=False, init=False)
+    # What `call` and `attempts` have compiled; see `run.direct_calls`.
+    compiled: dict[Any, Any] = attrs.field(factory=dict[Any, Any], eq=False, init=False)
 
     if TYPE_CHECKING:
 
@@ -171,7 +179,7 @@ class Policy(Layer):
         at run time, state kept, and `explain()` says what may be repeated. ConfigError for what
         cannot be protected: a class, a Timeout on a sync function, a Retry without `idempotent`.
         """
-        if idempotent is not None:
+        if idempotent is not None and type(idempotent) is not bool:
             check_flag("Policy(idempotent=)", idempotent)
         decorator = PolicyDecorator(self, idempotent, name)
         return decorator if function is None else decorator(function)
@@ -196,15 +204,7 @@ class Policy(Layer):
         Every layer is entered again for each attempt. ConfigError for a policy with a Fallback,
         which cannot replace a block, and for a Retry without `idempotent`.
         """
-        from .run.blocks import Attempts
-
-        if idempotent is not None:
-            check_flag("Policy.attempts.idempotent", idempotent)
-        if idempotent is None and any(isinstance(layer, Retry) for layer in self.layers):
-            from .run.binding import undecided
-
-            raise undecided(self.name or "Policy.attempts")
-        return Attempts(self, self.own_states(), idempotent=idempotent)
+        return _loop(self, idempotent, sys._getframe(1))  # noqa: SLF001 -- a loop is known by its line
 
     def replace(self, *layers: Layer) -> Self:
         """Return this policy with layers replaced by class, or added where they usually belong.
@@ -255,6 +255,10 @@ class Policy(Layer):
 
         return circuit_of(self, self.own_states())
 
+    def detached(self) -> Policy:
+        """Return an equal policy without state, to be held by the state of this one; an internal method."""
+        return _rebuild(self.layers, self.name, self.state)
+
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
         if not self._states:
@@ -270,6 +274,7 @@ class Policy(Layer):
         """
         if other is not self:
             self._states[:] = [other.own_states()]
+            self.compiled.clear()
 
     @classmethod
     def from_config(
@@ -323,7 +328,16 @@ class PolicyDecorator:
     def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
     def __call__(self, function: Any, /) -> Any:
         """Protect a function; see `Policy`."""
-        return self._bound(function, shared_as=self.name)
+        from .run.protect import bind
+
+        return bind(
+            self.policy,
+            function,
+            name=self.name or self.policy.name,
+            shared_as=self.name,
+            idempotent=self.idempotent,
+            must_say=True,
+        )
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns.
@@ -332,26 +346,38 @@ class PolicyDecorator:
 
         The circuit and the budget are those of the Policy object, whatever the function.
         """
-        result: T = self._bound(function, states=self.policy.own_states())(*args, **kwargs)
-        return result
+        policy, kind = self.policy, None
+        states = policy.own_states()
+        if type(function) is FunctionType and not function.__dict__:  # else it may be marked as another kind
+            flags = function.__code__.co_flags & _KINDS
+            kind = flags, function.__module__, function.__qualname__, self.idempotent, self.name
+            runner = policy.compiled.get(kind)
+            if runner is not None and states.compiled_for is policy.layers:
+                return runner(function, args, kwargs)  # type: ignore[no-any-return]
+        from .run.direct_calls import keep, runner_for
+
+        name = self.name or policy.name
+        runner = runner_for(policy, states, function, name=name, idempotent=self.idempotent)
+        if kind is not None:
+            keep(policy, kind, runner)
+        return runner(function, args, kwargs)  # type: ignore[no-any-return]
 
     def attempts(self) -> Attempts:
         """Return the attempts as a loop; see `Policy.attempts`."""
-        return self.policy.attempts(idempotent=self.idempotent)
+        return _loop(self.policy, self.idempotent, sys._getframe(1))  # noqa: SLF001 -- as above
 
-    def _bound(self, function: Any, *, states: States | None = None, shared_as: str | None = None) -> Any:
-        from .run.protect import bind
 
-        name, idempotent = self.name or self.policy.name, self.idempotent
-        return bind(
-            self.policy,
-            function,
-            name=name,
-            states=states,
-            shared_as=shared_as,
-            idempotent=idempotent,
-            must_say=True,
-        )
+def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempts:
+    """Return the loop that starts where `caller` is."""
+    from .run.blocks import Attempts
+
+    if idempotent is not None:
+        check_flag("Policy.attempts.idempotent", idempotent)
+    if idempotent is None and any(isinstance(layer, Retry) for layer in policy.layers):
+        from .run.binding import undecided
+
+        raise undecided(policy.name or "Policy.attempts")
+    return Attempts(policy, policy.own_states(), (caller.f_code, caller.f_lineno), idempotent=idempotent)
 
 
 def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:

@@ -16,6 +16,7 @@ from .retry.pause import Pause, shared_pause
 
 if TYPE_CHECKING:
     from .guards import CircuitAsked
+    from .layer import Layer
     from .names import Names
     from .shared.ports import SharedState
 
@@ -31,7 +32,9 @@ class States:
     `shares_pause`: all owners of this name wait for one pause.
     """
 
-    __slots__ = ("__weakref__", "_keys", "_own", "_pause", "current", "logged", "name", "shared_as")
+    __slots__ = (
+        "__weakref__", "_keys", "_own", "_pause", "compiled_for", "current", "logged", "name", "shared_as",
+    )  # fmt: skip
 
     def __init__(self, name: str, shared_as: str | None = None, *, shares_pause: bool = False) -> None:
         self.name = name
@@ -43,6 +46,8 @@ class States:
         self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
         # By their sort; a state shared between processes is here while it is in use.
         self._own: dict[str, Any] = {}
+        # The layers whose numbers apply to the `call` and `attempts` of a policy; see `run.direct_calls`.
+        self.compiled_for: tuple[Layer, ...] | None = None
 
     def state(self, names: Names[S, V], settings: V, store: SharedState | None = None) -> S:
         """Return the state for these settings, and apply the settings to it."""

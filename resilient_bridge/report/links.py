@@ -102,6 +102,7 @@ class Links:
         self.depth = {name: Bins(max) for name in DEPTHS}
         self.peak: dict[str, tuple[int, float]] = dict.fromkeys(DEPTHS, (0, 0.0))
         self._depths = [0, 0, 0]
+        self._passing: list[Link] = []  # READY when they were measured last
         self._measured_at: float | None = None
         self.begin: float | None = None
 
@@ -263,6 +264,8 @@ class Links:
         if "queued" not in fields:
             return
         since = at if self._measured_at is None else min(self._measured_at, at)
+        if at > since:
+            self._pass()
         self._measured_at = at
         depth = (count_in(fields, "queued"), count_in(fields, "unconfirmed"), count_in(fields, "unread"))
         for index, name in enumerate(DEPTHS):
@@ -272,6 +275,16 @@ class Links:
             if self._depths[index] > self.peak[name][0]:
                 self.peak[name] = (self._depths[index], at)
         link.depth = depth
+        if link.state == "READY":
+            self._passing.append(link)
+
+    def _pass(self) -> None:
+        """Take off what links that were READY had: it is sent and confirmed soon, and no event says when."""
+        for link in self._passing:
+            for index, waiting in enumerate(link.depth):
+                self._depths[index] -= waiting
+            link.depth = (0, 0, 0)
+        self._passing.clear()
 
     def _spread(self, span: Span) -> None:
         self.in_group.get(span.state, self.in_group[CONNECTING]).spread(span.start, span.end)

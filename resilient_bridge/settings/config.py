@@ -315,7 +315,7 @@ def load(
 
     def read() -> tuple[Settings, Merged]:
         merged = read_sources(source, environment)
-        reading = new_reading(names, known)
+        reading = new_reading(names, known, merged.texts)
         settings = read_settings(merged.data, reading)
         if settings is None:
             raise config_errors(merged.title, in_order(reading.problems, merged))
@@ -326,7 +326,7 @@ def load(
         return Config(read, {} if names is None else names)
     merged = read_sources(source, environment)
     data = {key: value for key, value in merged.data.items() if key != "kind"}
-    reading = new_reading(names, known)
+    reading = new_reading(names, known, merged.texts)
     value = read_value(wanted, data["value"] if set(data) == {"value"} else data, "", reading)
     if reading.problems:
         raise config_errors(merged.title, in_order(reading.problems, merged))

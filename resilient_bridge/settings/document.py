@@ -57,13 +57,18 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
 
-def new_reading(names: Mapping[str, Any] | None, known: Mapping[str, Iterable[str]] | None = None) -> Reading:
+def new_reading(
+    names: Mapping[str, Any] | None,
+    known: Mapping[str, Iterable[str]] | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Reading:
     """Return an empty Reading with the readers and aliases of this package."""
     return Reading(
         names={} if names is None else names,
         known={} if known is None else known,
         readers=READERS,
         aliases=ALIASES,
+        texts={} if texts is None else texts,
     )
 
 

@@ -157,6 +157,8 @@ def read_field(field: attrs.Attribute[Any], raw: Any, path: str, reading: Readin
         return raw
     if raw is False and form.kind not in {"flag", "plain", "functions"}:
         return None  # TOML has no null
+    if form.kind == "text" and isinstance(raw, int | float) and path in reading.texts:
+        return reading.texts[path]
     if form.kind == "count" and field.name.endswith("bytes") and isinstance(raw, str):
         return _text(raw, read_bytes, SIZE, path, reading)
     read = _READERS.get(form.kind)

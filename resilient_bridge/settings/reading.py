@@ -44,13 +44,15 @@ class Entry:
 @attrs.define
 class Reading:
     """One reading: `names` are the caller's functions and classes, `known` its tools and skills,
-    `readers` those of single classes.
+    `readers` those of single classes; `texts` are values of the environment as they were written,
+    by path: where a text is wanted, `12345` is one.
     """
 
     names: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     known: Mapping[str, Iterable[str]] = attrs.field(factory=dict[str, Iterable[str]])
     readers: Mapping[type, TableReader] = attrs.field(factory=dict[type, Any])
     aliases: Mapping[type, Aliases] = attrs.field(factory=dict[type, Any])
+    texts: Mapping[str, str] = attrs.field(factory=dict[str, str])
     problems: list[Problem] = attrs.field(factory=list[Problem])
     warnings: list[str] = attrs.field(factory=list[str])
 

@@ -35,13 +35,14 @@ class Origin(NamedTuple):
 
 class Merged(NamedTuple):
     """One document of all sources; `title` names them for errors, `below` names the source that the
-    environment overrides.
+    environment overrides, and `texts` has the variables as they were written, by path.
     """
 
     title: str
     data: Mapping[str, Any]
     origins: Mapping[str, Origin]
     below: str
+    texts: Mapping[str, str]
 
     def origin(self, path: str) -> Origin | None:
         """Return where this path was written, else where the nearest path around it was; None if
@@ -66,17 +67,18 @@ def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merge
     below, document = _read(source)
     title = below
     origins: dict[str, Origin] = {}
+    texts: dict[str, str] = {}
     _note(document.data, "", title, document.lines, origins)
     data: Any = document.data
     if environment is not None:
         of_own: dict[str, Origin] = {}
-        own = _of_environment(environment, of_own)
+        own = _of_environment(environment, of_own, texts)
         if own.get("preset", data.get("preset")) == "gasoline":
             data = merged(data, _of_gasoline(environment, origins))
         data = merged(data, own)
         origins |= of_own  # last, because the environment overrides
         title = f"{title} and the environment" if source is not None else "the environment"
-    return Merged(title, data, origins, below)
+    return Merged(title, data, origins, below, texts)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +137,9 @@ def _note(data: Any, path: str, title: str, lines: Mapping[str, int], origins: d
 # ---- the environment -------------------------------------------------------------------------------------------------
 
 
-def _of_environment(environment: Mapping[str, str], origins: dict[str, Origin]) -> dict[str, Any]:
+def _of_environment(
+    environment: Mapping[str, str], origins: dict[str, Origin], texts: dict[str, str]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in sorted(environment, key=lambda each: (each.count(_LEVEL), each)):
         if not name.startswith(PREFIX) or name == PREFIX:
@@ -149,7 +153,7 @@ def _of_environment(environment: Mapping[str, str], origins: dict[str, Origin]) 
                 table[key] = {}
             table = table[key]
         path = joined(path, keys[-1])
-        origins[path] = Origin(name)
+        origins[path], texts[path] = Origin(name), environment[name]
         _note(value, path, name, {}, origins)
         table[keys[-1]] = value
     try:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import MASK, Failure, class_name, hides, is_sensitive, model_type, redact, redact_value, text_of
 from ..telemetry.debug import kind_of, name_in_words
+from ..telemetry.event import TOOL_CALL
 from .state_files.document import instant
 
 
@@ -77,6 +78,8 @@ def viber_line(event: Event) -> bytes:
             line["msg"] = "Tool execution failed"
         elif name == "RetryScheduled" and "provider" in line:
             line["msg"] = "Retrying LLM request"
+        elif name in ("GaveUp", "CallFinished") and getattr(event, "name", None) == TOOL_CALL.get():
+            line["level"] = "info"  # its ToolFailed follows, and is the one error
         return _written({key: line[key] for key in _VIBER_KEYS if key in line})
     except Exception as error:  # noqa: BLE001 -- as in `log_line`
         return _unreadable(error)

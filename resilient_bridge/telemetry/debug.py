@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 
 from ..errors import Category, config_error, redact
+from ..locks import new_lock
 from .hub import listen
 
 
@@ -65,7 +67,7 @@ class Debug:
 
     The kinds are connection, circuit, polling, escalation and correlation; without arguments all
     five. Each kind has the logger `resilient_bridge.<kind>`. Inside the block these loggers have
-    the level DEBUG; if logging is not configured, the lines go to stderr. Each record has the
+    the level DEBUG, until the last of several blocks ends; if logging is not configured, the lines go to stderr. Each record has the
     event's fields as `extra`, and `kind`; where something took time, `duration_ms`.
 
     Raises ConfigError for an unknown kind, and on entering a second time.
@@ -78,8 +80,6 @@ class Debug:
                 raise config_error("Debug", f"one of {', '.join(KINDS)}", kind)
         self._kinds: frozenset[str] = frozenset(kinds or KINDS)
         self._listening: AbstractContextManager[None] | None = None
-        self._levels: dict[str, int] = {}
-        self._handler: logging.Handler | None = None
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -111,7 +111,7 @@ class Debug:
         if self._listening is not None:
             raise config_error("Debug", "to be entered once at a time", "a second time")
         if self._kinds:
-            self._set_up()
+            _loggers.set_up(self._kinds)
             self._listening = listen(self._hear)
             self._listening.__enter__()
         return self
@@ -124,26 +124,7 @@ class Debug:
         if listening is None:
             return
         listening.__exit__(kind, error, trace)
-        import logging
-
-        for name, level in self._levels.items():
-            logging.getLogger(name).setLevel(level)
-        if self._handler is not None:
-            logging.getLogger("resilient_bridge").removeHandler(self._handler)
-            self._handler = None
-
-    def _set_up(self) -> None:
-        import logging
-
-        for kind in self._kinds:
-            logger = logging.getLogger(f"resilient_bridge.{kind}")
-            self._levels[logger.name] = logger.level
-            logger.setLevel(logging.DEBUG)
-        parent = logging.getLogger("resilient_bridge")
-        if not parent.hasHandlers():
-            self._handler = logging.StreamHandler()
-            self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
-            parent.addHandler(self._handler)
+        _loggers.take_down(self._kinds)
 
     def _hear(self, event: Event) -> None:
         kind = kind_of(event)
@@ -158,6 +139,45 @@ class Debug:
         if isinstance(seconds, int | float):
             fields["duration_ms"] = round(seconds * 1_000)
         logging.getLogger(f"resilient_bridge.{kind}").debug(_line(kind, event, fields), extra=fields)
+
+
+class _Loggers:
+    """The loggers of the kinds, which the blocks that overlap share: the last one restores them."""
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._blocks: Counter[str] = Counter()
+        self._levels: dict[str, int] = {}  # before the first block
+        self._handler: logging.Handler | None = None
+
+    def set_up(self, kinds: frozenset[str]) -> None:
+        import logging
+
+        with self._lock:
+            for kind in kinds:
+                logger = logging.getLogger(f"resilient_bridge.{kind}")
+                self._blocks[kind] += 1
+                self._levels.setdefault(kind, logger.level)
+                logger.setLevel(logging.DEBUG)
+            parent = logging.getLogger("resilient_bridge")
+            if not parent.hasHandlers():
+                self._handler = logging.StreamHandler()
+                self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+                parent.addHandler(self._handler)
+
+    def take_down(self, kinds: frozenset[str]) -> None:
+        import logging
+
+        with self._lock:
+            self._blocks -= Counter(kinds)
+            for kind in kinds - self._blocks.keys():
+                logging.getLogger(f"resilient_bridge.{kind}").setLevel(self._levels.pop(kind))
+            if self._handler is not None and not self._blocks:
+                logging.getLogger("resilient_bridge").removeHandler(self._handler)
+                self._handler = None
+
+
+_loggers: Final = _Loggers()
 
 
 def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ Rule: an event carries no payload, no argument and no secret.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, dataclass_transform
 
@@ -100,6 +101,10 @@ class Event(Record):
     def __hash__(self) -> int:
         """Return a hash of the class and the time: a field may be a dict, which has none."""
         return hash((type(self), self.at))
+
+
+TOOL_CALL: Final[ContextVar[str | None]] = ContextVar("resilient_bridge.tool_call", default=None)
+"""The tool that `Toolbox.call` is calling in this context, which reports the end of it by ToolFailed."""
 
 
 def sent_by(event: Event, sender: object) -> Event:

@@ -10,6 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.adapters.http_clients import AT_ONCE, each_kind, repeating, scripted
+from tests.internals.adapters import transport
 
 
 @each_kind
@@ -85,3 +86,19 @@ async def test_a_bulkhead_belongs_to_an_origin(key):
         assert (await client.get(f"https://b.{host}/")).status_code == 200
         gate.set()
         assert (await hanging).status_code == 200
+
+
+async def test_c08_the_origin_in_use_is_not_compiled_again(monkeypatch):
+    """Of more origins than are kept, the one that was not asked for the longest is dropped, and not the first."""
+    compiled, bind = [], transport.bind
+    monkeypatch.setattr(transport, "_MOST", 2)
+    monkeypatch.setattr(
+        transport, "bind", lambda *args, **options: compiled.append(options["name"]) or bind(*args, **options)
+    )
+    inner = httpx.MockTransport(lambda request: httpx.Response(200))
+    async with httpx.AsyncClient(transport=rb.HTTPTransport(rb.Policy(AT_ONCE), inner)) as client:
+        for number in range(6):
+            await client.get("https://hot.test/")
+            await client.get(f"https://n{number}.test/")
+    assert compiled.count("https://hot.test") == 1
+    assert len(compiled) == 7

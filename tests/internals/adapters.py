@@ -9,6 +9,7 @@ __getattr__ = lazily(
     "resilient_bridge.adapters",
     {
         "http.own_transport": "Options own_transport",
+        "http": "transport",
         "idempotency": "permits",
         "sdk.model_streams": "Ending",
         "sdk.sdk_tools": "google_runs_tools openai_effect",

@@ -328,3 +328,19 @@ def test_a_link_that_found_no_room_is_held_once_another_has_ended(monkeypatch):
         state(3, "CONNECTING", "READY", bridge="b1"), state(4, "READY", "BACKOFF", bridge="b1"),
     ]).links  # fmt: skip
     assert (facts.seen, [bridge for bridge, _ in facts.links], facts.losses) == (2, ["b1"], 1)
+
+
+def test_t03_a_sample_of_a_link_that_is_ready_is_not_drawn_until_the_next():
+    """17 messages were unconfirmed when it became READY, and confirmed soon; the next sample is 100 s later."""
+    facts = incident_of([
+        state(0, "IDLE", "CONNECTING", queued=17, unconfirmed=0, unread=0),
+        state(10, "CONNECTING", "READY", queued=0, unconfirmed=17, unread=0),
+        state(110, "READY", "BACKOFF", queued=0, unconfirmed=2, unread=0),
+        state(120, "BACKOFF", "READY", queued=0, unconfirmed=0, unread=0),
+    ]).links  # fmt: skip
+    drawn = facts.depth["unconfirmed"].highest(BEGIN, BEGIN + 120, 12)
+    assert drawn[1] == 17
+    assert drawn[2:10] == [0] * 8
+    assert drawn[11] == 2
+    assert facts.depth["queued"].highest(BEGIN, BEGIN + 120, 12)[0] == 17
+    assert facts.peak["unconfirmed"] == (17, BEGIN + 10)

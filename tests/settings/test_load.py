@@ -332,3 +332,15 @@ def test_a_state_is_a_url_and_shared_by_equal_settings():
         rb.dump(policy)
     with pytest.raises(rb.ConfigError, match=r"policies\.a\.state"):
         rb.load({"policies": {"a": {**layers, "state": "http://host"}}})
+
+
+@pytest.mark.parametrize("text", ["12345", "1e5", "true", "0x1f", "00042", "inf"])
+def test_t03_a_text_that_looks_like_a_number_comes_from_the_environment(text):
+    """Where a text is wanted, it is the text that was written; where a number is, a number."""
+    env = {"RESILIENT_BRIDGE_BRIDGE__SESSION_ID": text, "RESILIENT_BRIDGE_RETRY__ATTEMPTS": "7"}
+    env["RESILIENT_BRIDGE_BREAKER__KEY"] = text
+    config = rb.load(env=env)
+    assert config.tables["bridge"].session_id == text
+    layers = config.bridge.calls.layers
+    assert next(layer.attempts for layer in layers if isinstance(layer, rb.Retry)) == 7
+    assert next(layer.key for layer in layers if isinstance(layer, rb.Breaker)) == text

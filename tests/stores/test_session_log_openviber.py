@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -87,3 +88,32 @@ def test_every_event_has_the_lines_of_the_structured_form(cls):
     assert {name: value for name, value in theirs.items() if name not in changed} == {
         name: ours[name] for name in theirs if name not in changed
     }
+
+
+async def test_t03_a_tool_that_fails_is_one_error(tmp_path):
+    """What its policy says of the same call is no second one; a call inside of it, or beside it, stays an error."""
+    tools, path = rb.agent.Toolbox(), tmp_path / "s1.jsonl"
+
+    @rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), name="ask")(idempotent=True)
+    async def ask():
+        raise ConnectionResetError
+
+    @tools.tool(timeout=0.01)
+    async def slow() -> None:
+        """Wait."""
+        await asyncio.sleep(60)
+
+    @tools.tool
+    async def asks() -> None:
+        """Ask somebody."""
+        await rb.capture(ask)
+
+    def errors():
+        lines = map(json.loads, path.read_text().splitlines())
+        return [line["msg"].partition(":")[0] for line in lines if line["level"] == "error"]
+
+    with rb.stores.SessionLog(path, form="openviber"):
+        assert not (await tools.call("slow", {})).ok
+        assert errors() == ["Tool execution failed"]
+        await tools.call("asks", {})
+        assert "Gave up" in errors()

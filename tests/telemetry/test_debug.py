@@ -283,3 +283,38 @@ def test_the_command_line_reads_it():
     assert "RESILIENT_BRIDGE_DEBUG" in wrong.stderr
     assert wrong.stdout == ""
     assert _run("-m", "resilient_bridge", "backoff", "constant(1)", DEBUG="gasoline:*").returncode == 0
+
+
+@pytest.mark.parametrize("first_out", [0, 1])
+def test_t03_blocks_that_overlap_restore_the_levels_together(first_out, caplog):
+    """In whatever order they end: the second goes on logging, and after the last one the levels are as before."""
+    names = ["resilient_bridge.circuit", "resilient_bridge.polling"]
+    before = [logging.getLogger(name).level for name in names]
+    blocks = [rb.Debug("circuit"), rb.Debug("circuit", "polling")]
+    for block in blocks:
+        block.__enter__()
+    blocks.pop(first_out).__exit__(None, None, None)
+    caplog.clear()
+    emit(rb.events.CircuitClosed(key="k", reason="reset"))
+    assert [record.name for record in caplog.records if record.levelname == "DEBUG"] == [names[0]]
+    blocks.pop().__exit__(None, None, None)
+    assert [logging.getLogger(name).level for name in names] == before
+
+
+def test_t03_the_handler_stays_until_the_last_block_has_ended(capsys):
+    """Where logging is not set up: one handler for all."""
+    logger = logging.getLogger("resilient_bridge")
+    handlers, parents = logger.handlers, logger.propagate
+    logger.handlers, logger.propagate = [], False
+    try:
+        one, other = rb.Debug("circuit"), rb.Debug("circuit")
+        one.__enter__()
+        other.__enter__()
+        one.__exit__(None, None, None)
+        emit(rb.events.CircuitClosed(key="k", reason="reset"))
+        assert len(logger.handlers) == 1
+        other.__exit__(None, None, None)
+        assert logger.handlers == []
+    finally:
+        logger.handlers, logger.propagate = handlers, parents
+    assert capsys.readouterr().err.count("circuit closed") == 1

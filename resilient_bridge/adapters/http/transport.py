@@ -245,7 +245,14 @@ class HTTPTransport(_Bases):
         # The transport's own policy is looked up as None: hashing it would double the time of this.
         own = None if policy is self._policy else policy
         key = url.scheme, url.raw_host, url.port, is_idempotent, by_key, is_async, own
-        send = self._protected.get(key) or self._bind(key, origin_of(url))
+        send = self._protected.get(key)
+        if send is None:
+            send = self._bind(key, origin_of(url))
+        else:
+            try:  # noqa: SIM105 -- on every request
+                self._protected.move_to_end(key)  # the least recently used is dropped
+            except KeyError:  # another thread has just dropped it
+                pass
         extensions[_OURS] = True
         return send
 

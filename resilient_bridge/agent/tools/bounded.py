@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...calls.frame import CURRENT, CallFrame
 from ...calls.steps import settled
-from ...calls.timeout.guard import too_late
+from ...calls.timeout.guard import deadline_passed
 from ...classification import classify
 from ...errors import AttemptTimeoutError, Executed, Failure, Kind
 from ...telemetry import emit, events
@@ -156,7 +156,7 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
         finally:
             del work  # it holds the error that holds this frame
         _tell_thread(name, steps[-1])
-        raise too_late(steps[-1], Executed.MAYBE, None) if is_last else timed_out(steps, None)
+        raise deadline_passed(attempt) if is_last else timed_out(steps, None)
 
     return call
 

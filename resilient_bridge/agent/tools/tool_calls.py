@@ -21,6 +21,7 @@ from ...calls.outcome import Outcome, captured
 from ...calls.timeout.guard import DeadlineGuard
 from ...errors import BridgeError, DeadlineExceededError, Executed, Failure, config_error, error_for, redact
 from ...telemetry import emit, events
+from ...telemetry.event import TOOL_CALL
 from ...values.fields import read_seconds
 from ...world.threads import TOOL_THREADS
 from ..suggestions.near_misses import close_names
@@ -98,7 +99,12 @@ async def call_tool(
     function = _uncancelled(entry.runner(), anew)
     if seconds is not None:
         function = _bounded(function, seconds)
-    outcome = await captured(function, read.args, dict(read.kwargs), key=key)
+    token = TOOL_CALL.set(entry.tool.name)
+    try:
+        outcome = await captured(function, read.args, dict(read.kwargs), key=key)
+    finally:
+        with suppress(ValueError):  # as above
+            TOOL_CALL.reset(token)
     if outcome.error is not None and issubclass(type(outcome.error), MistakeError):
         raise outcome.error
     return await _tool_outcome(entry, read, outcome)

@@ -316,6 +316,9 @@ class Retrying:
         self.state.outcome = None
         self.history = []
         self.own = self.ending = self.before = self.current = None
+        steps = getattr(self.controller, "iter_state", None)  # tenacity before 8.4 has none
+        if steps is not None:
+            steps.reset()  # its functions hold the controller
         del self.controller, self.state
 
     def cut_off(self, error: BaseException, now: float) -> None:

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...errors import config_error
-from ...values.fields import refuse
 from ...world import REAL
 from ..attempt import Attempt
 from ..evidence import leave_function
 from ..finished import block_finished
-from ..frame import CURRENT, CallFrame
+from ..frame import CURRENT, CallFrame, leave_context
 from ..retry.refresh import Refresh
 from ..steps import Sleep
 from ..timeout.deadline import Deadline
 from ..timeout.guard import bound
-from ..timeout.value import Timeout
-from ..tracing import open_scope, within
+from ..tracing import TRACING, open_scope, within
 from .attempt_result import decide_next, exit_layers
-from .plan import Plan
+from .direct_calls import loop_plan
 from .retry_loop import run, run_async
 
 
@@ -35,13 +32,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..guards import Guard
-    from ..retry.pause import PauseGuard
     from ..retry.retrying import Retrying
     from ..states import States
     from ..steps import Step
     from ..tracing import CallScope
-    from .layers import HasLayers
+    from .direct_calls import Compiles
+    from .plan import Plan
     from .retry_loop import Steps
 
 
@@ -82,28 +78,31 @@ class BlockAttempt(Attempt):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Exit the layers. A repeated failure ends here; any other is raised and ends the loop."""
-        block = self._block
-        if block.loop is None:  # policies are disabled: the block runs as if unprotected
+        block, loop = self._block, self._block.loop
+        if loop is None:  # policies are disabled: the block runs as if unprotected
             return False
         # A block may be exited in another task than it was entered in, and that task has its own
         # context.
-        with suppress(ValueError):
-            if block.entered is not None:
-                CURRENT.reset(block.entered)
+        if block.entered is not None:
+            entered, block.entered = block.entered, None
+            leave_context(entered)
         try:
-            return block.loop.ended(block, error)
+            return loop.ended(block, error)
         finally:
-            if block.loop.scope is not None:
-                block.loop.scope.leave()
+            if loop.scope is not None:
+                loop.scope.leave()
 
 
 class Attempts:
     """What `policy.attempts()` returns: iterate over it once, sync or async."""
 
-    def __init__(self, policy: HasLayers, states: States, *, idempotent: bool | None) -> None:
-        """Prepare the loop; no layer is entered yet."""
+    __slots__ = ("_idempotent", "_line", "_policy", "_states")
+
+    def __init__(self, policy: Compiles, states: States, line: object, *, idempotent: bool | None) -> None:
+        """Prepare the loop at a `line` in the code; no layer is entered yet."""
         self._policy = policy
         self._states = states
+        self._line = line
         self._idempotent = idempotent
 
     def __iter__(self) -> Iterator[BlockAttempt]:
@@ -115,19 +114,22 @@ class Attempts:
         if CURRENT.get().world.is_disabled:
             yield BlockAttempt(_BlockFrame(None, CURRENT.get()))
             return
-        while (block := loop.next()) is not None:
-            try:
-                for wait in loop.waits(block):
-                    wait.block()
-            except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
-                loop.not_admitted_block(block, error)
-            else:
+        try:
+            while (block := loop.next()) is not None:
                 try:
-                    yield BlockAttempt(block)
-                finally:
-                    loop.give_back(block)
-            for step in loop.between(block):
-                step.block()
+                    for wait in loop.waits(block):
+                        wait.block()
+                except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
+                    loop.not_admitted_block(block, error)
+                else:
+                    try:
+                        yield BlockAttempt(block)
+                    finally:
+                        loop.give_back(block)
+                for step in loop.between(block):
+                    step.block()
+        finally:
+            loop.let_go()
 
     async def __aiter__(self) -> AsyncIterator[BlockAttempt]:
         """Yield attempts until one succeeds; waits suspend this task."""
@@ -135,38 +137,29 @@ class Attempts:
         if CURRENT.get().world.is_disabled:
             yield BlockAttempt(_BlockFrame(None, CURRENT.get()))
             return
-        while (block := loop.next()) is not None:
-            try:
-                for wait in loop.waits(block):
-                    await wait.suspend()
-            except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
-                loop.not_admitted_block(block, error)
-            else:
+        try:
+            while (block := loop.next()) is not None:
                 try:
-                    yield BlockAttempt(block)
-                finally:
-                    loop.give_back(block)
-            if loop.asking is not None:
-                await loop.asked(*loop.asking)
-            for step in loop.between(block):
-                await step.suspend()
+                    for wait in loop.waits(block):
+                        await wait.suspend()
+                except BaseException as error:  # noqa: BLE001 -- raised again unless it is repeated
+                    loop.not_admitted_block(block, error)
+                else:
+                    try:
+                        yield BlockAttempt(block)
+                    finally:
+                        loop.give_back(block)
+                if loop.asking is not None:
+                    await loop.asked(*loop.asking)
+                for step in loop.between(block):
+                    await step.suspend()
+        finally:
+            loop.let_go()
 
     def _start(self, *, is_async: bool) -> _Loop:
-        if any(isinstance(layer, Timeout) for layer in self._policy.layers) and not is_async:
-            refuse(
-                "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", self._policy
-            )
-        plan = Plan(
-            self._policy,
-            self._states,
-            form="async_block" if is_async else "block",
-            idempotent=self._idempotent,
-            name=self._states.name,
-            proofs="none",
-            allowed_by="policy.attempts(idempotent=True)",
+        plan = loop_plan(
+            self._policy, self._states, self._line, idempotent=self._idempotent, is_async=is_async
         )
-        if plan.fallback is not None:
-            refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", self._policy)
         return _Loop(plan, is_async=is_async)
 
 
@@ -181,6 +174,7 @@ class _Loop:
         self.asking: tuple[Steps, Step, _BlockFrame, BaseException] | None = None
         self.retrying: Retrying | None = None
         self.is_done = False
+        self.is_counted = False
         self.scope: CallScope | None = None
         self._last: _BlockFrame | None = None
         self._first: _BlockFrame | None = None
@@ -198,7 +192,7 @@ class _Loop:
         block = _BlockFrame(self, self._around)
         if last is None or self._first is None:
             self._first = block
-            self._begin(block, block.started)
+            self._begin(block)
         else:
             block.number, block.first, block.deadline_at = last.number + 1, self._first, last.deadline_at
             block.failure = None if self.retrying is None else self.retrying.history[-1]
@@ -207,19 +201,26 @@ class _Loop:
 
     def waits(self, block: _BlockFrame) -> Iterator[Step]:
         """Enter every layer; yield the waits."""
-        guards: tuple[Guard | PauseGuard, ...] = (*self.plan.outer, self.plan.pause_guard, *self.plan.guards)
-        for guard in guards:
+        plan = self.plan
+        for guard in plan.outer:
             if (wait := guard.enter(block)) is not None:
                 yield wait
+        if plan.pause.until and (wait := plan.pause_guard.enter(block)) is not None:
+            yield wait
+        for guard in plan.guards:
+            if (wait := guard.enter(block)) is not None:
+                yield wait
+        if not self.is_counted:
+            self.is_counted = True
+            if plan.budget is not None:  # a block that is rejected earns no repeats
+                plan.budget.deposit(block.world.monotonic())
 
-    def _begin(self, block: _BlockFrame, now: float) -> None:
-        self.scope = open_scope(self.plan)
-        budget = self.plan.budget
-        if budget is not None:
-            budget.deposit(now)
-        deadline = next((layer for layer in self.plan.policy.layers if isinstance(layer, Deadline)), None)
-        if deadline is not None:
-            bound(block, deadline.seconds)
+    def _begin(self, block: _BlockFrame) -> None:
+        if TRACING.open is not None:
+            self.scope = open_scope(self.plan)
+        for layer in self.plan.policy.layers:
+            if isinstance(layer, Deadline):
+                bound(block, layer.seconds)
 
     def ended(self, block: _BlockFrame, error: BaseException | None) -> bool:
         """Handle the end of a block; return whether its error ends here."""
@@ -300,13 +301,25 @@ class _Loop:
         self.is_done = True
         first = self._first
         if first is not None:
-            with within(self.scope):
-                block_finished(self.plan, first, error)
             if self.scope is not None:
+                with within(self.scope):
+                    block_finished(self.plan, first, error)
                 self.scope.close()
+            else:
+                block_finished(self.plan, first, error)
             if first.run is not None:
                 first.run.close()
             first.outer = None
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Release the attempts, which hold the loop, so that all are freed with their last reference."""
+        for block in (self._first, self._last):
+            if block is not None:
+                block.loop = None
+        if self._first is not None and self._first.run is not None:
+            self._first.run.close()
+        self._first = self._last = self.retrying = self.asking = None
 
 
 def _warn_of_loop(wait: float) -> None:

@@ -12,10 +12,9 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import Executed
 from ...telemetry import emit, events
 from ..frame import CURRENT
-from ..timeout.guard import timed_out, too_late
+from ..timeout.guard import deadline_passed, timed_out
 
 
 if TYPE_CHECKING:
@@ -42,6 +41,6 @@ def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any
         finally:
             del work  # it holds the error that holds this frame
         emit(events.ThreadLeftBehind(name=plan.name, seconds=seconds))
-        raise too_late(seconds, Executed.MAYBE, None) if is_last else timed_out(seconds, None)
+        raise deadline_passed(attempt) if is_last else timed_out(seconds, None)
 
     return call

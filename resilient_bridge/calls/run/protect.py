@@ -6,7 +6,7 @@ import inspect
 from asyncio import coroutines
 from functools import partial, update_wrapper
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from ...errors import config_error
 from ..states import States
@@ -33,7 +33,7 @@ def bind(
 ) -> Any:
     """Return `function` protected by `policy`.
 
-    With `states` it is for one `policy.call`, without it a decoration.
+    With `states` it uses that state, without it it is a decoration.
 
     `shared_as` is its name for other processes; None: its qualified name. The rest: see `Options`.
     """
@@ -41,7 +41,7 @@ def bind(
     label = name or label_of(function)
     used = states or States(label, shared_as or (label_of(function) if name else label))
     binding = Binding(policy, used, form=form, name=label, **options)
-    protected: Any = _PROTECT[form](function, binding)
+    protected: Any = PROTECT[form](function, binding)
     if states is None:
         update_wrapper(protected, function)
         protected.explain = binding.explain
@@ -95,7 +95,7 @@ def label_of(function: Any) -> str:
     return f"{module}.{qualified}"
 
 
-_PROTECT: dict[Form, Callable[[Any, Binding], Any]] = {
+PROTECT: Final[dict[Form, Callable[[Any, Binding], Any]]] = {
     "async": protect_async,
     "sync": protect_sync,
     "async_stream": protect_async_stream,

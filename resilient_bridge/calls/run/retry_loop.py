@@ -41,6 +41,7 @@ def steps_of(  # noqa: C901, PLR0912 -- one generator: each further one would be
     the error it raised, or None and what it returned.
     """
     frame, retrying, fell_back = first, None, False
+    is_counted = outcome is not None  # by its runner
     error: BaseException | None = None
     ending: BaseException | None = None
     result: Any = None
@@ -62,6 +63,10 @@ def steps_of(  # noqa: C901, PLR0912 -- one generator: each further one would be
                             if (wait := guard.enter(frame)) is not None:
                                 yield wait
                         frame.is_called = True
+                        if not is_counted:
+                            is_counted = True
+                            if plan.budget is not None:  # a call that is rejected earns no repeats
+                                plan.budget.deposit(frame.world.monotonic())
                         result = yield call
                     except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided next
                         error = raised

@@ -218,8 +218,6 @@ def _whole(plan: Plan, binding: Binding, outer: CallFrame, call: CallOnce) -> St
     now = world.monotonic()
     inherits = outer.deadline_at is not None and not outer.is_over
     first = new_frame(plan, outer, world, now, outer.deadline_at if inherits else None)
-    if plan.budget is not None:
-        plan.budget.deposit(now)
     call.function = world.injected(call.function, binding)
     if plan.thread_timeout is not None:
         call.function = run_in_thread(call.function, plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
+from ..frame import enclosing
 from ..guards import Guard
 from .timers import Timers, timers_of
 
@@ -111,6 +112,18 @@ def remaining_or_raise(attempt: CallFrame, seconds: float) -> float:
         attempt.is_rejected = True
         raise too_late(seconds, Executed.NO, None)
     return remaining
+
+
+def deadline_passed(attempt: CallFrame) -> DeadlineExceededError:
+    """Return the error for an attempt that was cut by its deadline, which names all of the deadline.
+
+    The attempt had only what was left of it.
+    """
+    at = attempt.deadline_at or 0.0
+    first: CallFrame = attempt.first or attempt
+    while (outer := enclosing(first)) is not None and outer.deadline_at == at:
+        first = outer.first or outer  # it inherits the deadline
+    return too_late(round(at - first.started, 4), Executed.MAYBE, None)
 
 
 def too_late(seconds: float, executed: Executed, cause: BaseException | None) -> DeadlineExceededError:
