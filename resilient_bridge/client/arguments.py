@@ -45,6 +45,26 @@ def check_token(path: str, token: object) -> None:
         raise config_error(path, f"a text or None{hint}", type(token).__name__)
 
 
+def check_bearer(path: str, token: object) -> None:
+    """Check a token that goes into a header."""
+    check_token(path, token)
+    if isinstance(token, str) and token:
+        _check_header(path, "Authorization", token, "a text")
+
+
+def _check_header(path: str, name: str, value: str, wanted: str) -> None:
+    """Refuse what no header can hold, such as the line break at the end of a file; show no value."""
+    from ..transports.origin import checked_headers  # imported here: it loads the WebSocket library
+
+    try:
+        checked_headers({name: value})
+    except ValueError:
+        wanted = (
+            f"{wanted} that a header can hold: printable, in one line (write .strip() for a text of a file)"
+        )
+        raise config_error(path, wanted, f"another character in {name[:_LONGEST_NAME]!r}") from None
+
+
 def check_headers(path: str, headers: object) -> None:
     """Check headers, or what their function has returned; an error names no value."""
     if headers is None:
@@ -58,6 +78,7 @@ def check_headers(path: str, headers: object) -> None:
             if isinstance(name, str):
                 shown = f"a {type(value).__name__} as {name[:_LONGEST_NAME]}"
             raise config_error(path, wanted, shown)
+        _check_header(path, name, value, "names and texts")
 
 
 def check_callable(argument: str, wanted: str, value: object) -> None:
@@ -181,7 +202,7 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
             wanted = "a dialect with positions, which say from where to fetch"
             raise config_error("BridgeClient.backfill", wanted, "one without")
     if not callable(token):
-        check_token("BridgeClient.token", token)
+        (check_bearer if dialect.sends_bearer else check_token)("BridgeClient.token", token)
     if token is not None and dialect.auth is None and not dialect.bearer and dialect.login is None:
         wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
         raise config_error("BridgeClient.token", wanted, "one that does not")

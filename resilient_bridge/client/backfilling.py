@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
 from ..calls.policy import Policy
 from ..calls.retry.value import Retry
 from ..errors import ConfigError, PositionGoneError, ProtocolError, config_error
+from .cancelled import is_ours
 
 
 if TYPE_CHECKING:
@@ -53,6 +55,10 @@ async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:
         lost = "backfill_failed"
         link.refuse(error.failure, driver.now())
     except Exception:  # noqa: BLE001 -- a function of the user's; the gap says that it failed, and the log of its retries why
+        lost = "backfill_failed"
+    except asyncio.CancelledError:
+        if is_ours():
+            raise
         lost = "backfill_failed"
     now = driver.now()
     link.joining.backfill_ended(now, lost)

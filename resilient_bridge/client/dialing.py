@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..errors import BridgeError, Failure, config_error, is_sensitive
 from ..transports.following import may_follow
-from .arguments import check_headers, check_token, check_url_text, secrets_of
+from .arguments import check_bearer, check_headers, check_token, check_url_text, secrets_of
+from .cancelled import is_ours
 from .secrets import Secrets
 
 
@@ -89,7 +90,8 @@ class URLDialer:
             self.target = _without(url, query=lambda _: True)
         else:
             url = resume.url  # named by the server at `target`, which it has proved
-        token: str | None = await _ask("token", self._token, check_token)
+        check = check_bearer if self._dialect.sends_bearer else check_token
+        token: str | None = await _ask("token", self._token, check)
         headers: dict[str, str] = {
             **(await _ask("headers", self._headers, check_headers) or {}),
             **({} if resume is None else resume.headers),
@@ -100,7 +102,7 @@ class URLDialer:
         self.secrets.learn(token, *own, *bare, *secrets_of(url))
         if resume is not None and resume.query:
             url = _with_query(url, resume.query)
-        if self._dialect.auth is None and self._dialect.login is None and token is not None:
+        if self._dialect.sends_bearer and token is not None:
             headers["Authorization"] = f"Bearer {token}"
         dial = partial(
             open_websocket,
@@ -255,7 +257,9 @@ async def _ask(argument: str, source: Any, check: Callable[[str, object], None])
                 value = await value
         except BridgeError:
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_ours():
+                raise
             text = f"asking for credentials raised {type(error).__name__}"
             raise BridgeError(Failure.of("AUTH_REFRESH_FAILED", text, cause=error)) from error
         argument = f"{argument}()"

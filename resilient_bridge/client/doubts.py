@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ..telemetry.log import say
-from .cancelled import ended
+from .cancelled import ended, is_ours
 
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class Doubts:
                 answer = self._on_doubt(self._waiting.popleft())
                 if answer is not None:
                     await answer
-            except Exception as error:  # noqa: BLE001 -- a function of the user's
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and is_ours():
+                    raise
                 say("error", f"on_doubt raised {type(error).__name__}: the client goes on")
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from ..telemetry.events import BridgeState
+from .cancelled import is_ours
 from .driver import ENDED
 
 
@@ -65,9 +66,8 @@ class HealthCheck:
                     answer = await answer
                 return bool(answer)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise  # this task is cancelled, not something within the check
+            if is_ours():
+                raise
             self.errors += 1
         except Exception:  # noqa: BLE001 -- whatever it is, the check did not say yes
             self.errors += not bound.expired()

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import StoreError, config_error
 from ..telemetry.events import BridgeState
-from .cancelled import ended
+from .cancelled import NotOursError, ended, is_ours
 from .greeting import Greeting
 
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from ..errors import Failure
     from ..protocol import Now
@@ -73,8 +73,8 @@ class Pump:
         self.keep_alive()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._read(), name="resilient_bridge reader")
-                tasks.create_task(self._write(), name="resilient_bridge writer")
+                for what, part in (("reader", self._read()), ("writer", self._write())):
+                    tasks.create_task(self._carry(part), name=f"resilient_bridge {what}")
         finally:
             driver.pump = None
             self._transport.abort()
@@ -85,6 +85,15 @@ class Pump:
             await self._transport.close()
         assert self.loss is not None  # noqa: S101 -- both tasks end only through `end`
         return self.loss
+
+    async def _carry(self, part: Coroutine[Any, Any, None]) -> None:
+        """Run the reader or the writer; a function of the dialect's cannot end one of them alone."""
+        try:
+            await part
+        except asyncio.CancelledError:
+            if is_ours():
+                raise
+            self.end(NotOursError("the dialect"))
 
     def keep_alive(self) -> None:
         """Ping the connection itself, where the dialect has no pings."""
@@ -130,6 +139,11 @@ class Pump:
             await _awaitable(on_connect(Greeting(driver, link)))
         except Exception as error:  # noqa: BLE001 -- it ends this connection; the session decides what it means
             self.end(error)
+            return
+        except asyncio.CancelledError:
+            if is_ours():
+                raise
+            self.end(NotOursError("on_connect"))
             return
         now = driver.now()
         link.greeted(now)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..classification import classify
 from ..errors import BridgeError, Failure
-from .cancelled import ended
+from .cancelled import NotOursError, ended, is_ours
 from .pump import Pump
 
 
@@ -59,6 +59,10 @@ class Supervisor:
             await self._run()
         except Exception as error:  # noqa: BLE001 -- every waiter must get an error
             self._driver.defect(error)
+        except asyncio.CancelledError:
+            if is_ours():
+                raise
+            self._driver.defect(NotOursError("a function of yours"))
         finally:
             await self._drop_next()
 
@@ -85,6 +89,11 @@ class Supervisor:
             transport, token = made or await self._connect(address)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the session decides what it means
             return self._dial.secrets.mask(_classified(error))
+        except asyncio.CancelledError as error:
+            if is_ours():
+                raise
+            text = "connecting was cancelled by something that it awaited"
+            return Failure.of("CONN_UNREACHABLE", text, cause=error)
         finally:
             driver.session.reconnection.target = self._dial.target
         self._address = transport.address or self._address

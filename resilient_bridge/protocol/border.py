@@ -288,6 +288,24 @@ def own_frame(encode: Callable[[Any], Any], message: Send) -> Frame:
     raise ProtocolError(Failure.of("PROTO_INVALID_MESSAGE", text, details=details, executed=Executed.NO))
 
 
+def named_by(echo: Callable[[Any], Any], frame: Frame) -> tuple[str | None, Failure | None]:
+    """Return the text by which the server names a frame of ours, and what is wrong with `echo`.
+
+    It may be wrong for a frame that an earlier process wrote, and right for the next.
+    """
+    wanted = "for a frame of ours: wanted a text or None"
+    try:
+        named: object = echo(frame)
+    except Exception as error:  # noqa: BLE001 -- a function of the user's
+        text = f"the dialect's echo raised {type(error).__name__} {wanted}"
+        return None, Failure.of("SYS_CONFIG_INVALID", text, cause=error)
+    if named is None or isinstance(named, str):
+        return named, None
+    if iscoroutine(named):
+        named.close()
+    return None, Failure.of("SYS_CONFIG_INVALID", f"the dialect's echo returned {_kind(named)} {wanted}")
+
+
 _RESUME: Final[Mapping[str, Rule]] = {
     "query": (
         lambda value: _maps(lambda each: is_whole(each) or is_text(each), value),

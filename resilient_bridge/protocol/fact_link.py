@@ -9,7 +9,7 @@ from attrs import evolve
 from ..classification import classify_error_payload
 from ..errors import Failure, ProtocolError, Severity
 from ..telemetry.events import AcknowledgementLate, BridgeState, Verdict
-from .border import facts_of, refusal_of
+from .border import facts_of, named_by, refusal_of
 from .entries import EntryState
 from .expectations import Held
 from .fact_wire import FactWire
@@ -272,12 +272,11 @@ class FactLink(Link[Resuming]):
         if content is None:
             return None
         for entry in self._out.outbox.written():
-            try:
-                if content(entry.frame) == echo:
-                    return entry
-            except Exception as error:  # noqa: BLE001 -- a function of the user's, on what an earlier process may have written
-                text = f"the dialect's echo raised {type(error).__name__} for a frame of ours: wanted a text or None"
-                self._reject(Failure.of("SYS_CONFIG_INVALID", text, cause=error), now)
+            named, failure = named_by(content, entry.frame)
+            if failure is not None:
+                self._reject(failure, now)
+            elif named is not None and named == echo:
+                return entry
         return None
 
     def _find(self, name: str | int) -> Entry | None:

@@ -105,6 +105,132 @@ def test_l04_a_value_of_the_wrong_type_is_refused_at_once(options, path):
         rb.BridgeClient("ws://localhost", **options)
 
 
+@each_row("value", ["hunter2-hunter2\n", "hunter2-hunter2\r\nX: y", "h\ud800", "ключ"], ids=ascii)
+def test_l04_a_text_that_no_header_can_hold(value):
+    """A token read from a file ends with a line break: an error of the user's that says what to write, at once if it is no function."""
+    refused("BridgeClient.token(): wanted a text that a header can hold", token=lambda: value, dialect=BEARER)
+    text = refused("BridgeClient.headers(): wanted names and texts", headers=lambda: {"X-Key": value})
+    assert "X-Key" in text
+    assert ".strip()" in text
+    refused("BridgeClient.headers(): wanted names and texts", headers=lambda: {"X Key": "a"})
+    for options in ({"token": value, "dialect": BEARER}, {"headers": {"X-Key": value}}):
+        with pytest.raises(rb.ConfigError, match="that a header can hold"):
+            rb.BridgeClient("ws://localhost", **options)
+
+
+async def _cancelled(*_):
+    waiting = asyncio.ensure_future(asyncio.sleep(60))
+    waiting.cancel()
+    await waiting
+
+
+async def _cancelled_items(_):
+    await _cancelled()
+    yield ""
+
+
+class _CancelledOnce:
+    """A function that awaits something that is cancelled, the first time that it is called; then `after`."""
+
+    def __init__(self, after):
+        self.calls, self.after = 0, after
+
+    async def __call__(self, *_):
+        self.calls += 1
+        if self.calls == 1:
+            await _cancelled()
+        return self.after
+
+
+@pytest.mark.parametrize("argument", ["token", "headers", "url", "on_connect"])
+def test_l04_a_function_that_was_cancelled_elsewhere(argument):
+    """It awaited a task that somebody cancelled: this attempt fails, and the client is not stuck in it."""
+
+    async def main(server):
+        url = str(server.url)
+        function = _CancelledOnce({"token": "t", "headers": {}, "url": url, "on_connect": None}[argument])
+        options = {} if argument == "url" else {argument: function}
+        reconnect = rb.Reconnect(backoff=rb.Backoff.constant(0.5), allow_plaintext_credentials=True)
+        async with rb.BridgeClient(
+            function if argument == "url" else url,
+            dialect=BEARER,
+            policy=rb.BridgePolicy(reconnect=reconnect),
+            **options,
+        ) as bridge:
+            await bridge.wait_ready(timeout=60)
+        assert function.calls == 2
+
+    served(main)
+
+
+def test_l04_a_factory_that_was_cancelled_elsewhere():
+    """`BridgeClient.over`: the next attempt is made."""
+
+    class Cancelled:
+        async def __aenter__(self):
+            await _cancelled()
+
+        async def __aexit__(self, *_):
+            pass
+
+    async def main(server):
+        made = []
+
+        def factory():
+            made.append(1)
+            return Cancelled()
+
+        policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5)))
+        async with rb.BridgeClient.over(factory, dialect=rb.dialects.plain, policy=policy) as bridge:
+            with pytest.raises(rb.AttemptTimeoutError, match="was cancelled by something"):
+                await bridge.wait_ready(timeout=5)
+        assert len(made) > 2
+
+    served(main)
+
+
+@pytest.mark.parametrize("name", ["resume", "decode"])
+def test_l04_a_function_of_a_dialect_that_was_cancelled(name):
+    """It read the result of a cancelled future: this attempt fails and says why, and the client does not wait for ever."""
+
+    def raising(_):
+        raise asyncio.CancelledError
+
+    async def main(server):
+        server.first = (event(1),)
+        speaks = dialect(NUMBERED).evolve(**{name: raising})
+        async with rb.BridgeClient(str(server.url), dialect=speaks) as bridge:
+            await asyncio.sleep(5)
+            health = bridge.health()
+            assert health.attempt > 1
+            assert "it awaited" in str(health.failure)
+
+    served(main)
+
+
+@pytest.mark.parametrize("returned", [7, b"x", True, ["x"], "coroutine"], ids=repr)
+def test_l04_an_echo_that_returns_no_text(returned):
+    """It is text once for the frame, with what was wanted; no coroutine is left."""
+
+    def echo(_):
+        return _cancelled() if returned == "coroutine" else returned
+
+    async def main(server):
+        server.on_frame = lambda connection, frame: connection.say(spoken(d.Acked(echo="x")))
+        speaks = dialect(confirms=True).evolve(echo=echo)
+        async with server.client(speaks) as reader:
+            await reader.bridge.send("note", {})
+            await asyncio.sleep(5)
+            return reader
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reader = served(main)
+    (text,) = [event.failure.message for event in reader.seen if isinstance(event, MessageRejected)]
+    assert "the dialect's echo returned a" in text
+    assert "wanted a text or None" in text
+
+
 @pytest.mark.parametrize("returned", [None, 7, "x", {}, ()], ids=repr)
 def test_l04_an_on_connect_that_is_no_async_function(returned):
     """Named, with what to write."""

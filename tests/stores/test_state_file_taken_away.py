@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -97,6 +98,43 @@ def test_d02_a_budget_whose_lock_file_is_gone(path):
     with pytest.raises(StoreError), budget.call():
         pytest.fail("it was admitted")
     assert path.read_bytes() == theirs
+
+
+@pytest.mark.parametrize("way", [folder_removed, folder_moved], ids=lambda way: way.__name__)
+def test_d01_a_budget_whose_folder_is_gone_is_written_anew(path, heard, way):
+    """Lock and file went together, and nobody else came: nothing that was spent is lost, the event says what was."""
+    budget = SpendBudget(10, path=path)
+    budget.spend(2)
+    way(path)
+    budget.spend(2)
+    (event,) = heard
+    assert "removed while it was in use" in str(event.failure)
+    budget.close()
+    assert SpendBudget(10, path=path).status().spent == 4
+
+
+def test_d01_a_workflow_whose_folder_is_gone_goes_on(path, tmp_path, heard):
+    """Its folder is removed between two phases: both run once, and the next process finds both finished."""
+    ran: list[str] = []
+
+    def steps():
+        flow = rb.Workflow(path, root=tmp_path)
+
+        @flow.phase
+        def first():
+            ran.append("first")
+            shutil.rmtree(path.parent)
+
+        @flow.phase
+        def second():
+            ran.append("second")
+
+        return flow
+
+    assert asyncio.run(steps().run()).status == "completed"
+    assert asyncio.run(steps().run()).status == "completed"
+    assert ran == ["first", "second"]
+    assert heard
 
 
 def test_d01_a_session_log_follows_its_path(tmp_path):

@@ -182,6 +182,11 @@ class Dialect(Value):
         settings: dict[str, Any] = {**nothing, "unreplayed": (), **names}
         return cls(**settings)
 
+    @property
+    def sends_bearer(self) -> bool:
+        """Whether a token goes into the header `Authorization`: no frame of this dialect takes it."""
+        return self.auth is None and self.login is None
+
     auth: Name = attrs.field(default="auth", validator=optional(_word))
     auth_ack: Name = attrs.field(default="connection_ack", validator=optional(_word))
     auth_error: Name = attrs.field(default="connection_error", validator=optional(_word))

@@ -189,11 +189,13 @@ class StateFile:
         """Save as the owner of the file.
 
         Raises what `save` does, and StoreError (SESS_SUPERSEDED) if another process is the owner
-        now, or was it while the lock file was gone; then nothing was changed.
+        now, or was it while the lock file was gone; then nothing was changed. Where lock and file are
+        both gone, as with their directory, nobody has saved there: everything is written anew.
         """
         with self._lock:
             is_held = owner.check()
-            if not is_held and self._is_changed(read_private(self._path, _FIELD)):
+            found = None if is_held else read_private(self._path, _FIELD)
+            if found is not None and self._is_changed(found):
                 raise owner.superseded()
             self.save(value)
 
