@@ -91,7 +91,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer in place of the app, which may be working on the head of the same request."""
-        cycle: RequestResponseCycle | None = self.cycle  # uvicorn declares no None
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn declares no None
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
