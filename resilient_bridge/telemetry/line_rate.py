@@ -35,9 +35,16 @@ class _Interval:
     def omitted(self) -> int:
         return max(0, self.lines - self.most)
 
+    def is_over(self, now: float, per: float) -> bool:
+        """Return whether it is over, or another clock runs: that of a simulation, or the real one."""
+        return not self.begin <= now < self.begin + per
+
 
 class LineRate:
-    """Counts the lines of each kind. Pure: the caller passes monotonic seconds."""
+    """Counts the lines of each kind. Pure: the caller passes monotonic seconds.
+
+    Threads may share one without a lock: a race miscounts a line at most.
+    """
 
     def __init__(self, most: int = LINES, *, per: float = PER) -> None:
         """Allow `most` lines of a kind in `per` seconds, unless `admits` is given another number."""
@@ -50,7 +57,7 @@ class LineRate:
         Call `omitted` before, which ends the intervals that are over.
         """
         interval = self._intervals.get(kind)
-        if interval is None or (now >= interval.begin + self.per and not interval.omitted):
+        if interval is None or (interval.is_over(now, self.per) and not interval.omitted):
             interval = self._intervals[kind] = _Interval(now, self._most if most is None else most)
         interval.lines += 1
         return interval.lines <= interval.most
@@ -60,10 +67,10 @@ class LineRate:
 
         Each is returned once. `at_end` ends all intervals.
         """
-        over = [
-            kind for kind, interval in self._intervals.items() if at_end or now >= interval.begin + self.per
-        ]
-        counts = [(kind, self._intervals.pop(kind).omitted) for kind in over]
+        counts: list[tuple[str, int]] = []
+        for kind, interval in list(self._intervals.items()):
+            if (at_end or interval.is_over(now, self.per)) and self._intervals.pop(kind, None) is interval:
+                counts.append((kind, interval.omitted))
         return [(kind, count) for kind, count in counts if count]
 
     @property

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import WHY_STOPPED, Failure, Severity, redact, what_happened
-from ..locks import new_lock
 from ..world import current_world
 from .event import QUIET_WAIT, Event
 from .events import GaveUp, ReconnectScheduled, RetryScheduled, Suspended
@@ -235,18 +234,14 @@ _CALLS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 # A retry is bounded by its call, a reconnect by its schedule; whoever sends these is not.
 _BY_STRANGERS = frozenset({"HookRejected"})
 _rate = LineRate()
-_rate_lock = new_lock()
 
 
 def _has_room(name: str) -> bool:
     """Return whether a line for this event may be written, and tell how many were not."""
     now = current_world().monotonic()
-    with _rate_lock:
-        omitted = _rate.omitted(now)
-        is_admitted = _rate.admits(name, now)
-    for kind, number in omitted:
+    for kind, number in _rate.omitted(now):
         say("warning", f"{number} more lines of {kind} were omitted within {PER:g} s")
-    return is_admitted
+    return _rate.admits(name, now)
 
 
 @contextmanager

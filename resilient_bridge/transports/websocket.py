@@ -47,6 +47,13 @@ NEXT_TLS_ADDRESS_SECONDS: Final = 1.0  # an attempt over TLS takes more round tr
 _QUEUED_BYTES: Final = 64 * 2**20  # limit of the unread frames, but at least two are queued
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 
+# Parsed at once: a piece of the smallest frames takes 30 ms. Where there are few, as in a large
+# message, larger pieces cost less.
+_PIECE: Final = 4_096
+_LARGE_PIECE: Final = 16_384
+_FEW: Final = 64
+_FRAMES: Final = 512  # after which the loop goes on
+
 # At level DEBUG, websockets logs headers and frames, and so tokens: a root logger set to DEBUG must
 # not get them.
 _logger = logging.getLogger(__name__)
@@ -285,11 +292,15 @@ def _tls_options(
 
 class _BoundedConnection(ClientConnection):
     """A connection that is aborted if the peer does not end it within CLOSE_SECONDS of the start of
-    closing.
+    closing, and that lets the loop go on between a few hundred frames: 256 KiB, which is what a
+    transport reads at once, may hold 131,072, and would stop it for seconds.
     """
 
     arrivals: Arrivals | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _unfed: bytearray | None = None  # what was received and is not parsed yet
+    _frames = 0  # parsed in this iteration of the loop
+    _is_full = False  # too many messages are unread
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -297,10 +308,21 @@ class _BoundedConnection(ClientConnection):
         # `recv_messages` is internal to websockets: if a release has no such attribute, its own
         # slower queue is used.
         if all(hasattr(frames, name) for name in ("high", "pause", "resume")):
-            self.arrivals = Arrivals(frames.high or 0, frames.pause, frames.resume)
+            self.arrivals = Arrivals(frames.high or 0, partial(self._fill, True), partial(self._fill, False))
             self.recv_messages = cast("Any", self.arrivals)
 
+    def _fill(self, is_full: bool) -> None:
+        self._is_full = is_full
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        if self._is_full or self._unfed is not None:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
     def process_event(self, event: Any) -> None:
+        self._frames += 1
         if self.arrivals is not None and type(event) is Frame and event.opcode in DATA_OPCODES:
             self.arrivals.put(event)
         else:
@@ -333,6 +355,43 @@ class _BoundedConnection(ClientConnection):
         self.transport.write(b"".join(self.protocol.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
+        if self._unfed is not None:
+            self._unfed += data
+        elif len(data) <= _PIECE:
+            self._feed(data)
+        else:
+            self._unfed = bytearray(data)
+            self._feed_pieces()
+
+    def _feed_pieces(self) -> None:
+        """Parse what was received, or as much of it as one iteration of the loop may."""
+        unfed = self._unfed
+        if unfed is None:  # the connection has ended
+            return
+        self._frames = position = 0
+        while position < len(unfed) and self._frames < _FRAMES:
+            piece = unfed[
+                position : position + (_LARGE_PIECE if position and self._frames < _FEW else _PIECE)
+            ]
+            position += len(piece)
+            self._feed(bytes(piece))
+        del unfed[:position]
+        if unfed:
+            self.loop.call_soon(self._feed_pieces)
+        else:
+            self._unfed = None
+        self._set_reading()
+
+    def _feed_rest(self) -> None:
+        unfed, self._unfed = self._unfed, None
+        if unfed:
+            self._feed(bytes(unfed))
+
+    def eof_received(self) -> None:
+        self._feed_rest()
+        super().eof_received()
+
+    def _feed(self, data: bytes) -> None:
         super().data_received(data)
         # websockets applies its close timeout in send() and close() only. A reader would wait until
         # the peer ends the connection, for example while it goes on sending a 50 MB frame that was
@@ -341,6 +400,7 @@ class _BoundedConnection(ClientConnection):
             self._deadline = self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._feed_rest()
         if self._deadline is not None:
             self._deadline.cancel()
         super().connection_lost(exc)

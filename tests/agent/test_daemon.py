@@ -241,6 +241,30 @@ async def test_a_foreign_server_on_its_port(bed):
     assert daemon.failed
 
 
+async def test_sec6_a_function_tells_a_foreign_server_from_the_daemon(bed):
+    """SEC6: of a URL only the status is read, as the page says; a function that asks for the name refuses what has another."""
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nsomebody else")
+        writer.close()
+        await writer.wait_closed()
+
+    async def is_ours():
+        reader, writer = await asyncio.open_connection("127.0.0.1", bed.port)
+        writer.write(b"GET /name HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        text = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return READY if b"the daemon" in text else "unreachable"
+
+    async with await asyncio.start_server(answer, "127.0.0.1", bed.port):
+        assert await Daemon("/bin/false", health=bed.url).ensure() is READY
+        asking = Daemon("/bin/sh", "-c", "exit 1", health=is_ours, startup_timeout=0.3)
+        with pytest.raises(rb.NotConnectedError):
+            await asking.ensure()
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

@@ -332,3 +332,40 @@ def unused_port():
     """A loopback port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+SMALLEST = b"\x82\x00"
+
+
+async def test_sec6_a_flood_of_the_smallest_frames_lets_the_loop_go_on(bridge, dial):
+    """SEC6: 131,072 frames in one piece of 256 KiB: a few thousand in one iteration of the loop; none is lost, and the order stays."""
+    link = await dial(bridge.url)
+    connection, whole = link._ws, 2**17
+    connection.data_received(SMALLEST * (whole - 1))
+    connection.data_received(b"\x82\x04last")
+    most = before = len(connection.arrivals)
+    while (now := len(connection.arrivals)) < whole:
+        most, before = max(most, now - before), now
+        await asyncio.sleep(0)
+    assert most < 4_000
+    assert [await link.receive() for _ in range(whole)] == [""] * (whole - 1) + ["last"]
+    await bridge.sockets[0].send("the connection reads again")
+    assert await link.receive() == "the connection reads again"
+    await link.close()
+
+
+async def test_sec6_what_is_not_parsed_yet_is_not_lost_with_the_connection(dial, raw_server):
+    """SEC6: a server of 20,000 tiny frames that ends the connection at once: all of them are read."""
+
+    async def flood(reader, writer):
+        writer.write(SMALLEST * 20_000)
+        await writer.drain()
+
+    async with raw_server(flood) as url:
+        link = await dial(url)
+        received = 0
+        with pytest.raises(ConnectionClosed):
+            while True:
+                await link.receive()
+                received += 1
+        assert received == 20_000

@@ -91,7 +91,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer in place of the app, which may be working on the head of the same request."""
-        cycle: RequestResponseCycle | None = self.cycle  # uvicorn declares no None
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn declares no None
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -102,7 +102,8 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def _admit(self) -> bool:
-        if not self._is_admitted and self._book.admit(self):
+        # one that was cut is not in the book any more, and must not come into it again
+        if not self._is_admitted and not self.transport.is_closing() and self._book.admit(self):
             self._is_admitted = True
             self._stop_timer()
         return self._is_admitted

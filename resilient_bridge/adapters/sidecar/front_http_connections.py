@@ -40,20 +40,18 @@ class Connections:
     def arrived(self, connection: OpenConnection) -> None:
         """Add a new connection, a stranger's; cut the oldest strangers if there are too many."""
         self._strangers[connection] = None
-        while len(self._strangers) > self._limits.strangers:
+        most = self._limits.strangers
+        while len(self._strangers) > most:
+            text = f"more than {most} connections without an admitted request: the oldest was cut"
+            self.on_refused("strangers", text)
             self.make_room()
 
     def make_room(self) -> None:
         """Cut the connection of the oldest stranger, if there is one."""
         oldest = next(iter(self._strangers), None)
-        if oldest is None:
-            return
-        del self._strangers[oldest]
-        most = self._limits.strangers
-        self.on_refused(
-            "strangers", f"more than {most} connections without an admitted request: the oldest was cut"
-        )
-        oldest.cut()
+        if oldest is not None:
+            del self._strangers[oldest]
+            oldest.cut()
 
     def admit(self, connection: OpenConnection) -> bool:
         """Count a connection as that of a client; False if there are too many.

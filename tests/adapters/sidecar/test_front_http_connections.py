@@ -73,7 +73,7 @@ def test_room_is_made_among_strangers_only():
     book.arrived(stranger)
     for _ in range(3):
         book.make_room()
-    assert (client.is_cut, stranger.is_cut, refused) == (False, True, ["strangers"])
+    assert (client.is_cut, stranger.is_cut, refused) == (False, True, [])
 
 
 def test_connections_are_half_of_the_open_files(monkeypatch):

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import json
 import stat
+import sys
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import attrs
+import httpx
 import pytest
 
 import resilient_bridge as rb
 from tests.adapters.sidecar.scripted_relay import TOKEN, call, modern, request, running
+from tests.adapters.sidecar.standing_in import listening
 from tests.internals.adapters import HttpLimits, front_http, guard_of, new_http_token, save_http_token
 from tests.internals.adapters import message as rpc
 from tests.peers.running import until
@@ -348,3 +351,24 @@ async def test_a_message_larger_than_the_queue_reaches_a_client_that_reads():
 def test_limits_are_values():
     """They can be changed one by one, and compared."""
     assert attrs.evolve(HttpLimits(), sessions=3) == HttpLimits(sessions=3)
+
+
+@real
+def test_s02_what_is_missing_is_named_to_the_client_and_in_the_log(tmp_path):
+    """S02: `Missing required credential: apiKey` is a diagnosis: it is in the JSON-RPC error and on stderr; a value beside such a name is in neither."""
+    script = r"""
+import sys
+sys.stderr.write("Missing required credential: apiKey\n")
+sys.exit("apiKey=hunter2hunter2 was refused")
+"""
+    events = tmp_path / "events"
+    opening = request(1, "initialize", protocolVersion="2025-11-25", capabilities={})
+    headers = {"accept": "application/json, text/event-stream"}
+    options = ("--circuit", "1/9", "--events", str(events))
+    with listening((sys.executable, "-c", script), *options) as sidecar:
+        answer = httpx.post(sidecar.url, json=opening, headers=headers, timeout=30, trust_env=False).text
+    assert '"error"' in answer
+    for text in (answer, "\n".join(sidecar.lines)):
+        assert "Missing required credential: apiKey" in text
+        assert "hunter2" not in text
+    assert "hunter2" not in events.read_text()
