@@ -141,8 +141,7 @@ class Policy(Layer):
     name: str | None = attrs.field(default=None, validator=_check_name)
     state: SharedState | None = attrs.field(default=None, validator=_check_state)
     _states: list[States] = attrs.field(factory=lambda: cast("list[States]", []), eq=False, init=False)
-    # What `call` and `attempts` have compiled; see `run.direct_calls`.
-    compiled: dict[Any, Any] = attrs.field(factory=dict[Any, Any], eq=False, init=False)
+    _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
 
     if TYPE_CHECKING:
 
@@ -204,7 +203,7 @@ class Policy(Layer):
         Every layer is entered again for each attempt. ConfigError for a policy with a Fallback,
         which cannot replace a block, and for a Retry without `idempotent`.
         """
-        return _loop(self, idempotent, sys._getframe(1))  # noqa: SLF001 -- a loop is known by its line
+        return _loop(self, idempotent, sys._getframe(1))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- a loop is known by its line
 
     def replace(self, *layers: Layer) -> Self:
         """Return this policy with layers replaced by class, or added where they usually belong.
@@ -259,6 +258,15 @@ class Policy(Layer):
         """Return an equal policy without state, to be held by the state of this one; an internal method."""
         return _rebuild(self.layers, self.name, self.state)
 
+    @property
+    def compiled(self) -> dict[Any, Any]:
+        """What `call` and `attempts` have compiled, see `run.direct_calls`; an internal property."""
+        found = self._compiled
+        if found is None:
+            found = {}
+            object.__setattr__(self, "_compiled", found)
+        return found
+
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
         if not self._states:
@@ -308,7 +316,7 @@ class Policy(Layer):
         return f"Policy({', '.join(parts)})"
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)  # not frozen: one is made for each `policy(idempotent=True).call(f)`
 class PolicyDecorator:
     """What `policy(idempotent=…)` returns.
 
@@ -364,7 +372,7 @@ class PolicyDecorator:
 
     def attempts(self) -> Attempts:
         """Return the attempts as a loop; see `Policy.attempts`."""
-        return _loop(self.policy, self.idempotent, sys._getframe(1))  # noqa: SLF001 -- as above
+        return _loop(self.policy, self.idempotent, sys._getframe(1))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
 
 
 def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempts:
