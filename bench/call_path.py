@@ -77,7 +77,7 @@ def main() -> None:
         entered: list[str] = []
         for result in RESULTS:
             work = working(policy, result, fails=fails)
-            for _ in range(5):
+            for _ in range(5 if fails else 60):  # a circuit counts its first 50 successes
                 work()
             entered = max(entered, path_of(work), key=len)
         changes = 1 + sum(before != after for before, after in pairwise(entered))

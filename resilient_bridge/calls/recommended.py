@@ -10,5 +10,5 @@ from .retry.value import Retry
 
 
 resilient: Final = Policy(Retry(), Breaker())
-"""Ready to decorate with: four calls at most, transient failures only, within a budget, and a breaker. No time limit: that
+"""Ready to decorate with: five calls at most, transient failures only, within a budget, and a breaker. No time limit: that
 belongs to the operation; `resilient.replace(Deadline(60))` adds one."""

@@ -35,11 +35,11 @@ def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
 def _of_preset(preset: BridgePolicy) -> tuple[Backoff, Mapping[str, Backoff]]:
     """Return the schedules of a preset's reconnects.
 
-    Those of its retries instead, if its reconnects wait as those of the default policy.
+    Those of its retries instead, if it takes its reconnects from the default policy.
     """
     backoff: object = preset.reconnect.backoff
     rules = preset.reconnect.rules
-    if backoff == presets.default.reconnect.backoff:
+    if preset != presets.default and backoff == presets.default.reconnect.backoff:
         retry = next(layer for layer in preset.calls.layers if isinstance(layer, Retry))
         backoff, rules = retry.backoff, retry.rules
     own = {str(what): rule.backoff for what, rule in rules.items()}

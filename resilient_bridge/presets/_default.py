@@ -6,7 +6,7 @@ from .bridge_policy import BridgePolicy
 
 
 default = BridgePolicy()
-"""Recommended: jittered waits from 1 to 30 s without end.
+"""Recommended: reconnects within 0.5 s, then at random, up to 30 s, without end.
 
 After 5 failed attempts or 5 minutes it reports SUSPENDED and continues.
 

@@ -3,8 +3,8 @@
 Pure decisions.
 
 Two counters, because they answer different questions. `attempt` is the position in the schedule; it
-starts over only after a link that was READY for `stable_after` seconds and answered one ping, so
-accept-then-close never becomes a storm. `failed` counts attempts in a row that never became READY;
+starts over only after a link that was READY for `stable_after` seconds and answered one ping, or
+for as long as the schedule would wait now, so accept-then-close never becomes a storm. `failed` counts attempts in a row that never became READY;
 it decides when the user is informed, or the client gives up.
 
 Answers to a dial that come from something else than the server (511), or may do so after a link
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _SLOW_START: Final = 5.0
+_LASTED: Final = 1.0  # seconds: a link that ended earlier was accepted and closed
 _REMEMBERED: Final = 16
 _SIGN_IN: Final = (
     "something else than the server may have answered, such as a captive portal: sign in to the network"
@@ -165,6 +166,7 @@ class Reconnection:
         reason = reason_of(failure) if poison is None else f"poison({poison})"
         if reason == "connection_lost" and not self._connected:
             reason = "connect_failed"
+        lasted = 0.0 if self._ready_at is None else now.mono - self._ready_at.mono
         down_since, died_young = self._book(now, is_elsewhere=is_elsewhere)
         self._failures.append(failure)
         # How long something else than the server asks to wait says nothing about the server.
@@ -173,7 +175,7 @@ class Reconnection:
         if final is not None:
             return final
         self.attempt += 1
-        wait = self._wait(failure, rule, hint)
+        wait = self._wait(failure, rule, hint, lasted)
         cap = self._rate_cap(now.mono) if died_young else 0.0
         out = self._policy.attempts is not None and self.failed >= self._policy.attempts
         return Decision(
@@ -286,18 +288,24 @@ class Reconnection:
             stopped="attempts",
         )
 
-    def _wait(self, failure: Failure, rule: Rule | None, hint: float | None) -> float:
+    def _wait(self, failure: Failure, rule: Rule | None, hint: float | None, lasted: float) -> float:
         backoff = (
             rule.backoff if rule is not None and isinstance(rule.backoff, Backoff) else self._policy.backoff
         )
         wait = backoff.next(self.attempt, self._previous, self._rng)
+        if backoff.is_random and lasted >= max(wait, _LASTED):
+            # The schedule asks for no more than this between two connections: a server that is
+            # restarted every few seconds is no storm. A specification's delays stay exact.
+            self.attempt, wait = 1, backoff.next(1, None, self._rng)
         self._previous = wait
         if hint is not None:
             # The first hint of an outage is the server's plan for us, and kept as it is. A server
             # that repeats the same hint has no plan, so our own jitter is added. A schedule without
             # jitter keeps its waits.
-            is_plan = backoff.is_random and not self._had_hint and hint > 0
-            wait = hint if is_plan else max(wait, hint)
+            if not backoff.is_random:
+                wait = max(wait, hint)
+            else:
+                wait = hint if hint > 0 and not self._had_hint else hint + wait
             self._had_hint = True
         elif wants_slow_start(failure):
             wait = max(wait, _SLOW_START * self._rng.uniform(1.0, 1.5))

@@ -32,13 +32,15 @@ def log_event(event: Event) -> None:
     repeated or paused. A workflow that halts is an error. A call that gave up is logged at the
     level of its severity: info, warning, error, and critical for critical or fatal; an error that
     is not retryable and was called once at debug. A retry after a short wait is info, as is the
-    success after it; a reconnect after a short wait is not logged.
+    success after it. A connection that is lost is logged at info if the wait is short; a failed
+    attempt to connect then is not.
     """
     if isinstance(event, ReconnectScheduled):
-        if event.wait > QUIET_WAIT:
+        is_long, began = event.wait > QUIET_WAIT, _what_was_lost(event)
+        if is_long or began == _LOST:
             why = _reason(event.reason, event.failure)
-            began = _what_was_lost(event)
-            say("warning", f"{began}, attempt {event.attempt} in {event.wait:.3g} s: {why}", event)
+            level = "warning" if is_long else "info"
+            say(level, f"{began}, attempt {event.attempt} in {event.wait:.3g} s: {why}", event)
     elif isinstance(event, Suspended):
         why = _reason(event.reason, event.failure)
         say("warning", f"disconnected after {event.attempts} attempts, still trying: {why}", event)
@@ -48,6 +50,7 @@ def log_event(event: Event) -> None:
         _log_call(event)
 
 
+_LOST = "connection lost"
 _NOT_REACHED = frozenset({"connect_refused", "connect_failed", "dns"})
 _NOT_CONNECTED = frozenset(
     {"timeout", "tls", "upgrade_rejected", "rejected", "auth_expired", "auth_rejected"}
@@ -61,7 +64,7 @@ def _what_was_lost(event: ReconnectScheduled) -> str:
     is_dial = reason == "timeout" and failure is not None and failure.cause is not None
     if reason in _NOT_REACHED or is_dial:
         return "not reached"
-    return "not connected" if reason in _NOT_CONNECTED else "connection lost"
+    return "not connected" if reason in _NOT_CONNECTED else _LOST
 
 
 def _log_call(event: Event) -> None:

@@ -96,8 +96,8 @@ class Server:
 
 
 def at_once(**how: Any) -> rb.Retry:
-    """A Retry that never waits and has no budget: for tests about everything else."""
-    return rb.Retry(**{"backoff": rb.Backoff.constant(0), "budget": None, **how})
+    """A Retry that makes four calls, never waits and has no budget: for tests about everything else."""
+    return rb.Retry(**{"attempts": 4, "backoff": rb.Backoff.constant(0), "budget": None, **how})
 
 
 def steady(notes: list[str]) -> list[str]:

@@ -29,18 +29,41 @@ def test_failures_in_a_row_open_it():
 
 
 def test_a_share_of_the_last_calls_opens_it():
-    """80 % of the last 50 calls, of a full window from the start: the first calls need 40 failures, not 4 of 5."""
+    """80 % of the last 50 calls: after 50 good ones it takes 40 failures."""
     circuit = Circuit(Breaker())
+    circuit.succeed(50)
     circuit.fail(39)
     assert circuit.state == "closed"
-    circuit.succeed(10)
     circuit.fail()
     assert circuit.reasons == ["failure_rate_40_of_50"]
+
+
+def test_c07_ten_calls_are_enough():
+    """C07: a new client's circuit opens at 80 % of the calls made so far, if they are ten: neither at 4 of 5 nor only at 40."""
+    circuit = Circuit(Breaker())
+    circuit.succeed(2)
+    circuit.fail(7)
+    assert circuit.state == "closed"
+    circuit.fail()
+    assert circuit.reasons == ["failure_rate_8_of_10"]
+
+
+@pytest.mark.parametrize(("window", "needed"), [(4, 4), (9, 9), (10, 10), (50, 10)])
+def test_c07_a_smaller_window_is_judged_when_it_is_full(window, needed):
+    """C07: ten calls, or all of a window of fewer; a row is always all of it."""
+    circuit = Circuit(Breaker(rate=0.5, window=window))
+    circuit.fail(needed - 1)
+    assert circuit.state == "closed"
+    circuit.fail()
+    assert circuit.state == "open"
+    assert Breaker(rate=1, window=window) == Breaker.consecutive(window, open_for=Breaker().open_for)
+    assert Breaker(rate=1, window=window).least == window
 
 
 def test_outcomes_older_than_the_window_do_not_count():
     """39 failures, 50 successes, 39 failures: never 40 among the last 50."""
     circuit = Circuit(Breaker())
+    circuit.succeed(50)
     circuit.fail(39)
     circuit.succeed(50)
     circuit.fail(39)
@@ -54,6 +77,7 @@ def test_outcomes_older_than_the_window_do_not_count():
 def test_the_share_is_rounded_up_and_never_by_a_rounding_error(rate, window, needed):
     """7 % of 100 are 7, although 0.07 x 100 is a little more in binary; at least one failure is always needed."""
     circuit = Circuit(Breaker(rate=rate, window=window))
+    circuit.succeed(window)
     circuit.fail(needed - 1)
     assert circuit.state == "closed"
     circuit.fail()

@@ -6,7 +6,7 @@ import random
 from collections import deque
 from datetime import timedelta
 from itertools import takewhile
-from math import ceil, floor
+from math import floor
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +25,7 @@ BREAKERS = [
     Breaker.consecutive(3, open_for=OPEN_FOR, lease=4),
     Breaker.consecutive(2, open_for=OPEN_FOR, lease=4, probes=2, slow_after=1),
     Breaker(rate=0.5, window=6, open_for=OPEN_FOR, lease=4),
+    Breaker(rate=0.8, window=15, open_for=OPEN_FOR, lease=4),
     Breaker(rate=0.6, window=4, open_for=OPEN_FOR, lease=4, probes=3, slow_after=1),
     Breaker(rate=0.5, window=timedelta(seconds=20), open_for=OPEN_FOR, lease=4),
     Breaker(rate=0.9, window=timedelta(seconds=5), open_for=OPEN_FOR, lease=4, slow_after=1),
@@ -54,16 +55,17 @@ class Model:
         if self.in_a_row():
             return min(self.row, window), window
         if not self.is_timed():
-            return sum(failed for _, failed in self.history[-window:]), window
+            return sum(failed for _, failed in self.history[-window:]), min(len(self.history), window)
         width = window.total_seconds() / 20
         in_window = [failed for when, failed in self.history if floor(when / width) > floor(now / width) - 20]
         return sum(in_window), len(in_window)
 
     def is_over(self, now):
         failed, seen = self.counts(now)
-        if self.is_timed():
-            return seen >= 10 and failed / seen >= self.breaker.rate
-        return failed >= ceil(self.breaker.rate * self.breaker.window)
+        if self.in_a_row():
+            return failed == seen
+        enough = 10 if self.is_timed() else min(10, self.breaker.window)
+        return seen >= enough and failed / seen >= self.breaker.rate
 
     def go(self, state, reason, now):
         self.log.append((self.state, state, reason, now))
@@ -246,7 +248,9 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         failed, seen = circuit.counts(self.now)
         if model.state == "closed":
             assert (failed, seen) == model.counts(self.now)
-            assert circuit.is_calm == (not model.is_timed() and failed == 0)
+            assert circuit.is_calm == (
+                not model.is_timed() and failed == 0 and (model.in_a_row() or seen == model.breaker.window)
+            )
         else:
             assert circuit.is_calm == (model.state == "disabled")
         assert circuit.retry_after(self.now) == self.hint()

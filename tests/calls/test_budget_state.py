@@ -9,7 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.request_storms import DEFAULT, GOALS, POLICIES, UNBOUNDED, Scene, compared, medians, storm
+from bench.request_storms import (
+    ALONE_GOALS,
+    CHOOSING,
+    DEFAULT,
+    GOALS,
+    JUDGING,
+    POLICIES,
+    SHORT_GOALS,
+    SMALL,
+    UNBOUNDED,
+    alone,
+    compared,
+    medians,
+    short_outages,
+    storm,
+)
 from resilient_bridge.calls import Retry, RetryBudget
 from tests.calls.circuit_driving import in_threads
 from tests.internals.calls import BudgetState
@@ -137,10 +152,8 @@ def test_threads_never_get_the_same_retry_twice():
     assert sum(value) == 810
 
 
-SMALL = Scene(((1, 0.0), (10, 1.0), (30, 0.5), (1, 0.0)), ((2, 0.0), (10, 1.0), (12, 0.0)), 300, 3)
-"""What P17 plays, with 3 clients: a seventh of a second for a policy and a seed, where the bench takes one and more."""
 SHORT = ((1, 0.0), (1, 1.0), (1, 0.0))
-SEEDS = 5  # four times five of them: 0.52 to 0.55 served, 0.79 to 0.89 without a budget
+SEEDS = JUDGING[:5]
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +173,33 @@ def test_the_default_policy_bounds_the_load_of_an_outage(goal, in_small):
     assert goal.holds(value), f"{value} is not {goal.sign} {goal.bound}: {goal.why}"
 
 
+def test_the_defaults_are_judged_on_seeds_that_did_not_choose_them():
+    """C05, C07: what was tuned on a seed says nothing about another."""
+    assert not set(CHOOSING) & set(JUDGING)
+
+
+def _all_hold(goals, values):
+    for goal, value in zip(goals, values, strict=True):
+        assert goal.holds(value), f"{goal.what}: {value} is not {goal.sign} {goal.bound}: {goal.why}"
+
+
+def test_c05_the_first_repeat_comes_soon_and_an_outage_is_ridden_out():
+    """C05: the first wait of the default schedule, and how many calls outlast an outage of 2 and 5 s."""
+    _all_hold(SHORT_GOALS, short_outages(Retry(), SEEDS, 200)[: len(SHORT_GOALS)])
+
+
+def test_c07_the_default_circuit_opens_for_an_agent_with_a_call_a_minute():
+    """C07: in the second call of an outage, and hardly ever without one."""
+    agent = alone(POLICIES[DEFAULT][1], SEEDS, 40)
+    _all_hold(ALONE_GOALS, (agent.cold, agent.warm, agent.singles, agent.bursts))
+
+
 def test_a_budget_alone_bounds_the_load():
-    """Without a circuit the amplification is 1 + ratio + floor, and without a budget the number of attempts."""
-    small = {"phases": ((5, 0.0), (15, 1.0), (5, 0.0)), "rate": SMALL.rate, "clients": SMALL.clients}
+    """Without a circuit the amplification is 1 + ratio + floor, and without a budget the number of attempts.
+
+    In 22 s of failure a budget is spent twice: at once what the ten seconds before earned, and again after 11 s.
+    """
+    small = {"phases": ((10, 0.0), (22, 1.0), (5, 0.0)), "rate": SMALL.rate, "clients": SMALL.clients}
     assert GOALS[0].holds(storm(Retry(), None, **small).amplification[1])
     assert storm(Retry(budget=None), None, **small).amplification[1] > 2.5
 

@@ -48,16 +48,16 @@ def _github(breaker: Breaker) -> Circuit:
 def test_the_repr_is_a_line_of_status(clock):
     """It shows name, state, seconds to the next probe, and the failure behind it."""
     github = _github(Breaker(open_for=20))
-    assert repr(github) == "<Circuit github closed, 0/50 failed>"
+    assert repr(github) == "<Circuit github closed, 0/0 failed>"
     _fail(github, 3)
-    assert repr(github) == "<Circuit github closed, 3/50 failed>"
-    _fail(github, 37)
+    assert repr(github) == "<Circuit github closed, 3/3 failed>"
+    _fail(github, 7)
     clock.now += 7.6
-    assert repr(github) == "<Circuit github open, 12.4 s left, 40/50 failed>"
+    assert repr(github) == "<Circuit github open, 12.4 s left, 10/10 failed>"
     clock.now += 12.4
-    assert repr(github) == "<Circuit github open, 0.0 s left, 40/50 failed>"
+    assert repr(github) == "<Circuit github open, 0.0 s left, 10/10 failed>"
     with github:
-        assert repr(github) == "<Circuit github half_open, 40/50 failed>"
+        assert repr(github) == "<Circuit github half_open, 10/10 failed>"
     github.isolate()
     assert repr(github) == "<Circuit github isolated>"
     github.disable()

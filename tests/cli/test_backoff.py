@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import resilient_bridge as rb
 from resilient_bridge import Backoff, cli
 from tests.cli.terminals import drawn_on
 from tests.peers.zygote import PYTHON
@@ -74,7 +75,7 @@ def test_the_picture_is_80_columns_wide_in_a_pipe(capsys):
     code, out, _ = _run(capsys, "default", "--plot")
     assert code == 0
     table, _, picture = out.partition("\n\n")
-    assert table == Backoff.decorrelated(1).explain()
+    assert table == rb.Reconnect().backoff.explain()
     assert max(map(len, picture.splitlines())) == 80
     assert picture.startswith("wait  0 s")
 

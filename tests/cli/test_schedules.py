@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import resilient_bridge as rb
 from resilient_bridge import Backoff, presets
 from tests.internals.cli import read_schedule
 from tests.rows import each_row
@@ -46,14 +47,14 @@ def test_what_a_schedule_prints_can_be_typed(schedule):
 
 def test_a_name_is_the_schedule_of_its_specification():
     """A preset is its waits after a loss, with what it does after some failures; one without a link of its own, those of its calls."""
-    assert read_schedule("default") == (Backoff.decorrelated(1), {})
+    assert read_schedule("default") == (rb.Reconnect().backoff, {})
     assert read_schedule("openviber")[0].delays(5) == [1, 2, 4, 8, 16]
     schedule, others = read_schedule("recursor")
     assert schedule == Backoff.steps(1, 2, 5, 10, 30)
     assert others["CONN_TIMEOUT"].delays(5) == [1, 2, 5, 10, 20]
     assert read_schedule("gasoline")[0].delays(8) == [0, 1, 2, 4, 8, 30, 30, 30]
     assert read_schedule("ccsetup") == (Backoff.steps(2, 4, 8), {})
-    assert read_schedule("stdiobus") == read_schedule("default")
+    assert read_schedule("stdiobus") == (rb.Retry().backoff, {})
 
 
 @each_row(

@@ -11,7 +11,7 @@ from resilient_bridge import Heartbeat, Outbox, Policy, Reconnect, presets
 from resilient_bridge.calls import Timeout
 from resilient_bridge.errors import ConfigError, Failure
 from resilient_bridge.presets import BridgePolicy
-from resilient_bridge.values import Backoff, most_specific
+from resilient_bridge.values import most_specific
 
 
 VALUES = {name: getattr(presets, name) for name in presets.__all__ if name != "BridgePolicy"}
@@ -54,7 +54,7 @@ def test_openviber_waits_thirty_seconds_for_a_heartbeat():
 def test_the_recommended_policy_is_the_default_one():
     """A policy without arguments is `presets.default`: spread-out waits, heartbeat 15 + 10, told and going on."""
     assert presets.default == BridgePolicy()
-    assert presets.default.reconnect.backoff == Backoff.decorrelated(1, cap=30)
+    assert presets.default.reconnect.backoff == Reconnect().backoff
     assert presets.default.reconnect.on_exhausted == "suspend"
     assert (presets.default.heartbeat.every, presets.default.heartbeat.timeout) == (15, 10)
     assert (presets.default.outbox.max_messages, presets.default.outbox.resend_within) == (1000, 270)

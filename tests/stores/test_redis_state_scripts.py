@@ -195,10 +195,10 @@ def test_other_numbers_take_the_window_as_far_as_it_says_the_same(state, key):
     both.end("failed")
     assert both.look()[2] == (1, 1)
     both.line.configure(Breaker(rate=0.9, window=10))
-    assert both.look()[2] == (0, 10)
+    assert both.look()[2] == (0, 0)
     for ending in ("failed", "failed", "succeeded", "failed"):
         both.line.tell(both.view.era, 0, ending, "")
-    assert both.look()[2] == (3, 10)
+    assert both.look()[2] == (3, 4)
     both.line.configure(Breaker(rate=0.9, window=3))
     assert both.look()[2] == (2, 3)
 

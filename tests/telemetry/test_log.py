@@ -37,7 +37,7 @@ LOUD = [
     ),
 ]
 QUIET = [
-    events.ReconnectScheduled(at=AT, attempt=1, wait=1.0, reason="peer_closed"),
+    events.ReconnectScheduled(at=AT, attempt=1, wait=1.0, reason="connect_refused"),
     events.Connected(at=AT),
     events.Disconnected(at=AT, reason="peer_closed", failure=FAILURE),
     events.MessageDropped(at=AT, type="x", key=None, reason="expired"),
@@ -121,6 +121,14 @@ def test_a_broken_handler_does_not_reach_the_emitter():
 
 TIMED_OUT = Failure.of("CONN_TIMEOUT", cause=TimeoutError())
 LATE = Failure.of("CONN_TIMEOUT", "no answer to the join")
+
+
+@pytest.mark.parametrize(("reason", "level"), [("peer_closed(1001)", "INFO"), ("connect_refused", None)])
+def test_l12_a_loss_that_is_soon_over_is_an_info(caplog, reason, level):
+    """The default schedule begins within half a second: why the connection was lost is in the log all the same."""
+    caplog.set_level(logging.DEBUG, "resilient_bridge")
+    emit(events.ReconnectScheduled(at=AT, attempt=1, wait=0.25, reason=reason))
+    assert [record.levelname for record in caplog.records] == ([level] if level else [])
 
 
 @pytest.mark.parametrize(

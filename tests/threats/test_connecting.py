@@ -167,11 +167,11 @@ async def test_row_19_accept_then_close(server, code, step):
 
 @simulated
 async def test_row_19_ready_then_closed_at_once(server):
-    """Even READY resets nothing by itself: a bridge that closes 2 s after each join meets a growing schedule."""
+    """Even READY resets nothing by itself: a bridge that closes half a second after each join meets a growing schedule."""
     async with Watch(server.url) as watch:
         for _ in range(8):
             await watch.ready(300)
-            await asyncio.sleep(2)
+            await asyncio.sleep(0.5)
             await server.cut("close", code=1011)
             await watch.until(lambda: watch.client.state != "READY")
         assert [event.attempt for event in watch.of(ReconnectScheduled)] == [*range(1, 9)]
@@ -292,7 +292,7 @@ async def test_row_27_more_than_1025_attempts(server):
 
 @simulated
 async def test_row_27_a_day_without_a_server(server):
-    """Hours of refused connections with the default policy: every wait within 1 to 30 s, told once, and then READY."""
+    """Hours of refused connections with the default policy: every wait within 30 s, told once, and then READY."""
     asyncio.get_running_loop().network.shut("refuse", HOURS * 3_600)
     heard = []
     with rb.listen(heard.append):  # a listener, because thousands of lines in the log prove nothing
@@ -307,6 +307,6 @@ async def a_day(server):
         await watch.ready(HOURS * 3_600 + 100)
         attempts = watch.of(ReconnectScheduled)
         assert len(attempts) > 2_000 / 24 * HOURS
-        assert all(1 <= event.wait <= 30 for event in attempts)
+        assert all(0 < event.wait <= 30 for event in attempts)
         assert len(watch.of(Suspended)) == 1
         assert await receipt.confirmed(10) == "applied"

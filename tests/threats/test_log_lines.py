@@ -63,6 +63,7 @@ def assert_all_is_one_line(watch, caplog, *errors):
 @simulated
 async def test_row_46_a_close_reason(server, caplog):
     """A close frame's text is on one line of one record."""
+    caplog.set_level("INFO")  # the wait after the loss is short
     async with Watch(server.url) as watch:
         await watch.ready()
         for link in tuple(server._listener.links):
@@ -99,6 +100,7 @@ FRAMES = {
 @simulated
 async def test_row_46_frames(server, caplog):
     """Types, ids, stamps, codes and messages of frames, legal and illegal ones: escaped wherever they are named."""
+    caplog.set_level("INFO")  # the wait after the loss is short
     async with Watch(server.url) as watch:
         await watch.ready()
         for frame in FRAMES.values():
@@ -114,6 +116,7 @@ async def test_row_46_frames(server, caplog):
 @simulated
 async def test_row_46_a_session_id_of_the_servers(server, caplog):
     """A session id that no line could hold is refused, typed: it would be in every repr and record from then on."""
+    caplog.set_level("INFO")  # the wait after the loss is short
     message = server._memory.message
 
     def spoiled(kind, payload, ident):

@@ -40,7 +40,7 @@ async def test_row_26_retry_after_is_a_lower_bound(server, status, header):
         for before, after in itertools.pairwise(refused):
             assert after - before >= bound
         (waits,) = {tuple(watch.waits[1:3])}
-        assert all(bound <= wait <= max(bound, 30) for wait in waits)
+        assert all(bound <= wait <= bound + 30 for wait in waits)
         server.behave(reject_upgrade=None, retry_after=None)
         await watch.recovered(2, within=200)
 
@@ -77,7 +77,7 @@ async def test_row_26_garbage_is_no_number(server, status, header):
         server.behave(reject_upgrade=status, retry_after=header)
         await server.cut("abort")
         await watch.until(lambda: len(watch.waits) >= 4, 300)
-        assert all(1 <= wait <= 30 for wait in watch.waits)
+        assert all(0 < wait <= 30 for wait in watch.waits)
         if status == 429:
             assert min(watch.waits[1:]) >= 5  # without a hint it still waits longer than after a plain loss
         codes = {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)[1:]}

@@ -82,24 +82,24 @@ NAMES = {
     "two": two,
 }
 PRINTED = [
-    (Retry(), "Retry(attempts=4)"),
+    (Retry(), "Retry(attempts=5)"),
     (Retry(attempts=1, on=BusyError), "Retry(attempts=1, on=BusyError)"),
     (
         Retry(on=(Kind.TRANSIENT, BusyError, HTTPStatus.CONFLICT)),
-        "Retry(attempts=4, on=(Kind.TRANSIENT, BusyError, 409))",
+        "Retry(attempts=5, on=(Kind.TRANSIENT, BusyError, 409))",
     ),
-    (Retry(on=named("httpx", "ReadTimeout")), "Retry(attempts=4, on=named('httpx', 'ReadTimeout'))"),
-    (Retry(on=["CONN_TIMEOUT", "CONN_RESET"]), "Retry(attempts=4, on=('CONN_TIMEOUT', 'CONN_RESET'))"),
-    (Retry(on_result=bool), "Retry(attempts=4, on_result=bool)"),
-    (Retry(on=()), "Retry(attempts=4, on=())"),
-    (Retry(on=is_busy, on_result=is_empty), "Retry(attempts=4, on=is_busy, on_result=is_empty)"),
+    (Retry(on=named("httpx", "ReadTimeout")), "Retry(attempts=5, on=named('httpx', 'ReadTimeout'))"),
+    (Retry(on=["CONN_TIMEOUT", "CONN_RESET"]), "Retry(attempts=5, on=('CONN_TIMEOUT', 'CONN_RESET'))"),
+    (Retry(on_result=bool), "Retry(attempts=5, on_result=bool)"),
+    (Retry(on=()), "Retry(attempts=5, on=())"),
+    (Retry(on=is_busy, on_result=is_empty), "Retry(attempts=5, on=is_busy, on_result=is_empty)"),
     (
         Retry(backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None),
-        "Retry(attempts=4, backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None)",
+        "Retry(attempts=5, backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None)",
     ),
     (
         Retry(max_retry_after=timedelta(minutes=1), budget=RetryBudget(ratio=0.5, key="x")),
-        "Retry(attempts=4, max_retry_after=60, budget=RetryBudget(ratio=0.5, key='x'))",
+        "Retry(attempts=5, max_retry_after=60, budget=RetryBudget(ratio=0.5, key='x'))",
     ),
     (RetryBudget(), "RetryBudget()"),
     (RetryBudget(ratio=0, floor=1), "RetryBudget(ratio=0, floor=1)"),
@@ -121,7 +121,7 @@ PRINTED = [
     ),
     (
         Breaker(rate=1, window=5),
-        "Breaker.consecutive(5, open_for=Backoff.exponential(1, cap=4, jitter='equal'))",
+        "Breaker.consecutive(5, open_for=Backoff.exponential(1, cap=3, jitter='equal'))",
     ),
     (Timeout(10), "Timeout(10)"),
     (Timeout(0.5, thread=True), "Timeout(0.5, thread=True)"),

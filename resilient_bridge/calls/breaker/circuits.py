@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def _worth(circuit: CircuitState) -> int:
     """Return how much would be lost with a circuit, as a rank.
 
-    From low to high: nothing, some counts, an open time that is over, a state in force.
+    From low to high: nothing, some failures, an open time that is over, a state in force.
     """
     if circuit.state == "closed":
-        return 0 if circuit.is_calm else 1
+        return 1 if circuit.counts(clock())[0] else 0
     over = circuit.state in ("open", "half_open") and not circuit.retry_after(clock())
     return 2 if over else IN_FORCE
 

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from ..shared.ports import CircuitRules
 
 
-_FEW: Final = 10  # calls in a window of time that are too few to judge by
-_OPEN_FOR: Final = Backoff.exponential(1, cap=4, jitter="equal")
+# Chosen by bench/request_storms.py; docs/strategies/breaker.md has the numbers.
+_ENOUGH: Final = 10  # calls that are enough to judge by
+_OPEN_FOR: Final = Backoff.exponential(1, cap=3, jitter="equal")
 _IN_A_ROW_OPEN_FOR: Final = Backoff.constant(30)
 
 
@@ -79,8 +80,8 @@ class Breaker(Layer):
     """A circuit breaker. Durations are seconds or timedeltas; ConfigError names a bad field.
 
     It opens when `rate` of the last `window` calls failed, or, with a timedelta, of the calls in
-    that time. `minimum` is the number of calls that say enough; left out, 10 in a window of time,
-    and all of a window of calls: those not made yet count as good. Open, it rejects every call with
+    that time. `minimum` is the number of calls that say enough; left out, 10, or all of a smaller
+    window, and of a rate of 1. Open, it rejects every call with
     CircuitOpenError for as long as `open_for` says; that schedule goes on while it opens again and
     again, and starts over once it has closed. Then `probes` calls may try: it closes after as many
     successes, and opens on the first failure. A probe that has not ended after `lease` seconds has
@@ -158,7 +159,9 @@ class Breaker(Layer):
         """The fewest calls that the rate is computed from: `minimum`, or its default."""
         if self.minimum is not None:
             return self.minimum
-        return self.window if isinstance(self.window, int) else _FEW
+        if not isinstance(self.window, int):
+            return _ENOUGH
+        return self.window if self.rate == 1 else min(_ENOUGH, self.window)
 
     @property
     def shared_state(self) -> str:

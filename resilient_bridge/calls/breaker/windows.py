@@ -2,9 +2,8 @@
 
 Consecutive failures, the last N calls, or the last N seconds.
 
-Rule: constant memory, constant time. In a window of calls, calls not made yet count as successes,
-so that a success changes nothing while the window has no failure (`is_quiet`) and need not be
-reported. A window of time has to count every call.
+Rule: constant memory, constant time. A success changes nothing while a window of calls is full and
+has no failure (`is_quiet`), and then need not be reported. A window of time has to count every call.
 """
 
 from __future__ import annotations
@@ -78,19 +77,18 @@ class _Rate:
 class Calls(_Rate):
     """The last `size` calls, one bit each, the newest lowest: 1 is a failure.
 
-    With a `minimum` the window starts empty: the rate is that of the calls made so far, and every
-    success is counted until there are `size` calls.
+    The window starts empty: the rate is that of the calls made so far, if they are `least`, and
+    every success is counted until there are `size` calls.
     """
 
-    __slots__ = ("bits", "mask", "minimum", "rate", "seen", "size")
+    __slots__ = ("bits", "least", "mask", "rate", "seen", "size")
 
-    def __init__(self, size: int, rate: float, minimum: int | None) -> None:
+    def __init__(self, size: int, rate: float, least: int) -> None:
         self.size = size
         self.rate = rate
-        self.minimum = minimum
+        self.least = least
         self.mask = (1 << size) - 1
-        self.bits = 0
-        self.seen = size if minimum is None else 0
+        self.bits = self.seen = 0
 
     @property
     def is_quiet(self) -> bool:
@@ -108,7 +106,7 @@ class Calls(_Rate):
         self.bits = (self.bits << 1 | 1) & self.mask
         if self.seen < self.size:
             self.seen += 1
-        return self.seen >= (self.minimum or 1) and self.bits.bit_count() >= self.rate * self.seen - _ROUNDING
+        return self.seen >= self.least and self.bits.bit_count() >= self.rate * self.seen - _ROUNDING
 
     def reason(self) -> str:
         return f"failure_rate_{self.bits.bit_count()}_of_{self.seen}"
@@ -117,8 +115,7 @@ class Calls(_Rate):
         return self.bits.bit_count(), self.seen
 
     def clear(self) -> None:
-        self.bits = 0
-        self.seen = self.size if self.minimum is None else 0
+        self.bits = self.seen = 0
 
 
 class Span(_Rate):
@@ -214,12 +211,12 @@ def window_for(rules: Breaker, before: Window | None = None) -> Window:
         return span
     if rules.in_a_row is not None:
         return Row(size, _last_in_a_row(before))
-    calls = Calls(size, rules.rate, rules.minimum)
+    calls = Calls(size, rules.rate, rules.least)
     if isinstance(before, Calls):
-        calls.bits, calls.seen = before.bits & calls.mask, max(calls.seen, min(before.seen, size))
+        calls.bits, calls.seen = before.bits & calls.mask, min(before.seen, size)
     elif isinstance(before, Row):
         failures = min(before.failures, size)
-        calls.bits, calls.seen = (1 << failures) - 1, max(calls.seen, failures)
+        calls.bits, calls.seen = (1 << failures) - 1, failures
     return calls
 
 
@@ -233,4 +230,4 @@ def _last_in_a_row(before: Any) -> int:
 
 def counted_by(settings: Breaker) -> tuple[object, ...]:
     """Return the settings that a window depends on."""
-    return settings.window, settings.rate, settings.minimum
+    return settings.window, settings.rate, settings.least

@@ -42,6 +42,10 @@ def _as_on(value: Whats | retry_base | Collection[What | retry_base]) -> tuple[W
     return as_whats(cast("Whats", value))
 
 
+# Chosen by bench/request_storms.py; docs/strategies/retry.md has the numbers. A call has a caller
+# who waits, so the first repeat comes at once; the waits after it ride out a restart.
+_BACKOFF: Final = Backoff.steps(0.3, then=Backoff.decorrelated(1), jitter="full")
+
 _check_attempts: Final = fits(
     "count",
     "a whole number of at least 1",
@@ -68,14 +72,14 @@ class Retry(Layer):
     usual_position: ClassVar[int | None] = 2
     conditions_in: ClassVar[tuple[str, ...]] = ("on", "rules")
 
-    attempts: int | stop_base = attrs.field(default=4, validator=_check_attempts)
+    attempts: int | stop_base = attrs.field(default=5, validator=_check_attempts)
     on: tuple[What, ...] = attrs.field(
         default=(Kind.TRANSIENT,), converter=_as_on, validator=whats(of_tenacity=True)
     )
     on_result: Callable[[Any], bool] | None = attrs.field(
         default=None, validator=optional(function("a function of the returned value, or None"))
     )
-    backoff: Wait = attrs.field(default=Backoff.decorrelated(1), validator=check_wait)
+    backoff: Wait = attrs.field(default=_BACKOFF, validator=check_wait)
     rules: Mapping[Any, Rule] = attrs.field(default=Rules(), converter=as_rules, validator=check_rules)
     max_retry_after: float = attrs.field(default=120.0, converter=as_seconds, validator=seconds())
     budget: RetryBudget | None = attrs.field(

@@ -32,8 +32,7 @@ class CircuitRules:
 
     rate: float  # the share of failures that opens it, from above 0 to 1
     window: int | timedelta  # the last N calls, or the calls of this last time span
-    minimum: int | None  # how many calls there must be before the rate counts; None if not set
-    least: int  # the same: `minimum`, or its default
+    least: int  # how many calls there must be before the rate counts
     in_a_row: int | None  # how many failures in a row open it, None for every other rate
     open_for: Backoff  # how long it stays open, the first time and at each further opening
     probes: int  # how many probes a half-open circuit admits; all have to succeed

@@ -8,7 +8,7 @@ classification, not here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from ...values.rule import Rule
 
 
+# Chosen by bench/reconnect_storms.py; docs/strategies/backoff.md has the numbers. A server that was
+# restarted is found at once, and after that the clients of a long outage are spread.
+_BACKOFF: Final = Backoff.steps(0.5, 1, then=Backoff.decorrelated(1), jitter="full")
+
+
 def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
     for what, rule in value.items():
         path = f"{type(instance).__name__}.{attribute.name}[{what!r}]"
@@ -61,11 +66,11 @@ class Reconnect(Value):
     passes `grace` (the bridge keeps a session 5 minutes), `on_exhausted` decides: "suspend" reports
     it to the user and keeps trying, "raise" gives up. `first_connect="raise"` fails at once when
     the very first attempt does. One attempt, from DNS to the upgrade, takes at most
-    `connect_timeout`. The count starts over after `stable_after` seconds of being ready.
-    Connections that are accepted and lost before that are limited: `connect_burst`, then
+    `connect_timeout`. The count starts over after `stable_after` seconds of being ready, or, if
+    `backoff` has jitter, after as many seconds as the next wait would have, at least one. Connections that are accepted and lost before that are limited: `connect_burst`, then
     `connects_per_minute`; a wait that this makes longer than the schedule's has the reason
-    `rate_capped`. A server's Retry-After is a lower bound of the wait, and the first of an outage
-    is the wait, if `backoff` has jitter; one above `max_retry_after` ends the client, with the
+    `rate_capped`. A server's Retry-After is a lower bound of the wait; if `backoff` has jitter, the
+    first of an outage is the wait, and later ones are added to it. One above `max_retry_after` ends the client, with the
     hint. Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again
     (the second).
 
@@ -78,7 +83,7 @@ class Reconnect(Value):
     `allow_plaintext_credentials`.
     """
 
-    backoff: Backoff = attrs.field(default=Backoff.decorrelated(1), validator=instance_of(Backoff))
+    backoff: Backoff = attrs.field(default=_BACKOFF, validator=instance_of(Backoff))
     rules: Mapping[Any, Rule] = attrs.field(
         default=Rules(), converter=as_rules, validator=(check_rules, _for_links)
     )

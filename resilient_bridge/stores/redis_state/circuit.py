@@ -161,8 +161,7 @@ def _numbers(rules: CircuitRules, openings: int) -> list[str]:
     lease = rules.lease * 1_000
     ttl = _HOUR + 2 * int(span + lease + max(waits) * 1_000)
     shown = " ".join(f"{wait:.3f}" for wait in waits)
-    few = rules.minimum or (0 if isinstance(window, int) else rules.least)
-    need = f"{need} {few}"  # 0: calls that are missing in the window count as successes
+    need = f"{need} {rules.least}"
     return [kind, size, need, str(rules.probes), f"{lease:.0f}", str(ttl), str(_BY_HAND), shown]
 
 

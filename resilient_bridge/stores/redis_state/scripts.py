@@ -70,7 +70,6 @@ else
 end
 
 local function failures() return select(2, string.gsub(bits, '1', '')) end
-local function calls() return least > 0 and #bits or size end
 local function clear() row, bits, buckets, seen, failed = 0, '', {}, 0, 0 end
 local function bucket()
   local number = math.floor(now / size)
@@ -84,13 +83,13 @@ local function good()
 end
 local function bad()
   if kind == 'row' then row = row + 1; return row >= size end
-  if kind == 'calls' then bits = string.sub(bits .. '1', -size); return calls() >= least and failures() >= need * calls() - 1e-9 end
+  if kind == 'calls' then bits = string.sub(bits .. '1', -size); return #bits >= least and failures() >= need * #bits - 1e-9 end
   local b = bucket(); b[2] = b[2] + 1; b[3] = b[3] + 1; seen = seen + 1; failed = failed + 1
   return seen >= least and failed >= need * seen - 1e-9
 end
 local function reason()
   if kind == 'row' then return 'consecutive_failures_' .. row end
-  if kind == 'calls' then return 'failure_rate_' .. failures() .. '_of_' .. calls() end
+  if kind == 'calls' then return 'failure_rate_' .. failures() .. '_of_' .. #bits end
   return 'failure_rate_' .. failed .. '_of_' .. seen
 end
 
@@ -164,9 +163,8 @@ if kind == 'row' then
   margin = size - row; quiet = row == 0 and 1 or 0; shown_failed, shown_seen = math.min(row, size), size
 elseif kind == 'calls' then
   local clean = not string.find(bits, '1', 1, true)
-  if clean and least == 0 then bits = '' end
-  margin = math.max(least - calls(), math.ceil(need * calls() - failures() - 1e-9))
-  quiet = clean and calls() == size and 1 or 0; shown_failed, shown_seen = failures(), calls()
+  margin = math.max(least - #bits, math.ceil(need * #bits - failures() - 1e-9))
+  quiet = clean and #bits == size and 1 or 0; shown_failed, shown_seen = failures(), #bits
 else
   local rest = need < 1 and math.ceil((need * seen - failed) / (1 - need) - 1e-9) or (failed < seen and 1e6 or 1)
   margin = math.max(least - seen, rest)
