@@ -26,7 +26,7 @@ from ...protocol.server_sent import MAX_EVENT_BYTES
 from ...telemetry import emit, events
 from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard
-from ...transports.references import as_headers
+from ...transports.references import Headers, as_headers
 from ...world import current_world
 from ..http.bodies import LOOK, MOST_DECODED
 from ..http.decoding import decoded
@@ -103,8 +103,9 @@ class EventSource:
         check_arguments(client, content, on_gap, last_event_id, max_event_bytes)
         self._client, self._url, self._method = client, url, method
         named = as_headers(headers)
+        is_read = isinstance(named, Headers)
         self._read_headers: Callable[[], Mapping[str, str]] = (
-            named if callable(named) else partial(dict, named or {})
+            named if is_read else partial(dict, headers or {})
         )
         checked_headers(headers)
         self._connect_timeout = policy.connect_timeout
@@ -118,7 +119,7 @@ class EventSource:
         self._wall = world.loop_wall
         self._stream = EventStream(
             policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes,
-            can_refresh=callable(named),
+            can_refresh=is_read,
         )  # fmt: skip
         self._stream.reconnection.sends_in_clear = sends_in_clear(client, str(url), headers or {}, params)
         self._state = BridgeState.IDLE
