@@ -71,10 +71,10 @@ class EventSource:
     `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content`
     and `params` are passed to its `stream()` on every attempt, so a POST is sent again after each
     loss. A word `env:NAME` or `file:PATH` in a header's value is replaced by that secret on every
-    attempt, and a 401 is then followed by one more. `reconnect` is a Reconnect, or a BridgePolicy with one; its schedule and the server's
-    `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing, before
-    the first event after the gap. `last_event_id` resumes what another process read.
-    `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
+    attempt, and a 401 is then followed by one more. `reconnect` is a Reconnect, or a BridgePolicy
+    with one; its schedule and the server's `retry:` are both waited for. `on_gap` is awaited with a
+    Gap where events may be missing, before the first event after the gap. `last_event_id` resumes
+    what another process read. `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
     be quiet for long). An event of more than `max_event_bytes` is a ProtocolError.
 
     Use it as `async with`, then `async for`, with one reader at a time. 204 ends the iteration for
