@@ -95,10 +95,11 @@ def check_pin(pin: object) -> None:
 
     if isinstance(pin, bytes) or not isinstance(pin, Sequence):
         raise config_error("BridgeClient.pin", PIN, pin)
+    pins = cast("Sequence[str]", pin)
     try:
-        pins_of(cast("Sequence[str]", pin))
+        pins_of(pins)
     except (ValueError, AttributeError) as error:
-        raise config_error("BridgeClient.pin", PIN, pin) from error
+        raise config_error("BridgeClient.pin", PIN, pins) from error
 
 
 def check_session(session_id: object, on_gap: object, on_doubt: object = None) -> None:

@@ -68,6 +68,7 @@ class BridgeClient:
     `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt. A text
     `env:NAME` or `file:PATH` (in headers: such a word) is read on each attempt, so once more after
     a refusal (401): a rotated secret takes effect.
+
     `session_id` names the session to join (default: that of the store, or a new one). `store` saves
     positions and unsettled sends: a path (SQLite, survives `kill -9`), a redis:// URL, or a store
     object (default: memory). `dialect` overrides the policy's. `on_connect`, an async function of
@@ -76,11 +77,11 @@ class BridgeClient:
 
     `on_gap` is awaited at a gap's position in the stream. `on_doubt` is called with an
     `events.OutboundInDoubt` after each loss (and at the end) that leaves sends in doubt, beside all
-    else; what it raises is logged. With `receive=False` messages are counted and dropped. `pin` is the SHA-256 of the server's certificate
-    (`sha256:...`), or a list that also has the next one's; `ssl` your SSL
-    context, `name` that of events, metrics and health. `health_check`, async or quick, is called
-    every `Heartbeat.every` seconds while READY: False, an exception or no answer within
-    `Heartbeat.timeout` sends a probe, as `reconnect_now()` does.
+    else; what it raises is logged. With `receive=False` messages are counted and dropped. `pin` is
+    the SHA-256 of the server's certificate (`sha256:...`), or a list that also has the next one's;
+    `ssl` your SSL context, `name` that of events, metrics and health. `health_check`, async or
+    quick, is called every `Heartbeat.every` seconds while READY: False, an exception or no answer
+    within `Heartbeat.timeout` sends a probe, as `reconnect_now()` does.
 
     Use it as `async with`: it starts and returns at once, also offline; leaving drains (5 s at
     most). The next operation and `wait_ready` raise a fatal error. Raises ConfigError for wrong

@@ -18,7 +18,7 @@ from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import PIN, check_pin, check_session, check_url, shown
 from ..errors import is_sensitive
 from ..telemetry.alerts import Alerts
-from ..transports.references import REFERENCE, Headers, Secret, as_source, names_secret
+from ..transports.references import REFERENCE, Headers, Secret, as_source, only_names_secret
 from ..values.fields import (
     Validator,
     Value,
@@ -83,10 +83,11 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
         return
     if not isinstance(value, Headers):
         refuse(path, "a table of texts", value)
-    for name, text in value.entries:
+    entries: Any = value.entries
+    for name, text in entries:
         if not isinstance(text, str):
             refuse(f"{path}.{name}", "a text", text)
-        if is_sensitive(name) and not names_secret(text):
+        if is_sensitive(name) and not only_names_secret(text):
             refuse(f"{path}.{name}", f"{REFERENCE}: a secret is not written into settings", "***")
 
 

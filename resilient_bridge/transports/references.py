@@ -117,6 +117,12 @@ def names_secret(text: str) -> bool:
     return any(map(is_reference, text.split(" ")))
 
 
+def only_names_secret(text: str) -> bool:
+    """Return whether a header's value is such words alone, with at most a scheme before them."""
+    scheme, *rest = text.split(" ")
+    return all(map(is_reference, rest if rest and scheme.isalpha() else [scheme, *rest]))
+
+
 def in_words(text: str) -> str:
     """Return a header's value with each word that refers to a secret replaced by it.
 
@@ -156,7 +162,9 @@ def as_headers(headers: Any) -> Any:
     """Return Headers for a mapping of texts in which a value refers to a secret, else as it is."""
     if not isinstance(headers, Mapping):
         return headers
-    entries: tuple[Any, ...] = tuple(headers.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    if not all(isinstance(part, str) for pair in entries for part in pair):
-        return headers  # it is refused elsewhere
-    return Headers(entries) if any(names_secret(text) for _, text in entries) else headers
+    named: Mapping[Any, Any] = headers  # pyright: ignore[reportUnknownVariableType]
+    entries = tuple(named.items())
+    is_text = all(
+        isinstance(part, str) for pair in entries for part in pair
+    )  # if not, it is refused elsewhere
+    return Headers(entries) if is_text and any(names_secret(text) for _, text in entries) else named

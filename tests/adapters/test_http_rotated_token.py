@@ -10,13 +10,19 @@ from collections import Counter
 from contextlib import asynccontextmanager
 
 import aiohttp
+import httpx2
 import pytest
 import requests
 from aiohttp import web
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 import resilient_bridge as rb
 from tests.adapters.http_clients import KINDS, QUICK, each_kind
+from tests.adapters.sidecar.http_servers import Door, sdk_server
+from tests.peers.mcp_server import build
 from tests.peers.nginx import needs_nginx, nginx
+from tests.peers.running import Ledger
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -211,6 +217,29 @@ async def _until_let_in(front, token):
         while seen[-10:] != [200] * 10:
             async with session.head(front.url(), headers=headers) as answer:
                 seen.append(answer.status)
+
+
+async def test_m02_an_mcp_link_reads_a_refused_token_again(tmp_path, monkeypatch):
+    """M02: through the HTTP client of its factory; each order once, on one session, by a server of the SDK."""
+    tokens, rotate = sources(tmp_path, monkeypatch)
+    ledger = Ledger(tmp_path / "ledger")
+    door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+
+    @asynccontextmanager
+    async def remote():
+        async with (
+            httpx2.AsyncClient(transport=rb.HTTPTransport(token=tokens["file"], trust_env=False)) as http,
+            Client(streamable_http_client(server.url, http_client=http)) as client,
+        ):
+            yield client
+
+    async with sdk_server(door) as server, rb.reconnecting(remote) as client:
+        await client.call_tool("create_ticket", {"key": "n0"})
+        door.valid, door.on_refusal = NEW, lambda: rotate(NEW)
+        for number in range(1, 10):
+            await client.call_tool("create_ticket", {"key": f"n{number}"})
+    assert ledger.keys == [f"n{number}" for number in range(10)]
+    assert 1 <= door.refused <= 2  # a call, and perhaps the stream of notices
 
 
 @needs_nginx

@@ -17,7 +17,7 @@ __getattr__ = lazily(
             "refuse_credentials"
         ),
         "process": "ChildProcess GRACE_SECONDS STDERR_BYTES",
-        "references": "Headers Secret UnreadableError in_words is_reference read_secret",
+        "references": "Headers Secret UnreadableError in_words is_reference only_names_secret read_secret",
         "racing": "first_connected interleaved",
         "signals": "HANG_UP on_signals",
         "standard_streams": "LINE_TOO_LONG Output lines_of",

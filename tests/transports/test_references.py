@@ -8,7 +8,15 @@ import sys
 import pytest
 
 import resilient_bridge as rb
-from tests.internals.transports import Headers, Secret, UnreadableError, in_words, is_reference, read_secret
+from tests.internals.transports import (
+    Headers,
+    Secret,
+    UnreadableError,
+    in_words,
+    is_reference,
+    only_names_secret,
+    read_secret,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +99,18 @@ def test_a_secret_with_a_line_break_goes_into_no_header(tmp_path):
     with pytest.raises(UnreadableError, match="without a line break") as caught:
         in_words(f"Bearer file:{path}")
     assert "two" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("env:TOKEN", True),
+        ("Bearer env:TOKEN", True),
+        ("Bearer abc", False),
+        ("s3cret99 env:TOKEN", False),
+        ("Bearer env:TOKEN abc", False),
+    ],
+)
+def test_a_secret_beside_a_reference_is_one(text, expected):
+    """In settings a header with the name of a secret has references alone, behind a scheme."""
+    assert only_names_secret(text) is expected

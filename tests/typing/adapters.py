@@ -20,7 +20,12 @@ import resilient_bridge as rb
 
 web = rb.Policy(rb.Retry(), rb.Breaker())
 
+
 # ---- wrap ----------------------------------------------------------------------------------------------------------
+async def fresh_token() -> str:
+    return "secret"
+
+
 assert_type(rb.wrap(AsyncOpenAI()), AsyncOpenAI)
 assert_type(rb.wrap(OpenAI(), web, idempotent=True), OpenAI)
 assert_type(rb.wrap(AsyncAnthropic(), idempotent={"messages.batches.create"}), AsyncAnthropic)
@@ -33,6 +38,13 @@ assert_type(rb.wrap(AsyncOpenAI()).with_options(timeout=3), AsyncOpenAI)
 # ---- HTTP ----------------------------------------------------------------------------------------------------------
 httpx.Client(transport=rb.HTTPTransport())
 httpx.AsyncClient(transport=rb.HTTPTransport(web))
+httpx.Client(
+    transport=rb.HTTPTransport(
+        token="env:TOKEN", verify=False, http2=True, limits=httpx.Limits(), proxy="http://h:1"
+    )
+)
+httpx.AsyncClient(transport=rb.HTTPTransport(token=fresh_token, trust_env=False))
+assert_type(rb.wrap(httpx.Client()), httpx.Client)
 httpx2.Client(transport=rb.HTTPTransport(rb.presets.gasoline, max_body=1_000_000))
 httpx2.AsyncClient(transport=rb.HTTPTransport(web, httpx2.AsyncHTTPTransport(http2=True)))
 OpenAI(http_client=httpx2.Client(transport=rb.HTTPTransport(idempotency_header=None)))

@@ -129,7 +129,7 @@ async def own(connect: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
     async with rb.BridgeClient.over(connect, on_gap=gaps.append, on_doubt=print, receive=False) as client:
         assert_type(client, rb.BridgeClient)
     rb.BridgeClient(
-        lambda: "wss://host/ws", token="secret", headers=lambda: {"x": "y"}, pin="sha256:" + 64 * "0"
+        lambda: "wss://host/ws", token="secret", headers=lambda: {"x": "y"}, pin=["sha256:" + 64 * "0"]
     )
 
 

@@ -58,9 +58,9 @@ class HTTPMiddleware:
     another machine (in a header, or in a parameter such as `token`) unless
     `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
 
-    `token` is that of HTTPTransport. It may serve several sessions of one event loop. The session's total timeout holds for all
-    attempts together; use `Timeout` in the policy for one attempt. Put it first: later middlewares
-    run again with each repeat.
+    `token` is that of HTTPTransport. It may serve several sessions of one event loop. The session's
+    total timeout holds for all attempts together; use `Timeout` in the policy for one attempt. Put
+    it first: later middlewares run again with each repeat.
     """
 
     def __init__(

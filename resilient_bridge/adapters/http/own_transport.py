@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,6 +45,8 @@ class Options:
         """Raise ConfigError for a wrong one, and for any beside an `inner`, which has its own."""
         check_flag(f"{owner}.http2", self.http2)
         check_flag(f"{owner}.trust_env", self.trust_env)
+        if self.http2 and find_spec("h2") is None:
+            raise config_error(f"{owner}.http2", "the package h2 for it: pip install 'httpx[http2]'", True)
         if inner is not None:
             for field in attrs.fields(type(self)):
                 if getattr(self, field.name) != field.default:

@@ -93,9 +93,8 @@ class HTTPTransport(_Bases):
     used. `inner` is the transport below; without one it is what the library would have made, with
     the proxies of the environment (`HTTP_PROXY`, `NO_PROXY` …) and with `verify`, `cert`, `http2`,
     `proxy`, `limits` and `trust_env`, which mean what they mean for a client. Give them here: a
-    transport cannot see those of its client. A circuit, budget,
-    bulkhead or rate limit without a key belongs to the origin: `rb.circuit("https://host")` is the
-    handle.
+    transport cannot see those of its client. A circuit, budget, bulkhead or rate limit without a
+    key belongs to the origin: `rb.circuit("https://host")` is the handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
     Idempotency-Key header of yours; any other only if it provably did not run, or, by convention,
@@ -113,9 +112,9 @@ class HTTPTransport(_Bases):
     `rb.idempotent` (a bool). A redirect to another origin with credentials in its headers or a
     secret in its body, or from https to http, raises (CONN_REDIRECT_REFUSED), and so do credentials
     over http:// to another machine, in a header or in a parameter such as `token` (CONN_INSECURE),
-    unless `allow_plaintext_credentials`. A response with more than
-    `max_body` bytes, received or decoded, raises while it is read. Errors raised here are both a
-    BridgeError and a RequestError of the client's library.
+    unless `allow_plaintext_credentials`. A response with more than `max_body` bytes, received or
+    decoded, raises while it is read. Errors raised here are both a BridgeError and a RequestError
+    of the client's library.
     """
 
     def __init__(

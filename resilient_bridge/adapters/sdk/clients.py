@@ -46,8 +46,9 @@ def wrap(
     recommended one.
 
     A client of httpx or httpx2 gets an HTTPTransport over its own transport and over those of its
-    proxies and mounts, with the client's own `verify=`, `http2=` and `limits=`. All that is said
-    below of calls is said there of requests; `idempotent`, `max_bytes` and `answers` are not for it.
+    proxies and mounts, with the client's own `verify=`, `http2=` and `limits=`. What is repeated is
+    said there, circuits belong to origins, and `idempotent`, `max_bytes` and `answers` are not for
+    it.
 
     Model calls and reads of the three SDKs may be repeated. Any other call, and a model call whose
     tools the provider runs without asking, is repeated only if it provably did not run, or
@@ -72,9 +73,10 @@ def wrap(
     repeated as any other failure, and is returned if it stays one.
 
     Raises ConfigError for an object that is none of these and has no `methods`, one of these that is
-    wrapped already, a missing method, a Timeout without `thread=True` around a blocking client, google-genai's own
-    `retry_options`, and for pickling the result. `copy.copy` of it is wrapped, too. A client of google-genai is itself
-    configured to try once, and to use httpx2 where aiohttp is installed.
+    wrapped already, a missing method, a Timeout without `thread=True` around a blocking client,
+    google-genai's own `retry_options`, and for pickling the result. `copy.copy` of it is wrapped,
+    too. A client of google-genai is itself configured to try once, and to use httpx2 where aiohttp
+    is installed.
     """
     from .stream_proxies import Proxy
     from .wrapping import Wrapping, wrapped

@@ -15,7 +15,6 @@ from .stream_proxies import Proxy
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
     from ...calls.policy import Policy
@@ -40,11 +39,9 @@ def wrapped_http_client(client: Any, policy: Policy, *, allow_plaintext_credenti
 
     Raises ConfigError for one that has an HTTPTransport already.
     """
-    held: Mapping[str, Any] = getattr(client, "__dict__", {})
-    own, by_url = held.get(_OWN), held.get(_BY_URL)
-    if not (hasattr(own, "handle_request") or hasattr(own, "handle_async_request")) or not isinstance(
-        by_url, dict
-    ):
+    own: Any = getattr(client, _OWN, None)
+    by_url: dict[Any, Any] | None = getattr(client, _BY_URL, None)
+    if not (hasattr(own, "handle_request") or hasattr(own, "handle_async_request")) or by_url is None:
         wanted = f"a release of {client.__class__.__module__.partition('.')[0]} whose transports can be found"
         raise config_error("wrap.client", f"{wanted}; here: transport=rb.HTTPTransport()", "another one")
     under: dict[int, HTTPTransport] = {}
@@ -60,12 +57,12 @@ def wrapped_http_client(client: Any, policy: Policy, *, allow_plaintext_credenti
             )
         return under[id(transport)]
 
-    made = copy.copy(client)
+    made: Any = copy.copy(client)
     mounts = {
-        pattern: None if transport is None else protected(transport)
-        for pattern, transport in by_url.items()  # pyright: ignore[reportUnknownVariableType]
+        pattern: None if transport is None else protected(transport) for pattern, transport in by_url.items()
     }
-    vars(made).update({_OWN: protected(own), _BY_URL: mounts})
+    setattr(made, _OWN, protected(own))
+    setattr(made, _BY_URL, mounts)
     return WrappedHTTPClient(made, policy)
 
 

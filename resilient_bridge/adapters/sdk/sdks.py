@@ -129,7 +129,7 @@ class SDK:
         add_base(error, getattr(import_module(module), name))
         own = vars(error)
         for field, value in self.error_fields.items():
-            own.setdefault(field, value)
+            own.setdefault(field, copy.copy(value))
         own.setdefault("message", error.failure.message)
         if request is not None:
             own["request"] = request

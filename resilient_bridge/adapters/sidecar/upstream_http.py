@@ -42,7 +42,8 @@ class HTTPUpstream(Upstream):
     """One connection to an MCP server over streamable HTTP; see `Upstream` for its interface.
 
     `headers` are sent with every request, and never to another origin. `open` reads the secrets
-    that they name; a 401 reads them again, and the request is sent once more if they have changed. Credentials over http:// to another machine are refused by `open` unless
+    that they name; a 401 reads them again, and the request is sent once more if they have changed.
+    Credentials over http:// to another machine are refused by `open` unless
     `allow_plaintext_credentials`.
 
     `max_message` bounds the bytes of an answer or an event. `connect_timeout` is in seconds; there

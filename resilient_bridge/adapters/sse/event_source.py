@@ -27,7 +27,7 @@ from ...telemetry import emit, events
 from ...telemetry.event import sent_by
 from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard
-from ...transports.references import as_headers
+from ...transports.references import Headers, as_headers
 from ...world import current_world
 from ..http.bodies import LOOK, MOST_DECODED
 from ..http.decoding import decoded
@@ -72,10 +72,10 @@ class EventSource:
     `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content`
     and `params` are passed to its `stream()` on every attempt, so a POST is sent again after each
     loss. A word `env:NAME` or `file:PATH` in a header's value is replaced by that secret on every
-    attempt, and a 401 is then followed by one more. `reconnect` is a Reconnect, or a BridgePolicy with one; its schedule and the server's
-    `retry:` are both waited for. `on_gap` is awaited with a Gap where events may be missing, before
-    the first event after the gap. `last_event_id` resumes what another process read.
-    `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
+    attempt, and a 401 is then followed by one more. `reconnect` is a Reconnect, or a BridgePolicy
+    with one; its schedule and the server's `retry:` are both waited for. `on_gap` is awaited with a
+    Gap where events may be missing, before the first event after the gap. `last_event_id` resumes
+    what another process read. `read_timeout` is how many seconds of silence end a connection, None for no limit (a stream may
     be quiet for long). An event of more than `max_event_bytes` is a ProtocolError.
 
     Use it as `async with`, then `async for`, with one reader at a time. 204 ends the iteration for
@@ -104,8 +104,9 @@ class EventSource:
         check_arguments(client, content, on_gap, last_event_id, max_event_bytes)
         self._client, self._url, self._method = client, url, method
         named = as_headers(headers)
+        is_read = isinstance(named, Headers)
         self._read_headers: Callable[[], Mapping[str, str]] = (
-            named if callable(named) else partial(dict, named or {})
+            named if is_read else partial(dict, headers or {})
         )
         checked_headers(headers)
         self._connect_timeout = policy.connect_timeout
@@ -119,7 +120,7 @@ class EventSource:
         self._wall = world.loop_wall
         self._stream = EventStream(
             policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes,
-            can_refresh=callable(named),
+            can_refresh=is_read,
         )  # fmt: skip
         self._stream.reconnection.sends_in_clear = sends_in_clear(client, str(url), headers or {}, params)
         self._state = BridgeState.IDLE

@@ -221,6 +221,36 @@ class SDKServer:
             self._task = None
 
 
+class Door:
+    """The authentication before an MCP server: `valid` is the only token, `asked` counts what came with which."""
+
+    def __init__(self, valid, build_inner):
+        """`build_inner` makes the server behind it."""
+        self.valid, self.asked, self.refused = valid, Counter(), 0
+        self.on_refusal = lambda: None
+        self._build = build_inner
+
+    def __call__(self):
+        """A new app, as `sdk_server` wants it."""
+        inner = self._build()
+
+        async def app(scope, receive, send):
+            if scope["type"] != "http":
+                return await inner(scope, receive, send)
+            token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+            self.asked[token] += 1
+            if token == self.valid:
+                return await inner(scope, receive, send)
+            self.refused += 1
+            self.on_refusal()
+            await send(
+                {"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]}
+            )
+            return await send({"type": "http.response.body", "body": f"{token} is over".encode()})
+
+        return app
+
+
 @asynccontextmanager
 async def sdk_server(build):
     """The SDK's server, listening."""

@@ -6,46 +6,17 @@ Rule: the far end, which is not ours, counts which token each request had and wh
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
 
 import resilient_bridge as rb
-from tests.adapters.sidecar.http_servers import call, connected, opened, order, sdk_server
+from tests.adapters.sidecar.http_servers import Door, call, connected, opened, order, sdk_server
 from tests.peers.mcp_server import build
 from tests.peers.running import Ledger
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 OLD, NEW = "old-token-77", "new-token-88"
-
-
-class Door:
-    """The authentication before an MCP server: `valid` is the only token, `asked` counts what came with which."""
-
-    def __init__(self, build_inner):
-        """`build_inner` makes the server behind it."""
-        self.valid, self.asked, self.refused = OLD, Counter(), 0
-        self._build = build_inner
-
-    def __call__(self):
-        """A new app, as `sdk_server` wants it."""
-        inner = self._build()
-
-        async def app(scope, receive, send):
-            if scope["type"] != "http":
-                return await inner(scope, receive, send)
-            token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
-            self.asked[token] += 1
-            if token == self.valid:
-                return await inner(scope, receive, send)
-            self.refused += 1
-            await send(
-                {"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]}
-            )
-            return await send({"type": "http.response.body", "body": f"{token} is over".encode()})
-
-        return app
 
 
 class Token:
@@ -74,7 +45,7 @@ def token(request, tmp_path, monkeypatch):
 async def test_m02_after_a_rotation_every_call_has_the_new_token(token, tmp_path):
     """M02: nine calls after it, one refusal, each call carried out once; the session is the same."""
     ledger = Ledger(tmp_path / "ledger")
-    door = Door(lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+    door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
     headers = {"Authorization": f"Bearer {token.reference}"}
     async with sdk_server(door) as server, connected(server.url, headers=headers) as (upstream, heard):
         await opened(upstream, heard)
@@ -94,7 +65,7 @@ async def test_m02_after_a_rotation_every_call_has_the_new_token(token, tmp_path
 async def test_m02_many_calls_that_meet_it_together_are_all_sent_again(token, tmp_path):
     """M02: one of them reads the secret, all of them use it."""
     ledger = Ledger(tmp_path / "ledger")
-    door = Door(lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+    door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
     async with (
         sdk_server(door) as server,
         connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
@@ -112,7 +83,7 @@ async def test_m02_many_calls_that_meet_it_together_are_all_sent_again(token, tm
 async def test_m02_a_token_that_has_not_changed_is_refused_as_before(token, tmp_path):
     """M02: one request, the 401 is the answer; rotated later, the next call has the new one, and neither value is shown."""
     ledger = Ledger(tmp_path / "ledger")
-    door = Door(lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
+    door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
     async with (
         sdk_server(door) as server,
         connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
