@@ -51,7 +51,7 @@ async def until(fact):
             await asyncio.sleep(0.01)
 
 
-async def test_d01_a_store_that_was_replaced_is_not_said_to_keep_the_lines(store, tmp_path):
+async def test_d01_a_replaced_store_has_nothing_for_the_next_run(store, tmp_path):
     """The next run would not find them: the last line says that the store has failed, and an earlier one where they are."""
     async with running("ws://127.0.0.1:9/", "--store", store, "--drain", "1") as child:
         child.say(message(1))
