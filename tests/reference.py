@@ -81,6 +81,7 @@ ACTIONS = {
     LossAction.NEW_SESSION: "another attempt, with a new session: GAP(new_session)",
     LossAction.FAIL: "FAILED",
 }
+ALSO = {LossAction.FAIL: ", and whatever is [`fatal`](severity.md)"}
 
 ABOUT_PREFIX = {
     "CONN_": "the link",
@@ -192,7 +193,7 @@ def states() -> str:
             *table(
                 "what happened | what follows",
                 (
-                    (", ".join(f"`{code}`" for code in found[action]), ACTIONS[action])
+                    (", ".join(f"`{code}`" for code in found[action]) + ALSO.get(action, ""), ACTIONS[action])
                     for action in LossAction
                 ),
             ),
@@ -213,7 +214,7 @@ def states() -> str:
             "",
             "Over `ws://` no token follows such an answer. `BridgeClient(url)` first dials without token, without headers that may hold a secret and without such",
             "fields of the query; only when a WebSocket server accepts that dial, or answers 401, it dials as before. A token that goes into a message is sent after an",
-            "accepted upgrade anyway. A `reconnecting` link over websockets' `connect`, and an EventSource, whose requests would carry credentials over `ws://` or",
+            "accepted upgrade anyway. It does the same after an answer that is no handshake of WebSocket. A `reconnecting` link over websockets' `connect`, and an EventSource, whose requests would carry credentials over `ws://` or",
             "`http://`, end at once instead. With `BridgeClient.over` and other clients the headers are yours.",
         ],
         [

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import attrs
 
 from .provider_codes import name_key
-from .retry_after import duration_of, finite_seconds, wait_in_text
+from .retry_after import duration_of, seconds_in_field, wait_in_text
 
 
 _LARGEST: Final = 65_536  # bytes or characters that are parsed
@@ -453,9 +453,9 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def _seconds_in(key: str, value: object) -> float | None:
-    """Return the seconds in a field that is a wait by its name: 30, "53s", or 500 in retry_after_ms."""
-    if isinstance(value, str):
-        return duration_of(value)
+    """Return the seconds in a field that is a wait by its name: 30, "30", "53s", or 500 in retry_after_ms."""
+    if isinstance(value, str) and (duration := duration_of(value)) is not None:
+        return duration
     seconds = seconds_of(value)
     if seconds is None or (key.startswith(("reset", "available", "timeto")) and seconds > _MOMENTS):
         return None
@@ -465,8 +465,8 @@ def _seconds_in(key: str, value: object) -> float | None:
 
 
 def seconds_of(value: object) -> float | None:
-    """Return a number of seconds in a field, bounded; None for anything else."""
-    seconds = finite_seconds(value)
+    """Return a number of seconds in a field, also as a text, bounded; None for anything else."""
+    seconds = seconds_in_field(value)
     return None if seconds is None else min(seconds, _LONGEST_WAIT)
 
 

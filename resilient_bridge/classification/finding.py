@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -97,6 +97,8 @@ class Finding:
         )
 
 
+_LOOKED_AT: Final = 4_096  # characters, of which 160 are shown: a text may have megabytes
+
 Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 """A rule for one class that has to read the exception; None passes it on to a base class's rule."""
 
@@ -135,5 +137,5 @@ def package_of(cls: type) -> str:
 
 def short_of(text: str) -> str:
     """Return the peer's text as the end of a message: empty, or `: text` of at most 160 characters."""
-    text = " ".join(text.split())
+    text = " ".join(text[:_LOOKED_AT].split())
     return f": {text[:159]}…" if len(text) > 160 else f": {text}" if text else ""

@@ -97,7 +97,7 @@ def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | 
 
 
 _DURATION = (
-    r"(?:(?P<days>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?d(?:ays?)?\b(?:,? (?:and )?)?)?"
+    r"(?:(?P<days>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?d(?:ays?)?(?![a-z])(?:,? (?:and )?)?)?"
     r"(?:(?P<hours>[0-9]{1,4}(?:\.[0-9]{1,3})?) ?h(?:(?:ou)?rs?)?(?![a-z])(?:,? (?:and )?)?)?"
     r"(?:(?P<minutes>[0-9]{1,6}(?:\.[0-9]{1,3})?) ?m(?:in(?:ute)?s?)?(?!s)\b(?:,? (?:and )?)?|(?P<joined>[0-9]{1,6})m(?=[0-9]))?"
     r"(?:(?P<number>[0-9]{1,10}(?:\.[0-9]{1,9})?) ?(?P<unit>ms|milliseconds?|s|secs?|seconds?)\b)?"
@@ -110,10 +110,17 @@ _TEXT = re.compile(
     r"|is|be|will)){0,5}[ :=~\"'(]{0,4}" + _DURATION
 )
 _BARE = re.compile(
-    r"\bretry[-_ ]after[\"']?[ :=]{1,3}[\"']?([0-9]{1,6}(?:\.[0-9]{1,9})?)(?![0-9.:/]| ?[a-z-])"
+    r"\bretry[-_ ]?after(?:[-_ ]?(?:in[-_ ])?sec(?:ond)?s?)?[\"']?[ :=]{1,3}[\"']?([0-9]{1,6}(?:\.[0-9]{1,9})?)(?![0-9.:/]| ?[a-z-])"
 )
 _CHINESE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(毫秒|秒|分|小时|天)钟?(?:之|以)?后")
 _CHINESE_UNITS = {"毫秒": 0.001, "秒": 1, "分": 60, "小时": 3_600, "天": 86_400}
+
+
+def seconds_in_field(value: object) -> float | None:
+    """Return the seconds in a field: a number, or a text of one ("30", "53s"); None for anything else."""
+    if isinstance(value, str):
+        return float(value) if _DIGITS.fullmatch(value) else duration_of(value)
+    return finite_seconds(value)
 
 
 def finite_seconds(value: object) -> float | None:

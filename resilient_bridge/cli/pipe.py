@@ -206,7 +206,10 @@ class Pipe:
             printer.result()
         printer.cancel()
         if self._stored:
-            self._say(f"kept: {len(self._stored)} in the store: the next run with it goes on with them")
+            where = "in the store: the next run with it goes on with them"
+            if client.health().store_failed:
+                where = "by this run alone: the store has failed, and its line above says where they are"
+            self._say(f"kept: {len(self._stored)} {where}")
 
     def _code(self) -> int:
         if self._failed:

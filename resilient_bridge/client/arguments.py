@@ -205,7 +205,7 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
     if not callable(token):
         (check_bearer if dialect.sends_bearer else check_token)("BridgeClient.token", token)
     if token is not None and dialect.auth is None and not dialect.bearer and dialect.login is None:
-        wanted = "a dialect that says where a token goes; here: headers={'Authorization': …}, or a frame in on_connect"
+        wanted = "a dialect that says where a token goes; here: headers= with an Authorization, or a frame in on_connect"
         raise config_error("BridgeClient.token", wanted, "one that does not")
 
 

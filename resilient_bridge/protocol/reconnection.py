@@ -25,6 +25,7 @@ from ..values.rule import most_specific
 from .policies.losses import (
     LossAction,
     is_network_login,
+    is_no_handshake,
     is_superseded,
     may_be_a_portal,
     meaning,
@@ -161,7 +162,7 @@ class Reconnection:
             action = self._action_for_a_portal(now)
         elif is_elsewhere and self.sends_in_clear and rule is None:
             action = LossAction.FAIL
-        self.is_doubtful |= is_elsewhere
+        self.is_doubtful |= is_elsewhere or is_no_handshake(failure)
         self.last_loss = failure
         reason = reason_of(failure) if poison is None else f"poison({poison})"
         if reason == "connection_lost" and not self._connected:

@@ -6,6 +6,7 @@ process clears an alert only by `active()`.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
@@ -66,18 +67,19 @@ class Alerts:
         reconnect_failures: Thresholds = (10, 50),
         session_drops: Thresholds = (5, 20),
         hook_failures: Thresholds = (20, 100),
-        window: float = 60.0,
+        window: float | timedelta = 60.0,
         least_calls: int = 20,
         notify: Callable[[Failure], object] | None = None,
     ) -> None:
         """Start with nothing counted."""
-        if type(window) not in (int, float) or not 1 <= window <= _LONGEST_WINDOW:
+        seconds = window.total_seconds() if isinstance(window, timedelta) else window
+        if type(seconds) not in (int, float) or not 1 <= seconds <= _LONGEST_WINDOW:
             raise config_error("Alerts.window", f"seconds from 1 to {_LONGEST_WINDOW}", window)
         if type(least_calls) is not int or least_calls < 1:
             raise config_error("Alerts.least_calls", "a whole number of at least 1", least_calls)
         if notify is not None and not callable(notify):
             raise config_error("Alerts.notify", "a callable that takes a Failure", notify)
-        self._window = float(window)
+        self._window = float(seconds)
         self._notify = notify
         self._lock = new_lock()
         self._measures = Measures()

@@ -207,6 +207,29 @@ async def test_l09_in_clear_text_a_portal_gets_no_token_after_its_first_answer(k
         assert [message["payload"]["n"] for message in server.read] == [1]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>Welcome</html>\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    ],
+    ids=["no HTTP", "another handshake"],
+)
+async def test_l09_in_clear_text_what_speaks_no_websocket_gets_no_token_again(answer):
+    """It was told apart from the server by its handshake: the dials after it show nothing either."""
+    async with WebSocketsServer(None).running() as server, portal(server.port) as between:
+        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.Dialect.plain())
+        async with rb.BridgeClient(
+            f"ws://{HOST}:{between.port}/", token=lambda: TOKEN, policy=policy
+        ) as client:
+            await client.wait_ready(5)
+            between.stand_between(answer)
+            await until(lambda: len(between.heard) >= 4, "some attempts")
+            between.go()
+            await client.wait_ready(5)
+        assert [TOKEN.encode() in heard for heard in between.heard[:4]] == [True, False, False, False]
+
+
 async def test_l09_a_token_in_a_message_waits_for_the_upgrade():
     """A dialect that authenticates by a message shows the portal nothing at all."""
     async with rb.testing.BridgeServer(token=TOKEN) as server, portal(urlsplit(server.url).port) as between:

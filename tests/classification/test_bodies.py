@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import botocore.exceptions
 import httpx
@@ -143,10 +144,56 @@ def test_k05_a_wait_that_is_a_field():
     assert classify(_response(429, {"ok": False, "parameters": {"retry_after": 5}})).retry_after == 5.0
     assert classify(_response(429, {"details": {"retryAfterSeconds": 1}})).retry_after == 1.0
     assert classify(_response(429, {"retry_after": 3}, retry_after="9")).retry_after == 9.0
-    for nonsense in (-1, True, "5", 1e999, None):
+    for nonsense in (-1, True, "5x", 1e999, None):
         assert classify(
             _response(429, {"retry_after": 4 if nonsense == 1e999 else nonsense})
         ).retry_after in {None, 4.0}
+
+
+@each_row(
+    ("field", "value", "seconds"),
+    [
+        ("retry_after", "30", 30.0),
+        ("retry_after_ms", "1500", 1.5),
+        ("retryAfterSeconds", "12.5", 12.5),
+        ("reset_in", "45", 45.0),
+        ("retry_after_minutes", "2", 120.0),
+        ("retry_after", "nan", None),
+        ("retry_after", "1e5", None),
+        ("retry_after", "9" * 400, None),
+    ],
+)
+def test_k05_a_wait_that_is_a_number_written_as_a_text(field, value, seconds):
+    """A server that writes 30 as "30" is not asked again after 1 s."""
+    assert classify(_response(429, {"message": "Rate limit exceeded.", field: value})).retry_after == seconds
+
+
+@each_row(
+    ("text", "seconds"),
+    [
+        ("retryAfter: 30", 30.0),
+        ("retry_after_seconds: 12", 12.0),
+        ("retry in 1d2h", 93_600.0),
+        ("retry after 30 days", 2_592_000.0),
+        ("retry_after_ms: 1500", None),
+        ("retry in 1 dozen", None),
+    ],
+)
+def test_k05_a_wait_in_other_words(text, seconds):
+    """A text that names a wait without a unit that is known asks for none."""
+    assert classify(f"429 Too Many Requests: {text}").retry_after == seconds
+
+
+def test_k04_a_text_of_megabytes_is_looked_at_in_part():
+    """Only what can be shown is split into words: a long text costs no more than a copy of it."""
+    text = "a " * 1_000_000
+    assert classify("warm").code == "SYS_INTERNAL_ERROR"
+    tracemalloc.start()
+    try:
+        assert classify(text).code == "SYS_INTERNAL_ERROR"
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_k05_out_of_memory_is_repeated_once():

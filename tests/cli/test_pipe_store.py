@@ -51,6 +51,22 @@ async def until(fact):
             await asyncio.sleep(0.01)
 
 
+async def test_d01_a_replaced_store_has_nothing_for_the_next_run(store, tmp_path):
+    """The next run would not find them: the last line says that the store has failed, and an earlier one where they are."""
+    async with running("ws://127.0.0.1:9/", "--store", store, "--drain", "1") as child:
+        child.say(message(1))
+        await child.reported("retry:")
+        (tmp_path / "other").write_text("of somebody else " * 500)
+        (tmp_path / "other").rename(store)
+        child.say(message(2))
+        await child.reported("not sent: line 2")
+        await child.end()
+    assert any(line.startswith("store: failed:") and ".kept-" in line for line in child.errors)
+    (last,) = [line for line in child.errors if line.startswith("kept: 1 ")]
+    assert "the store has failed" in last
+    assert "the next run" not in last
+
+
 # ---- killed, and run again
 async def test_with_keys_the_whole_input_may_be_repeated(store):
     """Killed four times, each time fed from the first line: each line was applied once, in order; what is known does not move."""

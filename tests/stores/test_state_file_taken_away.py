@@ -98,6 +98,7 @@ def test_d02_a_budget_whose_lock_file_is_gone(path):
     with pytest.raises(StoreError), budget.call():
         pytest.fail("it was admitted")
     assert path.read_bytes() == theirs
+    assert SpendBudget(10, path=path).status().spent == 2  # the one that was replaced keeps nobody out
 
 
 @pytest.mark.parametrize("way", [folder_removed, folder_moved], ids=lambda way: way.__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from datetime import timedelta
 
@@ -202,3 +203,31 @@ def test_e29_a_preset_keeps_its_rules():
         policy.evolve(nmae="shop")
     with pytest.raises(ConfigError, match=r"BridgePolicy\.evolve"):
         rb.presets.recursor.evolve(recconect=preset)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda span, path: rb.stores.SQLiteStore(path, wait=span), "SQLiteStore.wait"),
+        (lambda span, _: rb.stores.RedisStore("redis://localhost", lease=span), "RedisStore.lease"),
+        (lambda span, _: rb.stores.RedisStore("redis://localhost", timeout=span), "RedisStore.timeout"),
+        (lambda span, _: rb.stores.RedisStore("redis://localhost", wait=span), "RedisStore.wait"),
+        (lambda span, _: rb.Alerts(window=span), "Alerts.window"),
+        (lambda span, _: _own_frames(silence=span), "Dialect.silence"),
+        (
+            lambda span, _: _own_frames(acknowledges="taken", acknowledge_within=span),
+            "Dialect.acknowledge_within",
+        ),
+    ],
+    ids=["SQLiteStore.wait", "lease", "timeout", "RedisStore.wait", "window", "silence", "within"],
+)
+def test_l05_durations_outside_of_policies_take_a_timedelta_too(make, expected, tmp_path):
+    """As docs/reference/api.md says of all seconds; a negative one, a bool and a text are refused by name."""
+    make(timedelta(seconds=3), tmp_path / "a.db")
+    for wrong in (timedelta(seconds=-3), True, "abc", math.nan, math.inf):
+        with pytest.raises(rb.ConfigError, match=expected):
+            make(wrong, tmp_path / "a.db")
+
+
+def _own_frames(**options):
+    return rb.Dialect.plain(decode=lambda _: (), encode=lambda _: None, **options)

@@ -13,6 +13,7 @@ import attrs
 
 from ...values.fields import (
     Value,
+    as_seconds,
     as_tuple,
     count,
     flag,
@@ -246,7 +247,11 @@ class Dialect(Value):
     pings: Literal[False, True, "in_order"] = attrs.field(
         default=False, validator=[_flag_or("in_order", 'True, False, or "in_order"'), _with_functions]
     )
-    silence: float | None = attrs.field(default=None, validator=[optional(short_seconds), _with_functions])
+    silence: float | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=[optional(short_seconds), _with_functions],
+    )
     answers: bool = attrs.field(default=False, validator=[flag, _with_functions])
     confirms: bool = attrs.field(default=False, validator=[flag, _with_functions])
     echo: Callable[[Any], str | None] | None = attrs.field(
@@ -262,6 +267,7 @@ class Dialect(Value):
     )
     acknowledge_within: float | None = attrs.field(
         default=None,
+        converter=attrs.converters.optional(as_seconds),
         validator=[
             optional(short_seconds),
             _with_functions,

@@ -165,6 +165,11 @@ def is_network_login(failure: Failure) -> bool:
     return failure.details.get("http_status") == _NETWORK_LOGIN
 
 
+def is_no_handshake(failure: Failure) -> bool:
+    """Return whether a dial was answered, and by what speaks no WebSocket: no HTTP, or another handshake."""
+    return failure.code == "PROTO_VIOLATION" and failure.proof == "upgrade_refused"
+
+
 def is_programming_error(failure: Failure) -> bool:
     """Is it a mistake in the code that was run?
 

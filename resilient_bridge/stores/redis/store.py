@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import StoreError, config_error
 from ...protocol import Now, Watermark
-from ...values.fields import is_number
+from ...values.fields import Seconds, optional_seconds, read_seconds
 from ..rows import entry_of, entry_row, noted, outcome_of, outcome_row
 from .keys import Keys, NumberedOutcome
 from .known import Known, StoredPosition
@@ -63,23 +63,19 @@ class RedisStore:
         *,
         name: str = "default",
         prefix: str = "resilient_bridge",
-        lease: float = 30.0,
-        timeout: float = 2.0,
-        wait: float | None = 0,
+        lease: Seconds = 30.0,
+        timeout: Seconds = 2.0,
+        wait: Seconds | None = 0,
     ) -> None:
         """Check the arguments; nothing is connected yet. ConfigError names a wrong argument."""
         check_url("RedisStore.url", url)
         for field, text in (("name", name), ("prefix", prefix)):
             if not isinstance(cast("Any", text), str) or not text:
                 raise config_error(f"RedisStore.{field}", "a non-empty string", text)
-        for field, seconds in (("lease", lease), ("timeout", timeout)):
-            if not (is_number(seconds) and seconds > 0):
-                raise config_error(f"RedisStore.{field}", "seconds, more than 0", seconds)
-        if wait is not None and not (is_number(wait) and wait >= 0):
-            raise config_error("RedisStore.wait", "seconds, or None", wait)
+        held, patience = read_seconds("RedisStore.lease", lease), read_seconds("RedisStore.timeout", timeout)
         self._keys = Keys(prefix, name)
-        self._link = RedisLink(url, timeout)
-        self._terms = Terms(lease, timeout, wait)
+        self._link = RedisLink(url, patience)
+        self._terms = Terms(held, patience, optional_seconds("RedisStore.wait", wait))
         self._opening = asyncio.Lock()
         self._writer: Writer | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -21,7 +21,7 @@ from ...files.private_files import path_of
 from ...protocol import Watermark
 from ...telemetry import emit
 from ...telemetry.events import StateSetAside
-from ...values.fields import is_number
+from ...values.fields import Seconds, optional_seconds
 from ..rows import noted
 from .commits import NOTHING, Commits, Gathered
 from .database import insert, summed
@@ -64,16 +64,14 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         durability: Literal["process", "machine"] = "process",
-        wait: float | None = 0,
+        wait: Seconds | None = 0,
     ) -> None:
         """Check the arguments; nothing is opened yet. ConfigError names a wrong argument."""
         self._path = path_of(path, "SQLiteStore.path")
         if durability not in ("process", "machine"):
             raise config_error("SQLiteStore.durability", "'process' or 'machine'", durability)
-        if wait is not None and not (is_number(wait) and wait >= 0):
-            raise config_error("SQLiteStore.wait", "seconds, or None", wait)
         self._is_machine = durability == "machine"
-        self._wait = wait
+        self._wait = optional_seconds("SQLiteStore.wait", wait)
         self._opening = asyncio.Lock()
         self._users = 0
         self._has_client = False

@@ -193,10 +193,14 @@ class StateFile:
         both gone, as with their directory, nobody has saved there: everything is written anew.
         """
         with self._lock:
-            is_held = owner.check()
-            found = None if is_held else read_private(self._path, _FIELD)
-            if found is not None and self._is_changed(found):
-                raise owner.superseded()
+            try:
+                found = None if owner.check() else read_private(self._path, _FIELD)
+                if found is not None and self._is_changed(found):
+                    raise owner.superseded()
+            except StoreError as error:
+                if error.failure.code == "SESS_SUPERSEDED":
+                    owner.release()  # it writes nothing any more, and must keep nobody else out
+                raise
             self.save(value)
 
     def _is_changed(self, found: bytes | None) -> bool:
