@@ -437,6 +437,12 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Each script of bench/ once, with one small round: it starts and ends, whatever it measures."""
+    session.run("python", "bench/_small.py", *session.posargs)
+
+
+@nox.session
 def damage(session: nox.Session) -> None:
     """All of what other sessions take a sample of: 2,000 schedules, every 16th byte of a database and its log, every length, every call that fails, every point of a workflow,
     every way to die on every bridge.
