@@ -18,13 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _processes import processes, tree_of
+
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))  # the raw client and the feature server are the tests' own
-
-from tests.adapters.sidecar.standing_in import is_alive, tree_of  # noqa: E402 -- the line above makes it known
-
-
 HOME = Path(
     os.environ.get("RESILIENT_BRIDGE_MCP_RELAYS", Path.home() / ".cache/resilient-bridge-mcp/relays")
 ).absolute()
@@ -109,6 +106,11 @@ class Relay:
     front: str  # "stdio" or "HTTP": what a client speaks
     back: str  # the same: what the server speaks
     command: object  # a function of the server's command or URL, and of a port for a front over HTTP
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it has to be installed."""
+        return self.name != "resilient-bridge"
 
     @property
     def is_ours(self) -> bool:
@@ -276,6 +278,6 @@ def end_tree(pid: int, close) -> None:
     tree = [pid, *tree_of(pid)]
     with suppress(Exception):
         close()
-    for each in filter(is_alive, tree):
+    for each in processes().keys() & tree:
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

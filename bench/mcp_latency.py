@@ -1,6 +1,6 @@
 """P19: what the sidecar adds to a tool call, against none in between and against relays that others wrote, in one run.
 
-    python bench/mcp_latency.py [ROUNDS]
+    python bench/mcp_latency.py [ROUNDS [NAME]]      # with a name: that relay alone, without the goals, and few calls
 
 Three shapes: a command behind standard input and output (the main case), a server at a URL behind the same, and a command behind streamable HTTP. In
 each round every relay of a shape has its turn, in a shuffled order: 20 calls to warm up, then 300 in a row, then 50 in flight four times, then
@@ -18,6 +18,7 @@ import queue
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -28,8 +29,7 @@ from urllib.parse import urlsplit
 
 from _mcp_relays import RELAYS, Upstream, end_tree, install, listening, target_of, versions
 from _measure import holds, rounds_asked, table
-
-from tests.adapters.sidecar.standing_in import resident
+from _processes import resident
 
 
 WARM, CALLS, ABREAST, LARGE = 20, 300, 50, 20_000_000
@@ -357,16 +357,23 @@ def _failures(client):
 
 def main():
     """Measure, and print a table for each shape, one for the goals and one for memory."""
-    install()
-    rounds = rounds_asked(3)
-    print(f"{datetime.now(UTC):%Y-%m-%d}: {versions()}; load {os.getloadavg()[0]:.1f}")
+    rounds, only = rounds_asked(3), sys.argv[2] if len(sys.argv) > 2 else ""
+    for names in SHAPES.values():
+        names[:] = [name for name in names if only in ("", name)]
+    asked = [each for each in MEMORY if only in ("", each[2])]
+    if only != "resilient-bridge":
+        install()
+        print(f"{datetime.now(UTC):%Y-%m-%d}: {versions()}; load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
         found = measure_rounds(rounds, Path(folder))
-        sizes = [_remembered(*each, Path(folder), 1 if rounds > 1 else 20) for each in MEMORY]
+        scale = 200 if only else 1 if rounds > 1 else 20
+        sizes = [_remembered(*each, Path(folder), scale) for each in asked]
     heads = ["one call", "p95", "50 in flight", "20 MB", "start to first byte"]
     for shape in SHAPES:
         title = f"{shape[0]} ← {shape[1]}: milliseconds (times direct)"
         table(title, ["", *heads], shown(shape, found[shape]), ("mcp",))
+        if only:
+            continue
         table(
             f"P19, {shape[0]} ← {shape[1]}: what is added, in ms",
             ["", "ours", "goal", ""],

@@ -5,7 +5,7 @@
 A small server with effects that are counted on disk stands behind each relay, and a client that knows only messages in front of it. Crash before a call:
 killed after a good call, at a URL away for 5 s, and called at once. Crash after the effect: it ends before it answers, back after 0.5 s; or
 only the event stream is cut. Redeploy: killed, 20 calls wait for it, back after 1 s with another tool. Features: the rows of
-`tests/adapters/sidecar/feature_rows.py` that arrive as they were sent. Every wait ends after 20 s. Real seconds pass, about four minutes.
+`bench/mcp_features/feature_rows.py` that arrive as they were sent. Every wait ends after 20 s. Real seconds pass, about four minutes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from pathlib import Path
 
 from _mcp_relays import RELAYS, Upstream, end_tree, install, target_of, versions
 from _measure import table
-
-from tests.adapters.sidecar import feature_rows, row_table
-from tests.adapters.sidecar.feature_rows import COMMAND, problems
-from tests.adapters.sidecar.raw_client import Pipes, connect
-from tests.adapters.sidecar.standing_in import until
+from _processes import until
+from mcp_features import feature_rows, row_table
+from mcp_features.feature_rows import COMMAND, problems
+from mcp_features.raw_client import Pipes, connect
 
 
 LONGEST = 20.0  # seconds for one answer
@@ -269,11 +268,12 @@ def main():
     parser.add_argument("--only", default="", metavar="NAME")
     parser.add_argument("--scenario", default="", metavar="NAME")
     asked = parser.parse_args()
-    install()
     feature_rows.same = RESPELLED.same
     relays = [relay for relay in RELAYS if asked.only in f"{relay.name} {relay.front} {relay.back}"]
     scenarios = [scenario for scenario in SCENARIOS if asked.scenario in scenario.__name__]
-    print(f"{datetime.now(UTC):%Y-%m-%d}: {versions()}")
+    if any(relay.is_foreign for relay in relays):
+        install()
+        print(f"{datetime.now(UTC):%Y-%m-%d}: {versions()}")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(ABREAST) as threads:
         found = {
             (scenario, number): threads.submit(tried, relay, scenario, Path(folder))

@@ -31,6 +31,7 @@ ROOMS = {
     "Alert rules": ("exporters", "tests/exporters/test_rules_fire.py"),
     "The report's page": ("report", "tests/report"),
     "Frameworks": ("examples/frameworks", "tests/frameworks.py"),
+    "Mutants": ("tests/mutants.toml",),
     "Platforms": ("calls", "errors", "classification", "protocol", "transports", "world"),
 }
 TREES = (
@@ -42,6 +43,7 @@ TREES = (
     "tests/exporters",
     "tests/report",
     "tests/frameworks.py",
+    "tests/mutants.toml",
     "examples/",
 )
 

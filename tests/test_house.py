@@ -237,6 +237,18 @@ def test_every_server_of_testing_is_held_to_its_contract():
     assert {f"resilient_bridge.testing.{path.stem}" for path in servers} == set(witness["source_modules"])
 
 
+def test_x06_benchmarks_import_nothing_of_the_tests():
+    """A helper of the tests that moves would break a script that nobody starts."""
+    scripts = sorted((ROOT / "bench").rglob("*.py"))
+    assert len(scripts) > 20
+    assert (
+        _against(
+            scripts, lambda path: re.findall(r"^\s*(?:from|import) tests\b.*", _text(path), re.MULTILINE)
+        )
+        == []
+    )
+
+
 def test_importing_the_package_loads_nothing_else():
     """`import resilient_bridge` costs no loop, no socket and no library: each name loads when it is asked for."""
     heavy = "asyncio attrs attr httpx websockets tenacity sqlite3 ssl socket email typing_extensions".split()

@@ -268,7 +268,7 @@ def test_a01_a_schema_is_json_whatever_the_defaults_are():
     assert asyncio.run(toolbox.call("paint", {})).ok
 
 
-async def test_x04_a_default_before_a_given_positional_only_parameter_is_passed():
+async def test_x04_an_omitted_positional_only_parameter_gets_its_default():
     """`b` can only be given behind `a`, so the default of `a` is passed."""
     toolbox = Toolbox()
 

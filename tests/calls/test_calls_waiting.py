@@ -183,6 +183,14 @@ def test_a_wait_that_does_not_fit_is_not_started(form):
     assert waits(form, retry, always=REFUSED, layers=[rb.Deadline(5)]) == [1, 2]
 
 
+@both
+@pytest.mark.parametrize(("seconds", "slept"), [(5, []), (4.5, [4.5])])
+def test_a_wait_that_ends_at_the_deadline_is_not_started(form, seconds, slept):
+    """After it there would be no time for the call."""
+    retry = rb.Retry(attempts=2, backoff=rb.Backoff.constant(seconds))
+    assert waits(form, retry, always=REFUSED, layers=[rb.Deadline(5)]) == slept
+
+
 async def test_other_tasks_run_while_one_waits():
     """A wait blocks only its own call: while one call waits an hour in real time, the other ends."""
     waiting = asyncio.create_task(

@@ -48,7 +48,10 @@ def test_j01_each_call_tells_how_it_ended(form):
         assert clock.slept == [1, 1, 1]
         assert [(end.seconds, end.waited) for end in found][-2:] == [(1, 1), (2, 2)]
     (gave_up,) = (event for event in seen if isinstance(event, rb.events.GaveUp))
-    assert gave_up.seconds == pytest.approx(found[-1].seconds, abs=0.5)
+    if form.is_virtual:
+        assert gave_up.seconds == found[-1].seconds
+    else:  # x05: the call ends after it has given up, however long the machine takes for that
+        assert 0 <= gave_up.seconds <= found[-1].seconds
 
 
 @everywhere

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.mcp_features.feature_rows import COMMAND
 from resilient_bridge import cli
 
 
 pytestmark = pytest.mark.real
 FOLDER = Path(__file__).parents[1] / "adapters" / "sidecar"
-FEATURES = (sys.executable, str(FOLDER / "feature_server.py"))
+FEATURES = COMMAND
 
 WORDS = """
 import json, sys, os, time

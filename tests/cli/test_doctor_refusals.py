@@ -132,7 +132,7 @@ async def test_it_ends_in_time_whatever_the_server_does():
     assert "connection refused" in alone.err
 
 
-async def test_x05_that_more_came_than_is_looked_at_is_said(monkeypatch):
+async def test_x05_a_note_names_that_more_came(monkeypatch):
     """With a bound of 20 frames, which a flood reaches on the slowest machine."""
     monkeypatch.setattr("resilient_bridge.cli.doctor_taps._MOST_FRAMES", 20)
     async with serving(flood) as url:

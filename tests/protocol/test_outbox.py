@@ -8,7 +8,7 @@ import pytest
 
 from resilient_bridge import Outbox
 from resilient_bridge.errors import OutboxFullError
-from resilient_bridge.protocol import Entry
+from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.protocol import EntryState as S
 from tests.internals.protocol import Outbox as Queue
 from tests.internals.telemetry import MessageDropped
@@ -94,11 +94,12 @@ def test_every_join_judges_everything_that_was_handed_out(seconds, server_id, st
     [
         ("report", {}, True),
         ("report", {"server_id": "other"}, False),
+        ("report", {"dedupes": False}, False),
         ("resend", {"server_id": "other"}, True),
     ],
 )
 def test_another_server_gets_no_resend(policy, epoch, resent):
-    """A changed epoch has forgotten our keys: UNKNOWN, unless the user prefers to repeat."""
+    """A changed epoch has forgotten our keys, and a server that drops no repeats has none: UNKNOWN, unless the user prefers to repeat."""
     rig = Rig(outbox=Outbox(on_unknown=policy)).up()
     (entry,) = sends(rig, 1)
     rig.write()
@@ -285,6 +286,21 @@ def test_what_was_handed_out_is_never_dropped_for_room():
     rig.write()
     (late,) = sends(rig, 3)
     assert (states(written), late.state) == (["written"] * 2, S.DROPPED)
+
+
+def test_a_pong_confirms_what_was_written_on_its_own_connection():
+    """What an earlier connection took may be lost, though a later pong names a later entry; then nothing behind it is confirmed either."""
+    box = Queue(Outbox(), [])
+    entries = [Entry(seq, f"i{seq}", f"i{seq}", "note", "x") for seq in range(3)]
+    for entry, generation in zip(entries, (1, 2, 2), strict=True):
+        box.add(entry)
+        box.hand_out(Now(0.0, 0.0), generation)
+    box.confirm_through(2, 2)
+    assert states(entries) == ["written"] * 3
+    box.confirm_through(2, 1)
+    assert states(entries) == ["confirmed", "written", "written"]
+    box.confirm_through(1, 2)
+    assert states(entries) == ["confirmed", "confirmed", "written"]
 
 
 def test_dropping_the_oldest_looks_at_no_others():

@@ -79,6 +79,7 @@ def test_it_can_be_followed_without_seeing_it(whole):
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     assert len(whole.all("caption")) == len(whole.all("table")) > 12
+    assert {"Files", "Events by name"} <= set(whole.texts_in("caption"))  # as the program writes them
     assert all(one.get("scope") in ("row", "col") for one in whole.all("th"))
     ids = [attrs["id"] for _, attrs in whole.tags if attrs.get("id")]
     assert len(ids) == len(set(ids))

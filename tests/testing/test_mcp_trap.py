@@ -17,9 +17,9 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 import resilient_bridge as rb
+from bench.mcp_features.raw_client import Client as RawClient
+from bench.mcp_features.raw_client import Http, Pipes
 from resilient_bridge.testing import MCPEffect, MCPStrike, MCPTrap
-from tests.adapters.sidecar.raw_client import Client as RawClient
-from tests.adapters.sidecar.raw_client import Http, Pipes
 from tests.internals.testing import ON_HTTP, ON_STDIO, Plan, mcp_trap_ledger, repeats
 from tests.peers.zygote import PYTHON
 

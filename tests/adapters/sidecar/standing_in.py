@@ -14,15 +14,15 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.adapters.sidecar.raw_client import Http, Message, Pipes
+from bench._processes import processes, tree_of, until
+from bench.mcp_features.raw_client import Http, Message, Pipes
 from tests.peers.processes import is_running
 
 
@@ -179,34 +179,9 @@ def records(events: Path, event: str = "") -> list[dict[str, Any]]:
 
 
 # ---- processes ---------------------------------------------------------------------------------------------------------
-def _stat(pid: int) -> tuple[int, str] | None:
-    """A process's parent and state."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return int(fields[1]), fields[0]
-
-
-def _processes() -> dict[int, tuple[int, str]]:
-    """Each process's parent and state."""
-    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
-    return {number: stat for number in numbers if (stat := _stat(number)) is not None}
-
-
-def tree_of(pid: int) -> list[int]:
-    """The living processes below one, nearest first."""
-    parents = _processes()
-    found, at = [pid], 0
-    while at < len(found):
-        found += [child for child, (parent, state) in parents.items() if parent == found[at] and state != "Z"]
-        at += 1
-    return found[1:]
-
-
 def zombies_of(pid: int) -> list[int]:
     """The children of a process that ended and that it has not waited for."""
-    return [child for child, stat in _processes().items() if stat == (pid, "Z")]
+    return [child for child, stat in processes().items() if stat == (pid, "Z")]
 
 
 def kill_server(sidecar: int, number: int = signal.SIGKILL) -> int:
@@ -233,16 +208,3 @@ def cpu_seconds(pid: int) -> float:
     """The CPU time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident(pid: int) -> int:
-    """The memory of a process, in bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0, what: str = "it") -> None:
-    """Wait for a condition, in steps of 10 ms; AssertionError if it never holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {seconds:g} s"
-        time.sleep(0.01)

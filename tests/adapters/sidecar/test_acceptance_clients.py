@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.adapters.sidecar.feature_rows import COMMAND
-from tests.adapters.sidecar.raw_client import Http
+from bench.mcp_features.feature_rows import COMMAND
+from bench.mcp_features.raw_client import Http
 from tests.adapters.sidecar.standing_in import (
     kill_server,
     listening,

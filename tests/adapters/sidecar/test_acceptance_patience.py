@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pytest
 
+from bench._processes import resident
+from bench.mcp_features.feature_rows import COMMAND
 from resilient_bridge.testing import MCPTrap
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.feature_rows import COMMAND
 from tests.adapters.sidecar.standing_in import (
     behind,
     client_of,
@@ -20,7 +21,6 @@ from tests.adapters.sidecar.standing_in import (
     listening,
     outcome_of,
     records,
-    resident,
     text_of,
     until,
 )

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from bench.mcp_features.feature_rows import COMMAND
+from bench.mcp_features.row_table import ANSWERS, OPENED
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.feature_rows import COMMAND
-from tests.adapters.sidecar.row_table import ANSWERS, OPENED
 from tests.adapters.sidecar.standing_in import (
     behind,
     client_of,

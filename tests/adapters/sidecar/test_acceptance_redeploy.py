@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.sidecar.feature_rows import COMMAND
+from bench.mcp_features.feature_rows import COMMAND
 from tests.adapters.sidecar.standing_in import behind, deployed, listens, outcome_of, text_of, until
 from tests.peers.ports import Port
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.mcp_features.feature_rows import COMMAND, problems
+from bench.mcp_features.row_table import ROWS
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.feature_rows import COMMAND, problems
-from tests.adapters.sidecar.row_table import ROWS
 from tests.adapters.sidecar.standing_in import deployed, listening, stands_in_for
 from tests.peers.ports import Port
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.adapters.sidecar.feature_rows import COMMAND, problems, rows
-from tests.adapters.sidecar.row_table import ROWS
+from bench.mcp_features.feature_rows import COMMAND, problems, rows
+from bench.mcp_features.row_table import ROWS
 
 
 pytestmark = pytest.mark.real

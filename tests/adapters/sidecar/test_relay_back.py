@@ -170,6 +170,17 @@ def test_a_task_that_is_made_is_an_effect_and_its_result_may_take_any_time():
     assert client.answer(2).result == {"content": []}
 
 
+def test_a_request_that_reads_is_an_effect_once_it_makes_a_task():
+    """`resources/read` is made again after a loss; with a `task` it may have made one, and is not."""
+    for task, outcomes in ((None, ""), ({"ttl": 1}, "unknown")):
+        harness, client = ready()
+        client.ask(1, "resources/read", {"uri": "a://b"} | ({} if task is None else {"task": task}))
+        harness.die()
+        harness.wait(1)
+        assert [outcome(one) for one in client.answers(1)] == ([outcomes] if outcomes else [])
+        assert len(harness.got("resources/read")) == (1 if outcomes else 2)
+
+
 def test_a_tasks_fate_after_a_restart_is_the_servers_to_say():
     """A task's fate after a restart is the server's to say."""
     harness, client = ready()

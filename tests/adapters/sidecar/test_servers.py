@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.mcp_features.raw_client import Pipes
 from resilient_bridge.testing import MCPTrap
 from tests.adapters.sidecar import servers
-from tests.adapters.sidecar.raw_client import Pipes
 
 
 pytestmark = [pytest.mark.real, pytest.mark.server]

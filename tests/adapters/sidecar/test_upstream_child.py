@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.sidecar.raw_client import Pipes
+from bench.mcp_features.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import behind, outcome_of, stands_in_for, text_of, tree_of, until
 from tests.internals.adapters import ChildUpstream, message
 

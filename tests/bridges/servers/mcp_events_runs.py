@@ -21,8 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench.mcp_features.raw_client import Pipes
 from resilient_bridge.testing import Fault, FaultProxy
-from tests.adapters.sidecar.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import outcome_of, stands_in_for, text_of
 from tests.bridges.servers import mcp_events
 from tests.bridges.servers.line_faults import steps_of

@@ -22,7 +22,20 @@ CAPABILITIES = {
     "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
     "experimental": {"example.com/feature": {"level": 3, "ratio": 1.50, "list": [None, True, ""]}},
 }
-NAMES = "echo progress changes logs asks fails wait numbers large contents spawn probe".split()
+NAMES = [
+    "echo",
+    "progress",
+    "changes",
+    "logs",
+    "asks",
+    "fails",
+    "wait",
+    "numbers",
+    "large",
+    "contents",
+    "spawn",
+    "probe",
+]
 _HINTS = {"echo": {"readOnlyHint": True}, "wait": {"destructiveHint": False, "idempotentHint": True}}
 TOOLS = [
     {

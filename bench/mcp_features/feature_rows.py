@@ -1,6 +1,6 @@
 """What `feature_server.py` says, row by row: `rows(command_or_url)` tells what of it arrives at a client unchanged.
 
-    python -m tests.adapters.sidecar.feature_rows COMMAND…  |  URL
+    python -m bench.mcp_features.feature_rows COMMAND…  |  URL
 
 Rule: a row compares with what the server is known to send, as JSON, and never with what a client makes of it. Each row uses a
 session that was opened once, so a row must not depend on another.
@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from tests.adapters.sidecar import feature_data as server
-from tests.adapters.sidecar.raw_client import Client, connect
-from tests.adapters.sidecar.row_table import ANSWERS, OPENED, REFUSED, ROWS, result, row, same
+from . import feature_data as server
+from .raw_client import Client, connect
+from .row_table import ANSWERS, OPENED, REFUSED, ROWS, result, row, same
 
 
 SERVER = Path(__file__).with_name("feature_server.py")

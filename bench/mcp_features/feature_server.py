@@ -1,7 +1,7 @@
 """An MCP server that has everything the legacy protocol knows, and some things it does not: what a proxy must pass on unchanged.
 
-    python tests/adapters/sidecar/feature_server.py                over standard input and output
-    python tests/adapters/sidecar/feature_server.py --http 0       streamable HTTP; the first line of output is the URL
+    python bench/mcp_features/feature_server.py                over standard input and output
+    python bench/mcp_features/feature_server.py --http 0       streamable HTTP; the first line of output is the URL
 
 Rule: standard library only, and no line of this package or of an SDK. Over HTTP it ends when its standard input does.
 `feature_rows.py` knows what is right.
@@ -19,9 +19,9 @@ from typing import Any
 
 
 if __name__ == "__main__":  # run by its path, from anywhere
-    sys.path[0] = str(Path(__file__).parents[3])
+    sys.path[0] = str(Path(__file__).parents[1])
 
-from tests.adapters.sidecar.feature_data import (
+from mcp_features.feature_data import (
     ASKED,
     CAPABILITIES,
     CONTENTS,
@@ -381,7 +381,7 @@ def main() -> None:
     if port is None:
         over_stdio()
         return
-    from tests.adapters.sidecar.feature_http import serve
+    from mcp_features.feature_http import serve
 
     serve(port, Session, written)
 

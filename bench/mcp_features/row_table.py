@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.adapters.sidecar.raw_client import Client
+from .raw_client import Client
 
 
 OPENED = {
