@@ -75,7 +75,7 @@ _HIDES: Final = frozenset({"mcp"})
 
 # seconds for the cause from a client that only says "closed", and for a call made at once
 _WORD_AFTER: Final = 1.0
-_LEFT_AFTER: Final = 6.0  # seconds, more than a client gets to be left: then an unwritten call has not run
+_CLIENT_END: Final = 6.0  # seconds, more than a client gets to be left: then an unwritten call has not run
 
 
 class LinkSeen(Protocol):
@@ -311,7 +311,7 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
     connection.end(loss, is_silent=is_silent(loss))
     if not is_silent(loss):
         return loss
-    await asyncio.wait([connection.lost], timeout=_LEFT_AFTER if wire.never_sent else _WORD_AFTER)
+    await asyncio.wait([connection.lost], timeout=_CLIENT_END if wire.never_sent else _WORD_AFTER)
     return connection.cause
 
 
