@@ -186,7 +186,7 @@ class Dialect(Value):
     @property
     def sends_bearer(self) -> bool:
         """Whether a token goes into the header `Authorization`: no frame of this dialect takes it."""
-        return self.auth is None and self.login is None
+        return self.bearer and self.auth is None and self.login is None
 
     auth: Name = attrs.field(default="auth", validator=optional(_word))
     auth_ack: Name = attrs.field(default="connection_ack", validator=optional(_word))
