@@ -186,7 +186,6 @@ def states() -> str:
         ],
         [
             "The last table is about failures that have neither. A certificate that fails verification ends in FAILED (but see below); a handshake that was interrupted does not.",
-            "What is [`fatal`](severity.md) ends in FAILED, whatever its code is.",
             "A programming error (NameError, TypeError, ValueError, KeyError …) of the code that opens a connection ends in FAILED. After errors of the system",
             "and of the network, timeouts, and unknown errors the client tries again.",
             "",

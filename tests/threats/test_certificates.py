@@ -114,7 +114,7 @@ async def test_row_43_the_right_pin():
             await watch.until(lambda: watch.ids == [1, 2], 5)
 
 
-async def test_row_43_a_certificate_is_rotated_to_the_second_pin():
+async def test_row_43_sec6_a_certificate_is_rotated_to_the_second_pin():
     """SEC6: the client pins today's certificate and the next one's, and stays READY through the change."""
     async with BridgeServer(ssl=serving("self-signed"), token=CANARY) as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
