@@ -62,6 +62,9 @@ def _if_card(found: re.Match[str]) -> str:
     return found.group() if (sum(digits[::2]) + sum(doubled)) % 10 else MASK
 
 
+_OPTION: Final = re.compile(  # but for a port: -P 3306
+    rf"(\s(?:-pw\s{{1,4}}+|-[paPwyN]\s{{1,4}}+|-[pP](?=[^\s-])|-[aw](?=[^\s-])))(['\"]?)(?!(?:(?<=-P )|(?<=-P))\d{{2,5}}(?:\s|$)){UNMASKED}(?!-)[^\s'\"]++"
+)
 _SNMP: Final = re.compile(rf"(\s-[cAX]\s['\"]?){UNMASKED}[^\s'\"]++")
 
 
@@ -79,9 +82,8 @@ def command_shapes() -> tuple[Shape, ...]:
         ),
         row(
             (" -p", " -a", " -w", " -y", " -n"),
-            rf"(\b{_PROGRAMS}\b(?:[^\n|&;\\]|\\(?!n)){{0,200}}?\s)(-pw\s{{1,4}}+|-[paPwyN]\s{{1,4}}+|-p(?=[^\s-])|-[aw](?=[^\s-]))(['\"]?)"
-            rf"{UNMASKED}(?!-)[^\s'\"]++",
-            rf"\1\2\3{MASK}",
+            rf"\b{_PROGRAMS}\b(?:[^\n|&;\\]|\\(?!n)){{1,400}}+",
+            lambda found: _OPTION.sub(rf"\1\2{MASK}", found.group()),
         ),
         row(
             (" -p",),
@@ -231,7 +233,7 @@ def command_shapes() -> tuple[Shape, ...]:
         ),
         row(
             (" set ", "setx ", "passwd "),
-            rf"(\b(?:set|setx|put|add)\s+[\w./:@-]{{0,100}}?(?:{SETTINGS})\s+(?:ENC )?['\"]?){UNMASKED}[^\s'\"=]++={{0,2}}+(?!\s*=\s*\w)",
+            rf"(\b(?:set|setx|put|add)\s+[\w./:@-]{{0,100}}?(?:{SETTINGS})\s+(?:ENC )?+['\"]?){UNMASKED}[^\s'\"=]++={{0,2}}+(?!\s*=\s*\w)",
             unless_word,
         ),
         row(
@@ -260,6 +262,6 @@ def command_shapes() -> tuple[Shape, ...]:
         ),
         row(
             ("@",),
-            rf"((?::thin:|:oci:|\bsqlplus\s)[\w.-]{{1,60}}/){UNMASKED}[^\s@]{{1,200}}(?=@)",
+            rf"((?::thin:|:oci:|\bsqlplus\s)[\w.-]{{1,60}}/|(?<![\w/.:-])[\w.-]{{1,60}}/(?=[^\s@/]{{1,60}}@[\w.-]{{1,60}}:\d{{2,5}}/)){UNMASKED}[^\s@]{{1,200}}(?=@)",
         ),
     )

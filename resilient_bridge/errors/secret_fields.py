@@ -133,6 +133,7 @@ _BLANKS: Final = re.compile(r"\s{1,4}+(?!-)")
 _SETTING: Final = re.compile(
     r"[ \t]{1,4}+(?:--?[\w-]{1,20}+[ ])?"
 )  # the line of a file of settings: bindpw …
+_CELL: Final = re.compile(r"[ \t*`]{0,20}+[|│][ \t`]{0,20}+([^\s|│`]{4,200}+)[ \t`]{0,20}+(?:[|│]|\r?\n|$)")
 _LAST_WORD: Final = re.compile(r"[^\s'\"\\]++")
 _LINE_END: Final = re.compile(r"['\"]?[ \t;]{0,20}+(?:\r?\n|\\r?\\?n|$)")
 _ALIGNED: Final = re.compile(r"(?:[ ]{2,60}+|\t{1,20}+)([^\s'\"]++)[ \t]{0,20}+(?:\r?\n|$)")
@@ -157,8 +158,7 @@ def spans_by_name(text: str, lowered: str) -> list[Span]:
             name.kind is Kind.KEY and _RUN.search(text, name.start, name.end + _AHEAD) is None
         ):
             continue
-        here = [*_values(text, name)] or [*near(text, name)]
-        for begin, end in here:
+        for begin, end in (*_values(text, name), *near(text, name)):
             if begin < end:
                 found.append((begin, end))
                 at = max(at, end)
@@ -433,8 +433,12 @@ def _without_sign(text: str, outside: str, run: str, name: Name) -> Iterator[Spa
     if outside.endswith(">"):
         yield from _optional(_content(text, _NEXT_ELEMENT, end, name.kind))
         return
+    cell = _CELL.match(text, end)
+    if cell is not None and outside.rstrip(" \t*`").endswith(("|", "│")) and has_mix(cell[1]):
+        yield from _judged(text, cell.span(1), name.kind, is_bare=True)
+        return
     setting = _SETTING.match(text, end)
-    if setting is not None and not outside.rpartition("\n")[2].strip(" \t"):
+    if setting is not None and outside.rpartition("\n")[2].strip(" \t")[-1:] in ("", ":"):
         span = _quoted(text, setting.end()) or _span(_LAST_WORD, text, setting.end())
         value = "" if span is None else text[slice(*span)][:LONG]
         is_whole = span is not None and _LINE_END.match(text, span[1]) is not None

@@ -28,7 +28,7 @@ _SENTENCE: Final = re.compile(r"\w \w{2,20}: b?$")  # the end of a sentence: `is
 _REPORTED: Final = re.compile(r"\b(?:given|got|received|actual):\s([^\s'\",;()]{6,200}+)", re.IGNORECASE)
 _NO_SECRETS: Final = re.compile(r"[#./~@<${\\-]|.*(?:[/\\=&?<>]|\.(?:\w{1,4}$|\w+\.))|.*\(")
 _WORD: Final = re.compile(
-    r"(?:(?<=[\s'\"`(])|^)([A-Za-z0-9!#$%^&*+~_-]{6,60})(?=[\s'\"`),;.!?]|$)(?!\.\w)", re.MULTILINE
+    r"(?:(?<=[\s'\"`(])|^)((?!-)[A-Za-z0-9!#$%^&*+~_-]{6,60})(?=[\s'\"`),;.!?]|$)(?!\.\w)", re.MULTILINE
 )
 _CHANGES: Final = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 _VERB: Final = re.compile(
@@ -57,8 +57,8 @@ def near(text: str, name: Name) -> Iterator[tuple[int, int]]:
     if name.kind is not Kind.ANY and name.kind is not Kind.KEY:
         return
     start, end = _window(text, name)
-    if _CLUE.search(text, start, end) is None or text.find("[redacted]", start, end) >= 0:
-        return  # nothing is given here, or it was found
+    if _CLUE.search(text, start, end) is None:
+        return
     for quoted in _QUOTED.finditer(text, start, end):
         span = quoted.span(quoted.lastindex or 0)
         if not quoted.start() <= name.start < quoted.end() and _is_value(text, start, quoted, name):
@@ -79,12 +79,20 @@ def near(text: str, name: Name) -> Iterator[tuple[int, int]]:
 
 
 def _window(text: str, name: Name) -> tuple[int, int]:
-    """Return the part of the text around a name: its line, the one before, the one behind, bounded."""
-    start = text.rfind("\n", max(0, name.start - _BEFORE), name.start)
-    start = text.rfind("\n", max(0, name.start - _BEFORE), max(start, 0)) + 1
-    line = text.find("\n", name.end, name.end + _AFTER)
-    end = -1 if line < 0 else text.find("\n", line + 1, name.end + _AFTER)
-    return max(start, name.start - _BEFORE), end if end >= 0 else min(len(text), name.end + _AFTER)
+    """Return the part of the text around a name: its line, the one before, the one behind, bounded.
+
+    It ends at a mask: so what is masked once is read no further when it is masked again.
+    """
+    first, last = max(0, name.start - _BEFORE), min(len(text), name.end + _AFTER)
+    start = text.rfind("\n", first, name.start)
+    start = text.rfind("\n", first, start) + 1 if start >= 0 else 0
+    line = text.find("\n", name.end, last)
+    end = text.find("\n", line + 1, last) if line >= 0 else -1
+    mask = text.find("[redacted]", name.end, last)
+    return (
+        max(first, start, text.rfind("[redacted]", first, name.start)),
+        min(last, *(at for at in (end, mask) if at >= 0), last),
+    )
 
 
 def _is_ambiguous(text: str, name: Name) -> bool:

@@ -25,6 +25,8 @@ from .secret_values import has_mix, is_secret
 
 def _unless_harmless_field(found: re.Match[str]) -> str:
     value = found.group()[len(found[1]) :]
+    if value.startswith("{") and "[type=missing" in found[1]:
+        return found.group()  # what the field is missing in
     kind = kind_of(_INDEX.sub("", found[2]))
     return found.group() if kind is None or not is_secret(value.strip("'\""), kind) else f"{found[1]}{MASK}"
 

@@ -23,7 +23,7 @@ A longer one is masked unread: so whatever is read more than once is short, and 
 _EDGES: Final = " \t\r\n.,;:!?()[]{}<>\"'`\\"
 
 _NO_VALUE: Final = re.compile(  # no letter, a mask, a reference, a placeholder
-    r"(?:[^\w@#$%^&+-]{0,3}|[|>][+-]?\d?\s{0,4}(?:\\[nrt].{0,400})?|[*•xX.…·_-]{2,400}|\[[A-Za-z_ ]{1,20}\]|\[(?:redacted\]|r?e?d?a?c?t?e?d?…).{0,400}"
+    r"(?:[^\w@#$%^&+-]{0,3}|[|>][+-]?\d?\s{0,4}(?:\\[nrt].{0,400})?|[*•xX.…·_-]{2,400}|\[(?-i:[A-Z_ ]){1,20}\]|\[(?:redacted\]|r?e?d?a?c?t?e?d?…).{0,400}"
     r"|<[^<>\n]{0,100}>|\$?\{{1,2}[\w .:-]{0,60}\}{1,2}|\$\(?[A-Z_][A-Z0-9_]{1,60}\)?|%\(?\w{0,40}\)?[sdrv]|\$\d{1,2}|\?"
     r"|(?:env|file|vault|ref|secretref|ssm|op|keyring|cmd):[\w./:@ -]{1,200}|(?:os\.environ|process\.env|var\.|secrets\.|env\.|self\.|config\.)[\w.\[\]'\"()]{0,80}"
     r"|(?:your|my|the|some|insert|enter|put|replace|example|dummy)[ _-]?[a-z_ -]{0,30}(?:key|token|secret|password|here|credentials?)|changeme"
@@ -67,12 +67,14 @@ _SENTENCE: Final = frozenset(
         " es deve não должен requis obligatoire obligatorio trop"
     )
 )
+_NOUNS: Final = frozenset(words("field string value"))
 _LONG_SENTENCE: Final = _SENTENCE | frozenset(
     words("would could will might a an the to of for by with be been in on at you your we it")
 )
 _TYPE: Final = re.compile(r"[\[<(|,?=/]")
 _LAST_PARTS: Final = ("pw", "pass")  # a password may end so as well as a name
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_KEBAB: Final = re.compile(r"[A-Za-z]{3,}-[a-z]{3,}")
 _KEY: Final = re.compile(r"[\w+=.~/:-]{0,40}?[A-Za-z0-9+/=]{12,}[\w+=.~/:-]{0,200}")
 _NUMBERED: Final = re.compile(r"[A-Za-z_. /-]+\d{1,3}")  # the pin of a chip: GPIO17
 _DIGITS: Final = re.compile(r"\d{3,12}")
@@ -103,6 +105,7 @@ def is_secret(value: str, kind: Kind = Kind.ANY, *, is_bare: bool = False) -> bo
     if kind is Kind.KEY:
         return (
             _KEY.fullmatch(value.strip(_EDGES)) is not None
+            and _KEBAB.match(value.strip(_EDGES)) is None
             and is_opaque(value)
             and _UUID.search(word) is None
         )
@@ -134,7 +137,7 @@ def is_word(value: str) -> bool:
 
 def _is_sentence(value: str) -> bool:
     beginning = value.split(None, 8)[:8]
-    known = _SENTENCE if len(beginning) < 4 else _LONG_SENTENCE
+    known = _SENTENCE - _NOUNS if len(beginning) < 4 else _LONG_SENTENCE
     return any(word.strip(_EDGES) in known for word in beginning) and not any(map(is_opaque, beginning))
 
 
