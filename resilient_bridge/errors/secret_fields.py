@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .secret_names import AMBIGUOUS, ATTRIBUTE, HEADERS, MASK, PHRASES, Kind, Name, is_sensitive, names_in
-from .secret_near import near
+from .secret_near import Nearby
 from .secret_tables import Tables
 from .secret_values import LONG, has_mix, is_opaque, is_secret, is_word
 
@@ -97,7 +97,9 @@ _NEXT_ELEMENT: Final = re.compile(
 )
 _CONTENT: Final = re.compile(r"<!\[CDATA\[(?:[^\]]|\](?!\]>))*+|(?:[^<&]|&(?!lt;))*+")
 _IN_ELEMENT: Final = re.compile(r"['\"][^<>]{0,120}(?<!/)>(?:\s|\\[tnr]){0,20}+")
-_VALUES: Final = r"(?:\b|_|(?-i:(?<=[a-z])(?=[A-Z])))(?:value|content|default|received|input|actual|data|(?:invalid|rejected|current|bad|got|data)_?value)"
+_VALUES: Final = (
+    r"(?:value|content|default|received|input|actual|data|(?:invalid|rejected|current|bad|got|data)_?value)"
+)
 _VALUE_BESIDE: Final = re.compile(
     rf"[\w.]{{0,20}}\\{{0,3}}['\"]?[\])]?[^<>{{}}]{{0,300}}?{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}(?=b?\\{{0,3}}['\"])",
     re.IGNORECASE,
@@ -151,14 +153,14 @@ _LETTERS: Final = re.compile(r"[\w.:-]*+\Z")
 def spans_by_name(text: str, lowered: str) -> list[Span]:
     """Return where the secrets stand that have a name beside them, in order."""
     found: list[Span] = []
-    tables, at = Tables(text), 0
+    tables, nearby, at = Tables(text), Nearby(text), 0
     for name in names_in(text, lowered):
         found += tables.column(name)
         if name.start < at or (
             name.kind is Kind.KEY and _RUN.search(text, name.start, name.end + _AHEAD) is None
         ):
             continue
-        for begin, end in (*_values(text, name), *near(text, name)):
+        for begin, end in (*_values(text, name), *nearby.values(name)):
             if begin < end:
                 found.append((begin, end))
                 at = max(at, end)

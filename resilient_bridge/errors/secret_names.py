@@ -118,7 +118,7 @@ CLUES: Final = (
 FOREIGN: Final = "ł|ş|ö|ñ|schlü|clé|mật|jelszó|парол|секрет|токен|密|口令|秘钥|令牌|パスワード|暗証|비밀|암호|कूटश|पासव|סיסמ|كلمة|รหัส|κωδικ|код|验证|驗證|認証|确认|código|vérif|sécur"
 """The same for names with letters beyond ASCII."""
 ATTRIBUTE: Final = re.compile(
-    r"(?:\b|_|(?-i:(?<=[a-z])(?=[A-Z])))(?:name|key|field|header|id|type|loc|(?:instance|data|schema|json)?_?path|param(?:eter)?|property(?:_?path)?|argument|attribute|column|variable)\\{0,3}['\"]?"
+    r"(?:name|key|field|header|id|type|loc|(?:instance|data|schema|json)?_?path|param(?:eter)?|property(?:_?path)?|argument|attribute|column|variable)\\{0,3}['\"]?"
     r"\s{0,2}(?:[:=]|=>)\s{0,2}(?:[\[(][^\])]{0,40})?b?\\{0,3}['\"]?[\w.:/#-]{0,40}$",
     re.IGNORECASE,
 )

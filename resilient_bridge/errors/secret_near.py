@@ -16,7 +16,7 @@ from .secret_values import has_mix, is_opaque, is_secret
 _BEFORE: Final = 100
 _AFTER: Final = 160
 _QUOTED: Final = re.compile(
-    r"(?<!\w)b?(?:\"([^\"\s]{4,200})\"|'([^'\s]{4,200})'|`([^`\s]{4,200})`|(?<=[-\s])\[([^\[\]\s'\"]{4,200})\])"
+    r"\"([^\"\s]{4,200})\"|'([^'\s]{4,200})'|`([^`\s]{4,200})`|\[([^\[\]\s'\"]{4,200})\]"
 )
 _CLUE: Final = re.compile(r"\d|\(['\"]|(?:enters?|entered|types|typed|with) ['\"]|, ['\"]")
 _BEFORE_VALUE: Final = re.compile(  # what precedes a value that is given: `send_keys(`, `with `, `"value": `, `$1 = 0x55 `
@@ -27,9 +27,10 @@ _BEFORE_VALUE: Final = re.compile(  # what precedes a value that is given: `send
 _SENTENCE: Final = re.compile(r"\w \w{2,20}: b?$")  # the end of a sentence: `is not an instance of int: `
 _REPORTED: Final = re.compile(r"\b(?:given|got|received|actual):\s([^\s'\",;()]{6,200}+)", re.IGNORECASE)
 _NO_SECRETS: Final = re.compile(r"[#./~@<${\\-]|.*(?:[/\\=&?<>]|\.(?:\w{1,4}$|\w+\.))|.*\(")
-_WORD: Final = re.compile(
-    r"(?:(?<=[\s'\"`(])|^)((?!-)[A-Za-z0-9!#$%^&*+~_-]{6,60})(?=[\s'\"`),;.!?]|$)(?!\.\w)", re.MULTILINE
-)
+_WORD: Final = re.compile(r"[A-Za-z0-9!#$%^&*+~_-]{6,}+")
+_LONGEST: Final = 60
+_OPENING: Final = frozenset(("", *" \t\r\n'\"`("))
+_CLOSING: Final = frozenset(("", *" \t\r\n'\"`),;.!?"))
 _CHANGES: Final = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 _VERB: Final = re.compile(
     r"\b(?:is|was|got|entered|typed|tried|used|sent|but)\s[\s'\"`(]{0,3}$", re.IGNORECASE
@@ -52,30 +53,46 @@ _OF_ANOTHER: Final = re.compile(
 )
 
 
-def near(text: str, name: Name) -> Iterator[tuple[int, int]]:
-    """Return what is given near the name of a secret: `find("password").send_keys("…")`, `fill in "Password" with "…"`."""
-    if name.kind is not Kind.ANY and name.kind is not Kind.KEY:
-        return
-    start, end = _window(text, name)
-    if _CLUE.search(text, start, end) is None:
-        return
-    for quoted in _QUOTED.finditer(text, start, end):
-        span = quoted.span(quoted.lastindex or 0)
-        if not quoted.start() <= name.start < quoted.end() and _is_value(text, start, quoted, name):
-            yield span
-    if name.kind is Kind.KEY:
-        return
-    reported = _REPORTED.search(text, name.end, end)
-    if (
-        reported is not None
-        and (reported[1].isdecimal() or has_mix(reported[1]))
-        and is_secret(reported[1], is_bare=True)
-    ):
-        yield reported.span(1)
-    if not _is_ambiguous(text, name):
-        yield from (
-            span for span in _thrown_together(text, start, end) if not span[0] <= name.start < span[1]
-        )
+class Nearby:
+    """What is given near the names of one text; each value is judged once, by however many names it stands."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._quoted: dict[tuple[int, bool, bool], bool] = {}
+        self._words: dict[int, bool] = {}
+
+    def values(self, name: Name) -> Iterator[tuple[int, int]]:
+        """Return what is given near a name: `find("password").send_keys("…")`, `fill in "Password" with "…"`."""
+        if name.kind is not Kind.ANY and name.kind is not Kind.KEY:
+            return
+        text = self._text
+        start, end = _window(text, name)
+        if _CLUE.search(text, start, end) is None:
+            return
+        is_key, is_ambiguous = name.kind is Kind.KEY, _is_ambiguous(text, name)
+        for quoted in _QUOTED.finditer(text, start, end):
+            key = (quoted.start(), is_key, is_ambiguous)
+            if key not in self._quoted:
+                self._quoted[key] = _is_value(text, quoted, is_key=is_key, is_ambiguous=is_ambiguous)
+            if self._quoted[key] and not quoted.start() <= name.start < quoted.end():
+                yield quoted.span(quoted.lastindex or 0)
+        if is_key:
+            return
+        reported = _REPORTED.search(text, name.end, end)
+        if (
+            reported is not None
+            and (reported[1].isdecimal() or has_mix(reported[1]))
+            and is_secret(reported[1], is_bare=True)
+        ):
+            yield reported.span(1)
+        if is_ambiguous:
+            return
+        for word in _WORD.finditer(text, start, end):
+            begin = word.start()
+            if begin not in self._words:
+                self._words[begin] = _is_thrown_together(text, begin, word.end())
+            if self._words[begin] and not begin <= name.start < word.end():
+                yield word.span()
 
 
 def _window(text: str, name: Name) -> tuple[int, int]:
@@ -101,60 +118,59 @@ def _is_ambiguous(text: str, name: Name) -> bool:
     return name.word in AMBIGUOUS and not (before.isalnum() or before in ("_", "-"))
 
 
-def _is_value(text: str, start: int, quoted: re.Match[str], name: Name) -> bool:
+def _is_value(text: str, quoted: re.Match[str], *, is_key: bool, is_ambiguous: bool) -> bool:
     """Return whether a text in quotes is given as the value of a secret, and not as a name, a path, a user."""
     value, at = quoted[quoted.lastindex or 0], quoted.start()
+    before = text[at - 1 : at] if at else ""
+    if (before.isalnum() and before != "b") or (quoted[4] and before not in (" ", "-", "\n")):
+        return False
     if not has_mix(value):
-        return not _is_ambiguous(text, name) and _is_entered(text, max(start, at - 80), at, value)
-    if name.kind is Kind.KEY:
-        return is_secret(value, Kind.KEY) and (
-            _ends_sentence(text, start, at) or not _is_own(text, start, at)
-        )
+        return not is_ambiguous and not is_key and _is_entered(text, at, value)
+    if is_key:
+        return is_secret(value, Kind.KEY) and (_ends_sentence(text, at) or not _is_own(text, at))
     if not is_secret(value, is_bare=True) or kind_of(value) is not None:
         return False
     if _NO_SECRETS.match(value) is not None:
         is_long = len(value) >= 24 and "/" not in value and " " not in value and is_opaque(value)
-        return is_long and _BEFORE_VALUE.search(text, max(start, at - 60), at) is not None
-    is_stated = _BEFORE_VALUE.search(text, max(start, at - 60), at) is not None or _ends_sentence(
-        text, start, at
-    )
-    if _is_ambiguous(text, name):
-        return (
-            (is_stated or not _is_own(text, start, at)) and is_opaque(value) and _KEBAB.match(value) is None
-        )
-    is_other = _is_technical(value) or _OF_ANOTHER.search(text, max(start, at - 40), at) is not None
+        return is_long and _BEFORE_VALUE.search(text, max(0, at - 60), at) is not None
+    is_stated = _BEFORE_VALUE.search(text, max(0, at - 60), at) is not None or _ends_sentence(text, at)
+    if is_ambiguous:
+        return (is_stated or not _is_own(text, at)) and is_opaque(value) and _KEBAB.match(value) is None
+    is_other = _is_technical(value) or _OF_ANOTHER.search(text, max(0, at - 40), at) is not None
     return is_stated or not is_other
 
 
-def _is_entered(text: str, start: int, at: int, value: str) -> bool:
+def _is_entered(text: str, at: int, value: str) -> bool:
     """Return whether a word is entered into a field: `fill("#password", "…")`, `"Password" with "…"`."""
     if text[at - 1 : at] not in ("(", " "):
         return False
-    opening = _BEFORE_VALUE.search(text, start, at)
-    return (
-        opening is not None
-        and bool(opening["verb"])
-        and _NO_SECRETS.match(value) is None
-        and is_secret(value, is_bare=True)
-    )
+    opening = _BEFORE_VALUE.search(text, max(0, at - 80), at)
+    is_entered = opening is not None and bool(opening["verb"])
+    return is_entered and _NO_SECRETS.match(value) is None and is_secret(value, is_bare=True)
 
 
-def _ends_sentence(text: str, start: int, at: int) -> bool:
-    return text[at - 2 : at] in (": ", " b") and _SENTENCE.search(text, max(start, at - 30), at) is not None
+def _ends_sentence(text: str, at: int) -> bool:
+    return text[at - 2 : at] in (": ", " b") and _SENTENCE.search(text, max(0, at - 30), at) is not None
 
 
-def _is_own(text: str, start: int, at: int) -> bool:
-    return _OWN.search(text, max(start, at - 40), at) is not None
+def _is_own(text: str, at: int) -> bool:
+    return _OWN.search(text, max(0, at - 40), at) is not None
 
 
-def _thrown_together(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Return the words of a line that mix letters and digits as a password does, and belong to nothing else."""
-    for word in _WORD.finditer(text, start, end):
-        changes = len(_CHANGES.findall(word[1]))
-        before = max(0, word.start() - 30), word.start(1)
-        is_stated = changes > 1 or (changes == 1 and _VERB.search(text, *before) is not None)
-        if is_stated and _is_password(word[1]) and _OF_ANOTHER.search(text, *before) is None:
-            yield word.span(1)
+def _is_thrown_together(text: str, begin: int, stop: int) -> bool:
+    """Return whether a word mixes letters and digits as a password does, and belongs to nothing else."""
+    if _CHANGES.search(text, begin, stop) is None or not _is_alone(text, begin, stop):
+        return False
+    before, value = (max(0, begin - 30), begin), text[begin:stop]
+    is_stated = len(_CHANGES.findall(value)) > 1 or _VERB.search(text, *before) is not None
+    return is_stated and _is_password(value) and _OF_ANOTHER.search(text, *before) is None
+
+
+def _is_alone(text: str, begin: int, stop: int) -> bool:
+    """Return whether these letters are a whole word, and no option, part of a path, or host."""
+    is_host = text[stop : stop + 1] == "." and text[stop + 1 : stop + 2].isalnum()
+    is_whole = text[begin - 1 : begin] in _OPENING and text[stop : stop + 1] in _CLOSING
+    return is_whole and not is_host and text[begin] != "-" and stop - begin <= _LONGEST
 
 
 def _is_password(value: str) -> bool:

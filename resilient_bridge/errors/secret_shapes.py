@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from .secret_commands import command_shapes
 from .secret_decoding import decoded
@@ -205,47 +205,50 @@ def _table() -> tuple[Shape, ...]:
     return (*shapes(), *_later_shapes())
 
 
-class _Clue(NamedTuple):
-    """A word of which one is in each text with a secret, the rows that ask for it, and longer words that hold it."""
-
-    word: str
-    rows: tuple[int, ...]
-    longer: tuple[tuple[str, tuple[int, ...]], ...]
-
-
 @cache
-def _clues() -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
-    """Return the shortest clues of names and shapes, by the rarest sign in them."""
+def _rows_of_clues() -> dict[str, tuple[int, ...]]:
     rows: dict[str, tuple[int, ...]] = dict.fromkeys(CLUES, ())
     for number, shape in enumerate(_table()):
         for clue in shape.clues:
             rows[clue] = (*rows.get(clue, ()), number)
-    longer: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    for clue in sorted(rows, key=len):
+    return rows
+
+
+@cache
+def _longer() -> dict[str, tuple[str, ...]]:
+    """Return the shortest clues, of which one is in each text with a secret, each with the longer ones that hold it."""
+    longer: dict[str, list[str]] = {}
+    for clue in sorted(_rows_of_clues(), key=len):
         short = next((other for other in longer if other in clue), None)
         if short is None:
             longer[clue] = []
-        elif rows[clue]:
-            longer[short].append((clue, rows[clue]))
-    groups: dict[str, list[_Clue]] = {}
-    for clue, others in longer.items():
-        sign = next((sign for sign in _SIGNS if sign in clue), "")
-        groups.setdefault(sign, []).append(_Clue(clue, rows[clue], tuple(others)))
+        else:
+            longer[short].append(clue)
+    return {clue: tuple(others) for clue, others in longer.items()}
+
+
+@cache
+def _clues() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the shortest clues by the rarest sign in them."""
+    groups: dict[str, list[str]] = {}
+    for clue in _longer():
+        groups.setdefault(next((sign for sign in _SIGNS if sign in clue), ""), []).append(clue)
     return tuple((sign, tuple(group)) for sign, group in groups.items())
 
 
 def _rows(lowered: str) -> list[int] | None:
     """Return the rows of the table of which a clue stands in the text, in order; None where no clue stands."""
-    found: set[int] = set()
-    is_clued = False
+    found: list[str] = []
     for sign, clues in _clues():  # `in` is faster than any pattern, and a loop than a generator
         if sign in lowered:
-            for word, rows, longer in clues:
-                if word in lowered:
-                    is_clued = True
-                    found.update(rows)
-                    found.update(*(more for other, more in longer if other in lowered))
-    return sorted(found) if is_clued else None
+            for clue in clues:
+                if clue in lowered:
+                    found.append(clue)  # noqa: PERF401
+    if not found:
+        return None
+    longer, rows = _longer(), _rows_of_clues()
+    found += [other for clue in found for other in longer[clue] if other in lowered]
+    return sorted({row for clue in found for row in rows[clue]})
 
 
 @cache
