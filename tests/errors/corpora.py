@@ -3,6 +3,7 @@
 Two of them were there while the redactor was written (`secrets`, `harmless`), with every fifth text held back (`_held`),
 one pair came later (`_later`). The eight rounds (ROUNDS) measure what the rules do with texts that they have not seen:
 each round was written before it was run, was run once, and only then read to mend the rules.
+Their author is that of the rules, and knew them from the second round on: the numbers are an upper bound for texts of others.
 
 Rule: a text is never changed, and none is taken out, because it leaks: a round names the texts that still do.
 """
