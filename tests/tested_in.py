@@ -176,7 +176,10 @@ ELSEWHERE = {
     "config/test_documents.py": "config/paths config/toml_lines config/yaml_nodes",
     "crashes/test_owners.py": "files/owner",
     "errors/test_codes.py": "errors/taxonomy",
-    "errors/test_corpora.py": "errors/secret_decoding errors/secret_fields errors/secret_tables errors/secret_values",
+    "errors/test_corpora.py": (
+        "errors/secret_commands errors/secret_decoding errors/secret_fields errors/secret_near errors/secret_readings errors/secret_rows"
+        " errors/secret_tables errors/secret_values"
+    ),
     "errors/test_failure_report.py": "errors/secret_names",
     "errors/test_peer_advice.py": "errors/rpc errors/signs",
     "errors/test_record.py": "errors/errnos",

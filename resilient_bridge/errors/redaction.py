@@ -8,9 +8,9 @@ is idempotent, takes time linear in what it reads, and reads a bounded part of o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -49,11 +49,16 @@ def redact(text: str, *, limit: int = LIMIT) -> str:
 
 
 def _masked(text: str) -> str:
+    return _search()(text)
+
+
+@cache
+def _search() -> Callable[[str], str]:
     from .secret_shapes import (
         masked,  # imported here: its patterns take 6 ms to compile
     )
 
-    return masked(text)
+    return masked
 
 
 def _hides(name: str, value: object) -> bool:

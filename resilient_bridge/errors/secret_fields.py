@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from .secret_names import ATTRIBUTE, HEADERS, MASK, PHRASES, Kind, Name, is_sensitive, names_in
+from .secret_names import AMBIGUOUS, ATTRIBUTE, HEADERS, MASK, PHRASES, Kind, Name, is_sensitive, names_in
+from .secret_near import Nearby
 from .secret_tables import Tables
 from .secret_values import LONG, has_mix, is_opaque, is_secret, is_word
 
@@ -21,9 +22,11 @@ Span = tuple[int, int]
 UNMASKED: Final = r"(?!\[(?:redacted\]|r?e?d?a?c?t?e?d?…))"
 MASKED: Final = re.compile(r"\[(?:redacted\]|r?e?d?a?c?t?e?d?…)")
 
+_RUN: Final = re.compile(r"[A-Za-z0-9+/=]{12}")  # in the value of a key
+_AHEAD: Final = 120
 _BEFORE: Final = 80  # characters before a name that say what it stands in
 _SEPARATOR: Final = re.compile(
-    r"\\{0,15}+['\"`]?+[\])]?+\s{0,40}+(?:[!~]?[:=]{1,3}[>~]?|->|%3[ad]|(?<=\s)\.(?=\s\"))"
+    r"\\{0,15}+['\"`]?+(?::[\w:\"\\]{1,60}(?=\]\s?=>))?+[\])]?+\*{0,2}+(?:\s[\[(][\w ]{1,20}[\])])?+\s{0,40}+(?:[!~]?[:=]{1,3}[>~]?|->|%3[ad]|\.{4,80}+|(?<=\s)\.(?=\s\"))"
     r"(?:\s|\\[tnr]){0,40}+(?:![\w!:/.-]{1,40}+[ ]{1,4}+)?",
     re.IGNORECASE,
 )
@@ -31,7 +34,7 @@ _TYPED: Final = re.compile(r"\s?:\s?[A-Za-z][\w.\[\]|<>?]{0,40}+\s{1,4}+=\s{1,4}
 _PLACEHOLDER: Final = re.compile(r"<[\w .:/-]{1,60}+>")
 _PAIR: Final = re.compile(r"\\{0,15}+['\"]\s{0,4}+,\s{0,4}+(?=b?\\{0,15}['\"])|,\s{0,4}+(?=<{0,2}\"|')")
 _QUOTE: Final = re.compile(
-    r"(?:string\(\d{1,6}\)\s|(?!(?:os\.)?(?:getenv|environ|env|config|lookup|prompt|input|getpass)\b)[A-Za-z_][\w.]{0,30}\(|<<)?[@&]?[bfruhn]?"
+    r"(?:\(?[A-Z][a-z]{1,15}-[A-Z]\w{1,30}\s{1,4}(?:-\w{1,20}\s{1,4})?|string\(\d{1,6}\)\s|(?!(?:os\.)?(?:getenv|environ|env|config|lookup|prompt|input|getpass)\b)[A-Za-z_][\w.]{0,30}\(|<<)?[@&]?[bfruhn]?"
     r"(?:(\\{1,15}['\"])|(\"\"\"|'''|[\"'`]))",
     re.IGNORECASE,
 )
@@ -55,7 +58,7 @@ _LONGEST_WORD: Final = 16
 _CHANGE: Final = re.compile(r"['\"]\s{0,4}[=-]>\s{0,4}(?=['\"])")  # Terraform: "old" -> "new"
 _MARKED: Final = re.compile(r"\[([^\]\r\n]{1,400})\]")
 _LETTER: Final = r"(?:[^\s'\"\\]|\\(?![nrt]))"  # a line break may have been escaped
-_WORD: Final = re.compile(rf"(?!\\{{1,3}}['\"]){_LETTER}++(?:['\"]\w{_LETTER}*+)*+")
+_WORD: Final = re.compile(rf"(?!\\{{1,3}}['\"]){_LETTER}++(?:(?<![,;:{{\[(])['\"]\w{_LETTER}*+)*+")
 _IN_CALL: Final = re.compile(r"(?:[^\s'\",()\[\]{}\\]|\\(?![nrt]))++")  # Login(user=bob, password=…)
 _IN_QUERY: Final = re.compile(r"[^&\s#'\"<>]++")
 _IN_DSN: Final = re.compile(r"\{[^}\r\n]*+\}?|[^;'\"\r\n&<>]++(?=;)|[^;\s'\"&<>]++")
@@ -73,15 +76,29 @@ _LINE_IN: Final = {
     "`": re.compile(r"[^`\r\n]++"),
 }
 _SCHEME: Final = re.compile(r"\s{0,4}+(?:bearer|basic|token|digest|apikey|negotiate)\s{1,4}+", re.IGNORECASE)
-_ELEMENT: Final = re.compile(r"(?:\s[^<>]{0,200}+)?(?:>|&gt;)(?:\s|\\[tnr]){0,20}+")
+_FURTHER: Final = re.compile(r",\s{0,4}+((?:[^\s'\",;()<>:=\\]|\\(?![nrt])){4,100}+)(?=[\s,;.]|$)")
+_ENCRYPTED: Final = re.compile(r"\{[\w-]{2,16}+\}(?=[\w$+/=])")  # {AES}…, {bcrypt}…
+_ITEM_NAME: Final = re.compile(
+    r"(?:name|key|id|description|type):[ ]", re.IGNORECASE
+)  # of a list of names and values
+_ITEM_VALUE: Final = re.compile(r"value:[ ]{1,4}['\"]?", re.IGNORECASE)
+_NEXT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_.-]{0,60}=[^=\s]\S*|[a-z]{1,20}_[a-z_]{1,40}=")
+_COMPARISONS: Final = frozenset({"==", "===", "~=", "!="})
+_VERSION: Final = re.compile(r"v?\d{1,4}(?:\.\d{1,6}){1,4}[a-z]{0,5}\d{0,4}")
+_SCHEMES: Final = frozenset({"bearer", "basic", "token", "digest", "apikey", "negotiate"})
+_FOLDED: Final = re.compile(r"(?:\r?\n|\\r?\\n)[ \t]{1,40}+(?!\[)((?:[^\s\\]|\\(?![rn]))++)")
+_ELEMENT: Final = re.compile(
+    r"(?:\s[^<>]{0,200}+)?(?:>|&gt;)(?:\s|\\[tnr]){0,20}+(?:<(?:\w{1,20}:)?(?:value|text|content|string|data|plain\w{0,10})(?:\s[^<>]{0,200}+)?>\s{0,20}+)?",
+    re.IGNORECASE,
+)
 _ATTRIBUTE_VALUE: Final = re.compile(r"\s[^<>]{0,200}?\bvalue\s?=\s?(?=['\"])")
 _NEXT_ELEMENT: Final = re.compile(
-    r"\s{0,4}+</[\w:.-]{1,40}+>(?:\s|\\[tnr]){0,20}+<[\w:.-]{1,40}+(?:\s[^<>]{0,200}+)?>(?:\s|\\[tnr]){0,20}+"
+    r"\s{0,4}+</[\w:.-]{1,40}+>(?:\s|\\[tnr]){0,20}+(?:<[\w:.-]{1,40}+(?:\s[^<>]{0,200}+)?>(?:\s|\\[tnr]){0,20}+){1,2}+"
 )
 _CONTENT: Final = re.compile(r"<!\[CDATA\[(?:[^\]]|\](?!\]>))*+|(?:[^<&]|&(?!lt;))*+")
 _IN_ELEMENT: Final = re.compile(r"['\"][^<>]{0,120}(?<!/)>(?:\s|\\[tnr]){0,20}+")
 _VALUES: Final = (
-    r"\b(?:value|content|default|received|input|actual|(?:invalid|rejected|current|bad|got|data)_?value)"
+    r"(?:value|content|default|received|input|actual|data|(?:invalid|rejected|current|bad|got|data)_?value)"
 )
 _VALUE_BESIDE: Final = re.compile(
     rf"[\w.]{{0,20}}\\{{0,3}}['\"]?[\])]?[^<>{{}}]{{0,300}}?{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}(?=b?\\{{0,3}}['\"])",
@@ -106,34 +123,44 @@ _REPORTED: Final = re.compile(  # "password" with value "…", password must be 
     r"['\"`]?[^\n'\"=;{}\[\](),]{0,60}?[\s:,](?:with\svalue|but\sgot|got|received|(?:\[|\b)input_value=)(?:\s?:)?\s?(?=['\"]|(?<=d )\w)"
 )
 _PROSE: Final = re.compile(
-    r"(?:[はがを是为為]\s{0,4}|(?:\s{1,4}(?:is|was|were|has|been|provided|given|used|value|sent|received|supplied|code|number|entered|with)\b){0,3}:?\s{1,4})(['\"`]?)",
+    r"(?:[はがを是为為]\s{0,4}|\)?(?:(?:\s{1,4}|(?=['\u2019]))(?:['\u2019]s|is|was|were|est|es|ist|lautet|è|é|has|been|provided|given|used|value|sent|received|supplied|code|number|entered|with)\b){0,3}:?\s{1,4})(['\"`]?)",
     re.IGNORECASE,
 )
-_IS: Final = re.compile(r"\s(?:is|was):?\s|[はが是为為]")
+_IS: Final = re.compile(r"['\u2019]s\s|\s(?:is|was|est|es|ist|lautet|è|é):?\s|[はが是为為]")
+_OWNED: Final = re.compile(
+    r"s?\s(?:(?:for|of)\s[^\n:=]{1,80}?|(?:\w{1,10}\s)?(?:in(?:correct|v[aá]lid)[aoe]?|wrong|erron[ée]e?|falsch|ungültig|errat[ao]|неверный|entered|used|sent|rejected|refused))\s?[:=]\s{1,4}+"
+)  # password for bob: …
 _BARE: Final = re.compile(r"(?:[^\s'\"`,;()<>\\]|\\(?![nrt]))++")
 _BLANKS: Final = re.compile(r"\s{1,4}+(?!-)")
+_SETTING: Final = re.compile(
+    r"[ \t]{1,4}+(?:--?[\w-]{1,20}+[ ])?"
+)  # the line of a file of settings: bindpw …
+_CELL: Final = re.compile(r"[ \t*`]{0,20}+[|│][ \t`]{0,20}+([^\s|│`]{4,200}+)[ \t`]{0,20}+(?:[|│]|\r?\n|$)")
+_LAST_WORD: Final = re.compile(r"[^\s'\"\\]++")
+_LINE_END: Final = re.compile(r"['\"]?[ \t;]{0,20}+(?:\r?\n|\\r?\\?n|$)")
 _ALIGNED: Final = re.compile(r"(?:[ ]{2,60}+|\t{1,20}+)([^\s'\"]++)[ \t]{0,20}+(?:\r?\n|$)")
 _ADJECTIVE: Final = re.compile(
     r"(?:\b|(?<=\\[nrt]))(?:unexpected|invalid|illegal|unknown|missing|expected|expecting|required|unsupported|undefined|duplicate|next|current|first|last|previous|stray|bad"
     r"|unrecognized|unterminated|such|no|the|a|an|each|any|this|that|syntax|lexer|valid|wrong|empty|set)\s{1,3}['\"`]?$",
     re.IGNORECASE,
 )
-_AMBIGUOUS: Final = frozenset({"token", "tokens", "secret", "secrets", "credential", "credentials", "signature", "cookie", "cookies", "pass"})  # fmt: skip
 _PASSWORDS: Final = ("passw", "passphrase", "passcode", "pwd", "kennw", "contrase")
 _IN_URLS: Final = frozenset({"sid", "sig", "auth"})  # in a query always a secret
-_NUMBERS: Final = ("code", "pin", "otp", "passcode")
+_NUMBERS: Final = re.compile(r"code|pin$|otp$|код|验证码|驗證碼|認証コード|确认码|c[óo]digo|codice")
 _LETTERS: Final = re.compile(r"[\w.:-]*+\Z")
 
 
 def spans_by_name(text: str, lowered: str) -> list[Span]:
     """Return where the secrets stand that have a name beside them, in order."""
     found: list[Span] = []
-    tables, at = Tables(text), 0
+    tables, nearby, at = Tables(text), Nearby(text), 0
     for name in names_in(text, lowered):
         found += tables.column(name)
-        if name.start < at:
+        if name.start < at or (
+            name.kind is Kind.KEY and _RUN.search(text, name.start, name.end + _AHEAD) is None
+        ):
             continue
-        for begin, end in _values(text, name):
+        for begin, end in (*_values(text, name), *nearby.values(name)):
             if begin < end:
                 found.append((begin, end))
                 at = max(at, end)
@@ -162,9 +189,16 @@ def _values(text: str, name: Name) -> Iterator[Span]:
     reported = _REPORTED.match(text, name.end)
     if reported is not None:
         span = _quoted(text, reported.end()) or _span(_BARE, text, reported.end())
-        if span is not None and (name.word not in _AMBIGUOUS or has_mix(text[slice(*span)][:LONG])):
+        if span is not None and (name.word not in AMBIGUOUS or has_mix(text[slice(*span)][:LONG])):
             yield from _judged(text, span, name.kind, is_bare=True)
             return
+    owned = _OWNED.match(text, name.end)
+    if owned is not None:
+        span = _quoted(text, owned.end()) or _span(_BARE, text, owned.end())
+        value = "" if span is None else text[slice(*span)][:LONG]
+        if is_opaque(value) or (name.word not in AMBIGUOUS and has_mix(value)):
+            yield from _judged(text, span, name.kind, is_bare=True)
+        return
     sign = _TYPED.match(text, name.end) or _SEPARATOR.match(text, name.end)
     if sign is not None:
         yield from _after_sign(text, sign, outside, run, name)
@@ -217,7 +251,7 @@ def _beside(text: str, name: Name, before: str) -> Span | None:
         return (at + earlier.start(2), at + earlier.end(2)) if is_one else None
     if "<input" in before:
         return None
-    return _content(text, _IN_ELEMENT, name.end)
+    return _content(text, _IN_ELEMENT, name.end, name.kind)
 
 
 # ---- a sign between the name and its value -------------------------------------------------------------------------
@@ -229,18 +263,21 @@ def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Na
     is_bare = ":" in between and "=" not in between
     if mark and mark in "\"'`" and mark not in between and text.startswith(mark, at):
         return  # the sign is the end of a text in quotes: expect "Password:"
-    is_vague = is_bare and not run and name.word in _AMBIGUOUS and _ADJECTIVE.search(outside) is not None
+    is_vague = is_bare and not run and name.word in AMBIGUOUS and _ADJECTIVE.search(outside) is not None
     quoted = _quoted(text, at)
     if quoted is not None:
+        value = text[slice(*quoted)][:LONG]
+        if name.word in AMBIGUOUS and value.startswith(" ") and not has_mix(value):
+            return  # a token of a model: ' the'
         if not is_vague or is_opaque(text[slice(*quoted)]) or _is_long(quoted):
             yield from _judged(text, quoted, kind)
         change = _CHANGE.match(text, quoted[1])
         if change is not None:
             yield from _judged(text, _quoted(text, change.end()), kind)
         return
-    if MASKED.match(text, at) or _PLACEHOLDER.match(text, at):
-        return
-    if text.startswith(("[", "{", "("), at):
+    if MASKED.match(text, at) or _PLACEHOLDER.match(text, at) or (name.word == "pwd" and text[at] == "/"):
+        return  # pwd=/root is the working directory
+    if text.startswith(("[", "{", "("), at) and _ENCRYPTED.match(text, at) is None:
         yield from _bracketed(text, at, kind)
         return
     if name.word in HEADERS:
@@ -273,13 +310,31 @@ def _in_words(
         span, value = (span[0], span[1] - 1), value[:-1]  # of the list that it stands in
     is_word_like = value.isalpha() and value.islower() and len(value) < _LONGEST_WORD
     in_prose = bool(outside.rpartition("\n")[2].strip(" \t-")) and between[-1:].isspace()
-    if is_bare and is_word_like and in_prose and not run and name.word in _AMBIGUOUS:
+    if is_bare and is_word_like and in_prose and not run and name.word in AMBIGUOUS:
         return  # `refreshing token: attempt 2`
+    if between.strip() in _COMPARISONS and _VERSION.fullmatch(value):
+        return  # a package of that version
+    if not is_bare and between[-1:].isspace() and _NEXT_NAME.fullmatch(value):
+        return  # `token= total=1`: nothing stands there
+    if is_bare and name.word == "signature" and len(value) < 8:
+        return  # of music, of a function
     is_count = is_bare and name.word == "token" and value.isdecimal() and len(value) < 4
     is_doubtful = is_count or (is_vague and not is_opaque(value)) or (is_below and not has_mix(value))
     if is_doubtful and len(value) <= LONG:
         return
     yield from _judged(text, span, name.kind, is_bare=is_bare)
+    if span is not None and name.word.endswith("s"):
+        yield from _further(text, span[1], name.kind)
+
+
+def _further(text: str, at: int, kind: Kind) -> Iterator[Span]:
+    """Return the other items of a list without brackets: `recovery codes: …, …`."""
+    for _ in range(50):
+        item = _FURTHER.match(text, at)
+        if item is None or not has_mix(item[1]):
+            return
+        yield from _judged(text, item.span(1), kind)
+        at = item.end()
 
 
 def _is_argument(outside: str) -> bool:
@@ -289,8 +344,14 @@ def _is_argument(outside: str) -> bool:
 def _header(text: str, span: Span) -> Iterator[Span]:
     value = text[slice(*span)]
     scheme = _SCHEME.match(value)
+    if scheme is None and value.strip().lower() in _SCHEMES:  # the value was folded to the next line
+        folded = _FOLDED.match(text, span[1])
+        if folded is not None:
+            yield folded.span(1)
+        return
     is_attribute = value.lower().startswith("samesite=") and len(value) <= LONG
-    if not is_attribute and is_secret(value if scheme is None else value[scheme.end() :]):
+    is_prose = scheme is None and ", " in value and "=" not in value and not has_mix(value)
+    if not is_attribute and not is_prose and is_secret(value if scheme is None else value[scheme.end() :]):
         yield span
 
 
@@ -326,9 +387,12 @@ def _block(text: str, name: Name, opening: re.Match[str]) -> Iterator[Span]:
             or (line[3] and len(line[1]) <= (margin if is_text else margin - 1))
         ):
             return
-        if line[3] and (is_text or (line[2] and ":" not in line[3])):
+        item = _ITEM_VALUE.match(line[3])
+        if item is not None:
+            yield from _judged(text, (line.start(3) + item.end(), line.end(3)), name.kind)
+        elif line[3] and (is_text or (line[2] and ":" not in line[3])):
             yield from _judged(text, line.span(3), Kind.ANY if is_text else name.kind)
-        elif line[3]:
+        elif line[3] and _ITEM_NAME.match(line[3]) is None:
             return
         at = line.end()
 
@@ -366,11 +430,23 @@ def _without_sign(text: str, outside: str, run: str, name: Name) -> Iterator[Spa
         if attribute is not None:
             yield from _judged(text, _quoted(text, attribute.end()), name.kind)
             return
-        yield from _optional(_content(text, _ELEMENT, end))
+        yield from _optional(_content(text, _ELEMENT, end, name.kind))
         return
     if outside.endswith(">"):
-        yield from _optional(_content(text, _NEXT_ELEMENT, end))
+        yield from _optional(_content(text, _NEXT_ELEMENT, end, name.kind))
         return
+    cell = _CELL.match(text, end)
+    if cell is not None and outside.rstrip(" \t*`").endswith(("|", "│")) and has_mix(cell[1]):
+        yield from _judged(text, cell.span(1), name.kind, is_bare=True)
+        return
+    setting = _SETTING.match(text, end)
+    if setting is not None and outside.rpartition("\n")[2].strip(" \t")[-1:] in ("", ":"):
+        span = _quoted(text, setting.end()) or _span(_LAST_WORD, text, setting.end())
+        value = "" if span is None else text[slice(*span)][:LONG]
+        is_whole = span is not None and _LINE_END.match(text, span[1]) is not None
+        if is_whole and (text[setting.end() : setting.end() + 1] in "'\"" or has_mix(value)):
+            yield from _judged(text, span, name.kind, is_bare=True)
+            return
     aligned = _ALIGNED.match(text, end)
     if aligned is not None and (not outside or outside.rstrip(" \t").endswith("\n") or not outside.strip()):
         yield from _judged(text, aligned.span(1), name.kind, is_bare=True)
@@ -382,10 +458,10 @@ def _in_prose(text: str, name: Name) -> Iterator[Span]:
     """Return a secret that a sentence names: `the password is hunter2`, `invalid token 8f3a9c2b1d`."""
     opening = _PROSE.match(text, name.end)
     span = None if opening is None else _span(_BARE, text, opening.end())
-    if opening is None or span is None:
+    if opening is None or span is None or name.kind is Kind.KEY:
         return
     value = text[slice(*span)].rstrip(".:!?")
-    is_number = name.word.endswith(_NUMBERS) and value.isdecimal() and 4 <= len(value) <= 10
+    is_number = _NUMBERS.search(name.word) is not None and value.isdecimal() and 4 <= len(value) <= 10
     is_loose = name.word.startswith(_PASSWORDS) or _IS.search(opening.group()) is not None
     if is_number or is_opaque(value) or (is_loose and has_mix(value)):
         yield from _judged(text, (span[0], span[0] + len(value)), Kind.ANY)
@@ -420,7 +496,7 @@ def _quoted(text: str, at: int) -> Span | None:
     return span or (begin, begin)
 
 
-def _content(text: str, opening: re.Pattern[str], at: int) -> Span | None:
+def _content(text: str, opening: re.Pattern[str], at: int, kind: Kind) -> Span | None:
     begin = opening.match(text, at)
     if begin is None or MASKED.match(text, begin.end()):
         return None
@@ -431,7 +507,9 @@ def _content(text: str, opening: re.Pattern[str], at: int) -> Span | None:
         return None
     value = text[slice(*span)]
     return (
-        span if is_secret(value) and (span[1] < len(text) or _is_long(span) or not is_word(value)) else None
+        span
+        if is_secret(value, kind) and (span[1] < len(text) or _is_long(span) or not is_word(value))
+        else None
     )
 
 

@@ -47,15 +47,18 @@ class Kind(Enum):
     OPAQUE = "letters and digits mixed: a word is a state or a method"
     SESSION = "long, letters and digits mixed, and no UUID, which the id of a session of ours is"
     DIGITS = "a few digits"
+    KEY = "long, letters and digits thrown together: any other key is a name"
 
 
 _FRAGMENTS: Final = (  # also at the end of a longer name: userPassword, X-Auth-Token
-    "authorization", *(f"{word}[ _-]?keys?" for word in _KEYS), f"-{''.join(f'(?<!{word}-)' for word in _NO_SECRETS)}(?<=[a-z0-9]-)key",
-    "passw(?:or)?ds?", "pass[ _-]?phrases?", "passcode", "p(?<=[_-]p)ass", "(?:user|db|root|admin|ftp|smtp|mail|become)_?pass", "pwd", "secrets?",
+    "authorization", *(f"{word}[ ._-]?keys?" for word in _KEYS), f"-{''.join(f'(?<!{word}-)' for word in _NO_SECRETS)}(?<=[a-z0-9]-)key",
+    "passw(?:or)?ds?", "pass[ _-]?phrases?", "passcode", "pass[ _-]?keys?", "key[ _-]?content", "snmp[ _-]?community", "community[ _-]?string", "p(?<=[_-]p)ass", "pwd", "secrets?",
     "token", "credentials?", "cookies?", "signature", "jwt", "bearer", "psk", "o(?<![a-z]o)tp", "t(?<![a-z]t)otp", "mnemonic",
     "seed[ _-]?phrase", "recovery[ _-]?(?:phrase|code)s?", "backup[ _-]?codes?", "conn(?:ection)?[_-]?str(?:ing)?", "client[_-]?assertion",
     "saml[_-]?(?:response|assertion)", "webhook[_-]?url", "auth(?:orization)?[_-]?code", "csrf", "xsrf", "auth[_-]?string",
-    "(?:verification|security|confirmation|login|access|sms|one[_ -]?time|two[_ -]?factor|2fa|mfa|device|user)[_ -]?code",
+    "auth[_-]?tok", "unseal[ _-]?keys?(?: \\d)?", "codes?[ _-](?:de|di|da)[ _-](?:v[ée]rification|verifica|s[ée]curit[ée]|confirmation|acc[eè]s)", "c[óo]digos?[ _-]de[ _-](?:verificaci[óo]n|verifica[çc][ãa]o|seguridad|seguran[çc]a|acceso|acesso|confirmaci[óo]n)",
+    "codice[ _-]di[ _-](?:verifica|sicurezza|accesso)", "(?:bestätigungs|bestaetigungs|sicherheits|verifizierungs|zugangs|einmal)code", "код[ _](?:подтверждения|доступа)", "验证码", "驗證碼", "認証コード", "确认码",
+    "(?:verification|security|confirmation|login|access|invite|invitation|activation|reset|pairing|unlock|sms|one[_ -]?time|two[_ -]?factor|2fa|mfa|device|user)[_ -]?code",
     "a(?<=[_-]a)uth", "p(?<=_p)at", "phpsessid", "jsessionid", "connect\\.sid", "s(?<=x[_-]s)ession", "t(?<=x[_-]t)icket",
     "s(?<=x[_-]s)ig", "code[_-]?verifier", "secret[_-]?string", "(?:client|private|tls|ssl)[_-]?key[_-]?data",
     # in other languages
@@ -67,14 +70,24 @@ _FRAGMENTS: Final = (  # also at the end of a longer name: userPassword, X-Auth-
 _WHOLE: Final = {  # alone, or as a word of a longer name: db_pw, userPin, x-session-id
     Kind.ANY: words("pw pws pwds? creds? hmac senhas? heslo jelszo has(?:ł|l)o (?:ş|s)ifre parola clave"),
     Kind.COUNTED: words("pass"),
-    Kind.OPAQUE: words("auth sid sig tokens session"),
+    Kind.OPAQUE: words("auth sid sig tokens session salt"),
     Kind.SESSION: words("session[_-]?id session[_-]?key sessid"),
     Kind.DIGITS: words("pin cvv cvc pin[_-]?code"),
+    Kind.KEY: words("key code sign app[_-]?id"),
 }
 _TAIL: Final = (  # passwordHash, token_2, hmac_sha256
-    r"(?:[_-]?\d{1,3}|[_-]?(?:values?|base|hash|old|new|digest|encrypted|enc|b64|base64|plain|raw|text|bytes|sha\d{1,3}|md5|v\d|hint))?"
+    r"(?:[_-]?\d{1,3}|[_-]?(?:values?|base|hash|old|new|digest|encrypted|enc|b64|base64|plain|raw|text|bytes|sha\d{1,3}|md5|v\d|hint|confirm(?:ation)?|again|repeat(?:ed)?|retype[d]?)|__?(?!\w))?"
 )
-_END: Final = _TAIL + r"(?:(?=[はがを是为為])|(?!\w|-(?!>)))"
+_ABOUT: Final = (  # what a longer name says about a secret, which it does not hold: TOKEN_TTL
+    r"url|uri|ttl|file|path|dir|len|length|min|max|name|id|ids|type|kind|count|limit|exp\w{0,8}|size|policy|field|header|prefix|suffix|endpoint|host|port|age|version"
+    r"|alg\w{0,8}|region|arn|ref|reset|change\w?|required|enabled|format|regex|pattern|rules?|strength|column|index|idx|usage|used|rotation|interval|timeout|time|at|on"
+    r"|date|status|state|error|errors|valid\w{0,8}|provider|manager|store|service|source|scheme|method|env|var|vars|label|hint|code|key|token|secret|pass\w{0,8}|auth|parser"
+    r"|protected|based?|bucket|budget|pair|ring|chain|log|level|lookup|encoding|encryption|accessor|audience|issuer|scopes?|per"
+)
+_MORE: Final = rf"(?P<more>(?:_(?!(?:{_ABOUT})(?![a-z0-9]))[a-z0-9]{{1,20}}){{1,4}})?"
+_END: Final = _TAIL + _MORE + r"(?:(?=[はがを是为為])|(?!\w|-(?!>)))"
+_ALWAYS: Final = frozenset({Kind.SESSION, Kind.DIGITS, Kind.KEY})  # so in a longer name as well
+_OTHER_KEYS: Final = re.compile(rf"(?:{'|'.join(_NO_SECRETS)})[ _-]?$")
 _SENSITIVE: Final = frozenset({Kind.ANY, Kind.COUNTED})
 _OPAQUE_PARTS: Final = ("tokens", "session")
 _ALONE: Final = frozenset(
@@ -87,22 +100,26 @@ PHRASES: Final = words(
     "passw passphrase passcode pwd secret credential mnemonic seed recovery wachtwoord kennw contrase"
 )
 """How names of secrets begin that may have several words."""
+AMBIGUOUS: Final = frozenset(
+    words("token tokens secret secrets credential credentials signature cookie cookies pass")
+)
+"""Names that are words of other things as well."""
 CLUES: Final = (
     *words(
         "auth key secret pass pwd token credential cookie signature jwt bearer psk otp mnemonic phrase code connstr conn-str conn_str"
         " tion_str tionstr tion-str saml assertion webhook csrf xsrf sessid sessionid session_id session-id .sid x-s x_s x-t x_t _pat hmac"
         " cred pw cvv cvc senha clave kennw gangs salasana heslo hasl sifre parola wachtw losen schl pala contras"
-        " jelsz"
+        " jelsz community codi"
     ),
-    *(f"{name}{sign}" for name in ("sid", "sig", "pin") for sign in "=:\"'"),
+    *(f"{name}{sign}" for name in ("sid", "sig", "pin", "sign", "salt", "appid", "app_id", "app-id") for sign in "=:\"'"),
     "_session", "-session", "kata s", "kata_s", "pin ",
 )  # fmt: skip
 """Every name contains one of these, in lower case."""
-FOREIGN: Final = "ł|ş|ö|ñ|schlü|clé|mật|jelszó|парол|секрет|токен|密|口令|秘钥|令牌|パスワード|暗証|비밀|암호|कूटश|पासव|סיסמ|كلمة|รหัส|κωδικ"
+FOREIGN: Final = "ł|ş|ö|ñ|schlü|clé|mật|jelszó|парол|секрет|токен|密|口令|秘钥|令牌|パスワード|暗証|비밀|암호|कूटश|पासव|סיסמ|كلمة|รหัส|κωδικ|код|验证|驗證|認証|确认|código|vérif|sécur"
 """The same for names with letters beyond ASCII."""
 ATTRIBUTE: Final = re.compile(
-    r"\b(?:name|key|field|header|id|type|loc|path|param(?:eter)?|property(?:_?path)?|argument|attribute|column|variable)\\{0,3}['\"]?"
-    r"\s{0,2}(?:[:=]|=>)\s{0,2}(?:[\[(][^\])]{0,40})?b?\\{0,3}['\"]?[\w.:-]{0,40}$",
+    r"(?:name|key|field|header|id|type|loc|(?:instance|data|schema|json)?_?path|param(?:eter)?|property(?:_?path)?|argument|attribute|column|variable)\\{0,3}['\"]?"
+    r"\s{0,2}(?:[:=]|=>)\s{0,2}(?:[\[(][^\])]{0,40})?b?\\{0,3}['\"]?[\w.:/#-]{0,40}$",
     re.IGNORECASE,
 )
 """What precedes a name that is itself a value: `<input name="…`, `{"key": "…`, `"loc": ["body", "…`."""
@@ -150,23 +167,37 @@ def names_in(text: str, lowered: str) -> Iterator[Name]:
     """
     for found in _pattern(0 if lowered is not text else re.IGNORECASE).finditer(lowered):
         word, start = found.group().lower(), found.start()
+        if found["more"]:  # API_KEY_PROD
+            yield Name(start, found.end(), word, Kind.OPAQUE)
+            continue
         whole = _wholes().fullmatch(word)
-        if whole is None:
+        if whole is None or (word in _LAST_PARTS and _is_compound(lowered[max(0, start - 8) : start])):
             yield Name(start, found.end(), word, Kind.ANY)
         elif _is_whole(text, start):
             if word == "session" and text[start - 1 : start] not in ("_", "-"):
                 continue  # laravel_session is a cookie's name, session alone is a word
             kind = Kind[str(whole.lastgroup)]
+            if kind is Kind.KEY and _OTHER_KEYS.search(lowered[max(0, start - 20) : start]) is not None:
+                continue
             is_header = text[max(0, start - 3) : start].lower().lstrip(" \n'\"") == "x-"
-            is_part = (
-                text[start - 1 : start] in ("_", "-") and kind is not Kind.SESSION and kind is not Kind.DIGITS
-            )
+            is_part = text[start - 1 : start] in ("_", "-") and kind not in _ALWAYS
             yield Name(
                 start,
                 found.end(),
                 word,
                 Kind.ANY if is_part and (word not in _OPAQUE_PARTS or is_header) else kind,
             )
+
+
+_LAST_PARTS: Final = ("pass", "pw")
+_NO_COMPOUNDS: Final = words(
+    "by com tres sur over under through high low band multi one two first second single"
+)
+
+
+def _is_compound(before: str) -> bool:
+    """Return whether `pass` or `pw` ends a word made of two: storepass, rootpw, but not bypass."""
+    return before[-3:].isalpha() and len(before) > 2 and not before.endswith(tuple(_NO_COMPOUNDS))
 
 
 def _is_whole(text: str, start: int) -> bool:

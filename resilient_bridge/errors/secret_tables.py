@@ -46,6 +46,7 @@ class Tables:
             return
         start = text.rfind("\n", max(0, name.start - _LINE), name.start) + 1
         self._read = end
+        start += text[start : name.start].rfind(": ") + 2 if ": " in text[start : name.start] else 0
         line = text[start:end]
         for delimiter, cells in _CELLS:
             if delimiter in line:

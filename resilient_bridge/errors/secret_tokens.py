@@ -23,7 +23,7 @@ _PLAIN: Final = (  # the prefix and the letters that may follow: distinctive eno
     r"sbp_\w{16,}", r"sb_secret_[\w-]{4,}", r"FLWSECK[\w-]{6,}", r"LTAI\w{12,}", r"pul-[0-9a-f]{16,}", r"tskey-[\w-]{6,}", r"tvly-[\w-]{6,}", r"jina_\w{10,}",
     r"CCIP(?:AT|RT)_[\w-]{6,}", r"bkua_\w{6,}", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{6,}", r"nfp_\w{16,}", r"sgp_[\w-]{16,}", r"dt0[a-z]\d\d\.[\w.]{10,}",
     r"lsv2_(?:pt|sk)_\w{6,}", r"pcsk_\w{6,}", r"EZ[AT]K[\w]{20,}", r"shippo_(?:live|test)_\w{6,}", r"duffel_(?:live|test)_[\w-]{6,}", r"FlyV1\s\S{6,}",
-    r"fo1_[\w-]{10,}", r"eyJrIjoi[\w+/=]{6,}", r"K00[0-9][\w/+]{27,}", r"ops_eyJ[\w+/=-]{6,}", r"p8e-\w{16,}", r"shp_\w{16,}", r"e2b_\w{16,}",
+    r"fo1_[\w-]{10,}", r"eyJrIjoi[\w+/=]{6,}", r"K00[0-9][\w/+]{27,}", r"ops_eyJ[\w+/=-]{6,}", r"p8e-\w{16,}", r"shp_\w{16,}", r"AKC[a-zA-Z0-9]{20,}", r"md5[0-9a-f]{32}(?![0-9a-f])", r"e2b_\w{16,}",
 )  # fmt: skip
 _WEAK: Final = (  # ordinary words begin like these
     r"hf_[A-Za-z0-9]{8,}", r"api_org_[A-Za-z0-9]{8,}", r"npm_[A-Za-z0-9]{8,}", r"r8_[A-Za-z0-9]{8,}", r"fw_[A-Za-z0-9]{8,}", r"pypi-[\w-]{8,}",

@@ -23,7 +23,7 @@ A longer one is masked unread: so whatever is read more than once is short, and 
 _EDGES: Final = " \t\r\n.,;:!?()[]{}<>\"'`\\"
 
 _NO_VALUE: Final = re.compile(  # no letter, a mask, a reference, a placeholder
-    r"(?:[^\w@#$%^&+-]{0,3}|[|>][+-]?\d?\s{0,4}(?:\\[nrt].{0,400})?|[*•xX.…·_-]{2,400}|\[[A-Za-z_ ]{1,20}\]|\[(?:redacted\]|r?e?d?a?c?t?e?d?…).{0,400}"
+    r"(?:[^\w@#$%^&+-]{0,3}|[|>][+-]?\d?\s{0,4}(?:\\[nrt].{0,400})?|[*•xX.…·_-]{2,400}|\[(?-i:[A-Z_ ]){1,20}\]|\[(?:redacted\]|r?e?d?a?c?t?e?d?…).{0,400}"
     r"|<[^<>\n]{0,100}>|\$?\{{1,2}[\w .:-]{0,60}\}{1,2}|\$\(?[A-Z_][A-Z0-9_]{1,60}\)?|%\(?\w{0,40}\)?[sdrv]|\$\d{1,2}|\?"
     r"|(?:env|file|vault|ref|secretref|ssm|op|keyring|cmd):[\w./:@ -]{1,200}|(?:os\.environ|process\.env|var\.|secrets\.|env\.|self\.|config\.)[\w.\[\]'\"()]{0,80}"
     r"|(?:your|my|the|some|insert|enter|put|replace|example|dummy)[ _-]?[a-z_ -]{0,30}(?:key|token|secret|password|here|credentials?)|changeme"
@@ -36,7 +36,7 @@ _STATES: Final = frozenset(
         "none null nil undefined nan true false yes no on off n/a na empty blank missing required invalid disabled enabled hidden masked"
         " redacted filtered removed set unset optional unknown sensitive default basic bearer digest ntlm negotiate oauth oauth2 kerberos"
         " sigv4 apikey api_key saml oidc mtls anonymous string str int integer bytes boolean bool object array list dict text nonetype"
-        " undefined password token secret ok fail failed valid expired revoked absent present given wrong obligatoire requis"
+        " undefined include omit same-origin password token secret ok fail failed valid expired revoked absent present given wrong obligatoire requis"
         " requise erforderlich ungültig falsch obligatorio requerido inválido inválida obrigatório incorrecta incorrecto"
     )
 )
@@ -67,8 +67,16 @@ _SENTENCE: Final = frozenset(
         " es deve não должен requis obligatoire obligatorio trop"
     )
 )
+_NOUNS: Final = frozenset(words("field string value"))
+_LONG_SENTENCE: Final = _SENTENCE | frozenset(
+    words("would could will might a an the to of for by with be been in on at you your we it")
+)
 _TYPE: Final = re.compile(r"[\[<(|,?=/]")
+_LAST_PARTS: Final = ("pw", "pass")  # a password may end so as well as a name
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_KEBAB: Final = re.compile(r"[A-Za-z]{3,}-[a-z]{3,}")
+_KEY: Final = re.compile(r"[\w+=.~/:-]{0,40}?[A-Za-z0-9+/=]{12,}[\w+=.~/:-]{0,200}")
+_NUMBERED: Final = re.compile(r"[A-Za-z_. /-]+\d{1,3}")  # the pin of a chip: GPIO17
 _DIGITS: Final = re.compile(r"\d{3,12}")
 _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d|v?\d+(?:\.\d+)+\b|\d+(?:ms|s|m|h|d|kb|mb|gb|b|px|%)?$", re.IGNORECASE
@@ -92,7 +100,15 @@ def is_secret(value: str, kind: Kind = Kind.ANY, *, is_bare: bool = False) -> bo
     if " " in value and _is_sentence(word):
         return False
     if kind is Kind.DIGITS:
-        return _DIGITS.fullmatch(word) is not None
+        is_mix = not is_bare and has_mix(value) and _NUMBERED.fullmatch(value) is None
+        return is_mix or _DIGITS.fullmatch(word) is not None
+    if kind is Kind.KEY:
+        return (
+            _KEY.fullmatch(value.strip(_EDGES)) is not None
+            and _KEBAB.match(value.strip(_EDGES)) is None
+            and is_opaque(value)
+            and _UUID.search(word) is None
+        )
     if kind is Kind.SESSION:
         return len(word) >= 16 and is_opaque(value) and _UUID.search(word) is None
     if kind is Kind.OPAQUE:
@@ -111,13 +127,18 @@ def is_word(value: str) -> bool:
         or _TYPE.split(word, maxsplit=1)[0] in _WORDS
         or not word
         or _REFERENCE.fullmatch(first.strip(_EDGES)) is not None
-        or (is_sensitive(first.strip(_EDGES)) and not any(letter.isdigit() for letter in word))
+        or (
+            is_sensitive(first.strip(_EDGES))
+            and not any(letter.isdigit() for letter in word)
+            and not word.endswith(_LAST_PARTS)
+        )
     )
 
 
 def _is_sentence(value: str) -> bool:
     beginning = value.split(None, 8)[:8]
-    return any(word.strip(_EDGES) in _SENTENCE for word in beginning) and not any(map(is_opaque, beginning))
+    known = _SENTENCE - _NOUNS if len(beginning) < 4 else _LONG_SENTENCE
+    return any(word.strip(_EDGES) in known for word in beginning) and not any(map(is_opaque, beginning))
 
 
 def has_mix(value: str) -> bool:

@@ -1,4 +1,4 @@
-"""Redaction measured by two corpora, in the files that were written for it, held back, and written later."""
+"""Redaction measured by corpora: written for it, held back, written later, and in eight rounds of unseen texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resilient_bridge.agent import Toolbox
 from resilient_bridge.errors import Failure, error_for, holds_secret, redact, redact_value, sends_secret
 from resilient_bridge.report import Incident, page
 from resilient_bridge.telemetry import emit
-from tests.errors.corpora import shows, texts
+from tests.errors.corpora import ROUNDS, parts_of, shows, texts
 from tests.exporters.otel_sdk import Telemetry
 from tests.exporters.test_prometheus import Scraped
 from tests.internals.client import secrets_of
@@ -47,6 +47,24 @@ def test_s02_diagnostics_are_not_changed(name):
     found = texts(name)
     damaged = [one.source for one in found if redact(one.text, limit=LONG) != _escaped(one.text)]
     assert len(damaged) <= len(found) * 0.02, damaged
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_sec1_s01_every_text_of_a_round_is_masked_but_those_it_names(name):
+    """No six characters of a secret are left, and what is masked once stays as it is."""
+    found = texts(f"secrets_{name}")
+    shown = [redact(one.text, limit=LONG) for one in found]
+    leaking = {one.source for one, text in zip(found, shown, strict=True) if parts_of(one, text)}
+    assert leaking == ROUNDS[name].leaking
+    assert [text for text in shown if redact(text, limit=LONG) != text] == []
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_s02_every_diagnostic_of_a_round_stays_but_those_it_names(name):
+    """Each comes out as it came in."""
+    found = texts(f"harmless_{name}")
+    damaged = {one.source for one in found if redact(one.text, limit=LONG) != _escaped(one.text)}
+    assert damaged == ROUNDS[name].damaged
 
 
 @each_row(
