@@ -3,9 +3,10 @@
 Pure decisions.
 
 Two counters, because they answer different questions. `attempt` is the position in the schedule; it
-starts over only after a link that was READY for `stable_after` seconds and answered one ping, or
-for as long as the schedule would wait now, so accept-then-close never becomes a storm. `failed` counts attempts in a row that never became READY;
-it decides when the user is informed, or the client gives up.
+starts over only after a link that was READY for `stable_after` seconds and answered one ping, or,
+if the schedule has jitter, for as long as its next wait, so accept-then-close never becomes a
+storm. `failed` counts attempts in a row that never became READY; it decides when the user is
+informed, or the client gives up.
 
 Answers to a dial that come from something else than the server (511), or may do so after a link
 that has proved its URL and credentials, do not use up `attempts` (`_elsewhere`). The latter are

@@ -192,7 +192,7 @@ def test_no_secret_leaves_the_client(caplog, heard):
 
 
 def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplog):
-    """A warning for each wait over 1 s and for disconnected mode, an error at the end; with a listener, the same lines (J02)."""
+    """An info for the loss, a warning for each wait over 1 s and for disconnected mode, an error at the end; with a listener, the same lines (J02)."""
 
     async def main(server: Any) -> None:
         policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.steps(1, 2, 4, 8), attempts=3))
@@ -208,8 +208,9 @@ def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplo
     caplog.set_level(logging.INFO, "resilient_bridge")
     simulate(main)
     lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "resilient_bridge"]
-    assert [line[0] for line in lines] == ["WARNING", "WARNING", "WARNING", "WARNING", "WARNING", "ERROR"]
+    assert [line[0] for line in lines] == ["INFO", *["WARNING"] * 5, "ERROR"]
     assert [line[1].split(":")[0] for line in lines] == [
+        "connection lost, attempt 1 in 1 s",
         "not reached, attempt 2 in 2 s",
         "not reached, attempt 3 in 4 s",
         "disconnected after 3 attempts, still trying",

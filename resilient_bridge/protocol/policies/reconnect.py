@@ -67,12 +67,13 @@ class Reconnect(Value):
     it to the user and keeps trying, "raise" gives up. `first_connect="raise"` fails at once when
     the very first attempt does. One attempt, from DNS to the upgrade, takes at most
     `connect_timeout`. The count starts over after `stable_after` seconds of being ready, or, if
-    `backoff` has jitter, after as many seconds as the next wait would have, at least one. Connections that are accepted and lost before that are limited: `connect_burst`, then
+    `backoff` has jitter, after as many seconds as the next wait would have, at least one.
+    Connections that are accepted and lost before that are limited: `connect_burst`, then
     `connects_per_minute`; a wait that this makes longer than the schedule's has the reason
     `rate_capped`. A server's Retry-After is a lower bound of the wait; if `backoff` has jitter, the
-    first of an outage is the wait, and later ones are added to it. One above `max_retry_after` ends the client, with the
-    hint. Attempts in `reuse_address_on` use the address resolved before instead of asking DNS again
-    (the second).
+    first of an outage is the wait, and later ones are added to it. One above `max_retry_after` ends
+    the client, with the hint. Attempts in `reuse_address_on` use the address resolved before
+    instead of asking DNS again (the second).
 
     A dial of a link that was READY before, with the same URL and credentials, may be answered by a
     captive portal or a proxy: an HTTP status that is final otherwise (401 stays final), or a
