@@ -204,8 +204,8 @@ class LinkCalls:
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
                 is_away = is_refusal(ended.error) and await _is_away(connection, wire)
-                losses += not connection.is_usable
-                is_over = not (may_repeat and is_away) or losses >= _MOST_LOSSES
+                losses += is_away is None or not connection.is_usable
+                is_over = not may_repeat or is_away is False or losses >= _MOST_LOSSES
                 if not is_over and await self._pause(connection, until, pauses):
                     continue
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
@@ -326,21 +326,22 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
     return connection.cause
 
 
-async def _is_away(connection: Connection, wire: MCPWire) -> bool:
-    """Return whether the server of a client of mcp is away, or was when it refused a call.
+async def _is_away(connection: Connection, wire: MCPWire) -> bool | None:
+    """Return whether the server of a client of mcp was away when a call was refused.
 
-    A ping shows it where a proxy says so, and where the status is not known: some servers answer
-    400 for a forgotten session. Until it is answered, calls wait. If it is refused, the client is
-    lost.
+    None if it may have been: the status is not known, and a ping is answered. The ping is sent
+    where a proxy says that it is away, and where the status is not known: some servers answer 400
+    for a forgotten session. Until it is answered, calls wait. If it is refused, the client is lost.
     """
     session: Any = getattr(connection.client, "session", connection.client)
     is_sure = wire.is_answered and not wire.says_away
     if is_sure or not hasattr(session, "send_ping"):
-        return wire.says_away
+        return False
     if connection.doubt is None:
         connection.doubt = asyncio.ensure_future(_probe(connection, session, is_away=wire.says_away))
     # All calls share the ping, so a cancelled caller must not cancel it.
-    return not await asyncio.shield(connection.doubt) or wire.says_away
+    is_back = await asyncio.shield(connection.doubt)
+    return True if wire.says_away or not is_back else None
 
 
 async def _probe(connection: Connection, session: Any, *, is_away: bool) -> bool:
