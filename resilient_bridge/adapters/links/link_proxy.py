@@ -205,9 +205,10 @@ class LinkCalls:
             if ended.error is not None and not ends_client(ended.error, client, wire):
                 is_away = is_refusal(ended.error) and await _is_away(connection, wire)
                 losses += is_away is None or not connection.is_usable
-                is_over = not may_repeat or is_away is False or losses >= _MOST_LOSSES
-                if not is_over and await self._pause(connection, until, pauses):
-                    continue
+                if may_repeat and is_away is not False:
+                    if losses < _MOST_LOSSES and await self._pause(connection, until, pauses):
+                        continue
+                    CURRENT.get().is_last = True
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
             losses += 1
             cause = await _cause_of(ended, connection, wire)
