@@ -25,6 +25,7 @@ ROOMS = {
     "Evidence": ("adapters", "calls", "classification", "agent/tools", "agent/workflow", "tests/campaigns"),
     "Dialects": ("client", "protocol", "tests/bridges/dialects"),
     "The MCP sidecar": ("adapters/sidecar", "tests/adapters/sidecar/struck.py"),
+    "Behind proxies": ("adapters/links", "adapters/sidecar", "tests/campaigns/away.py"),
     "Real servers": ("client", "protocol", "transports", "tests/bridges/servers"),
     "Sends in doubt": ("client", "protocol", "tests/bridges/kills"),
     "Files that are taken away": ("stores/sqlite", "files", "tests/crashes"),

@@ -7,15 +7,30 @@ with texts of their own.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import SESSION_UNKNOWN, mapping_of
 from .bodies import read_json
 
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
 _BY_WORDS: Final = frozenset({400, 401, 403, 404, 409, 410, 422, 503})
 _LOOKED_AT: Final = 500  # characters
+_OF_SESSIONS: Final = frozenset({-32001, -32600})
 _SAYS_SO: Final = frozenset({-32001, -32600, 32600, -32000, -32002})
+
+
+def is_session_error(error: Mapping[str, Any]) -> bool:
+    """Return whether a JSON-RPC error in a successful response means that the session is gone.
+
+    It needs a code and a text that say so, and no data: a session of the application has some.
+    """
+    message = error.get("message")
+    is_text = isinstance(message, str) and SESSION_UNKNOWN.match(message.strip()[:_LOOKED_AT]) is not None
+    return is_text and error.get("code") in _OF_SESSIONS and error.get("data") is None
 
 
 def is_session_unknown(status: int, body: bytes) -> bool:

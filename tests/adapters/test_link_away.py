@@ -65,6 +65,27 @@ async def test_a_call_in_progress_is_answered_while_another_one_meets_a_502(serv
         assert await ticket(client, "after") == "created after"
 
 
+@pytest.mark.parametrize("with_transport", [False, True], ids=["mcp's own", "HTTPTransport"])
+async def test_a_read_is_repeated_with_pauses_while_a_proxy_refuses_it(with_transport, server):
+    """M01: the ping is answered and the call is not, as behind a balancer: the client stays, and a write is not repeated."""
+    async with proxied(server, with_transport=with_transport, trust_hints=True) as (
+        front,
+        peer,
+        client,
+        link,
+    ):
+        front.strike(Fault.answer(502), rpc="tools/call", times=3)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text == "3"
+        assert loop.time() - began >= 0.25 + 0.5
+        front.strike(Fault.answer(502), rpc="tools/call")
+        with pytest.raises(MCPError):
+            await ticket(client, "struck")
+        assert peer.ledger.keys == []
+        assert link.health().reconnects == 0
+
+
 async def test_hints_that_a_proxy_refused_are_asked_for_again(server):
     """M05: a list that did not come is not kept as one without hints."""
     async with proxied(server, with_transport=False, trust_hints=True) as (front, _, client, link):

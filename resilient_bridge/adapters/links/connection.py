@@ -51,7 +51,7 @@ class Connection:
         self.has_worked = False  # something came from the peer: an answer, a message, a pong
         self.opened_at: float | None = None  # by the loop's clock
         self.hints: asyncio.Future[Any] | None = None  # the tools of an mcp server
-        self.doubt: asyncio.Future[None] | None = None  # while it is probed: no calls meanwhile
+        self.doubt: asyncio.Future[bool] | None = None  # while it is probed: no calls meanwhile
         self._heartbeat = heartbeat
         self._is_silent = False
         self.opened: asyncio.Future[None] = loop.create_future()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
@@ -68,6 +68,7 @@ _READS: Final[Mapping[str, frozenset[str]]] = {
 _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
 """Calls that return received messages, some of which may be buffered after a loss."""
 
+_LONGEST_PAUSE: Final = 5.0  # seconds between two repeats on a connection that is kept
 _MOST_LOSSES: Final = 3  # connections that one call may lose: it may be their cause
 
 _HIDES: Final = frozenset({"mcp"})
@@ -184,7 +185,8 @@ class LinkCalls:
         if _receives(self.link.current, call.method):
             return await self._receive(call)
         until = None if self._patience is None else self.link.loop.time() + self._patience
-        for losses in count(1):
+        losses, pauses = 0, count(1)
+        while True:
             remaining = None if until is None else max(0.0, until - self.link.loop.time())
             connection = await self._awaited(self.link.connection(remaining))
             client, wire = connection.client, MCPWire(connection.client)
@@ -203,12 +205,16 @@ class LinkCalls:
                 connection.has_worked |= package_of(client) != "websockets"
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
-                is_served = not is_refusal(ended.error) or await _is_served(connection, wire)
-                if not is_served and may_repeat and losses < _MOST_LOSSES:
-                    continue
+                is_away = is_refusal(ended.error) and await _is_away(connection, wire)
+                losses += is_away is None or not connection.is_usable
+                if may_repeat and is_away is not False:
+                    if losses < _MOST_LOSSES and await self._pause(connection, until, pauses):
+                        continue
+                    CURRENT.get().is_last = True
                 if is_fatal(ended.error):
                     connection.end(ended.error)
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
+            losses += 1
             cause = await _cause_of(ended, connection, wire)
             is_unsent = is_shut or did_not_run(ended, connection, call, wire)
             # An idempotent write is not repeated after a later write, which it would undo.
@@ -218,7 +224,17 @@ class LinkCalls:
                 raise ending(
                     cause, call.method, client, is_idempotent=may_repeat, is_unsent=is_unsent
                 ) from cause
-        raise AssertionError
+
+    async def _pause(self, connection: Connection, until: float | None, pauses: Iterator[int]) -> bool:
+        """Wait longer each time before a repeat on the same connection.
+
+        Returns False if the call has no patience left for it.
+        """
+        seconds = min(_LONGEST_PAUSE, 0.25 * 2.0 ** next(pauses)) if connection.is_usable else 0.0
+        if until is not None and self.link.loop.time() + seconds >= until:
+            return False
+        await asyncio.sleep(seconds)
+        return True
 
     def _answer(
         self, error: Exception, client: Any, wire: MCPWire, call: Call, *, may_repeat: bool
@@ -315,33 +331,38 @@ async def _cause_of(ended: Ended, connection: Connection, wire: MCPWire) -> Base
     return connection.cause
 
 
-async def _is_served(connection: Connection, wire: MCPWire) -> bool:
-    """Return whether a client of mcp whose call was refused is still usable; if not, it is lost.
+async def _is_away(connection: Connection, wire: MCPWire) -> bool | None:
+    """Return whether the server of a client of mcp was away when a call was refused.
 
-    A ping shows it where a proxy says that the server is away, and where the status is not known:
-    some servers answer 400 for a forgotten session. Until it is answered, calls wait.
+    None if it may have been: the status is not known, and a ping is answered. The ping is sent
+    where a proxy says that it is away, and where the status is not known: some servers answer 400
+    for a forgotten session. Until it is answered, calls wait. If it is refused, the client is lost.
     """
     session: Any = getattr(connection.client, "session", connection.client)
     is_sure = wire.is_answered and not wire.says_away
     if is_sure or not hasattr(session, "send_ping"):
-        return True
+        return False
     if connection.doubt is None:
         connection.doubt = asyncio.ensure_future(_probe(connection, session, is_away=wire.says_away))
     # All calls share the ping, so a cancelled caller must not cancel it.
-    await asyncio.shield(connection.doubt)
-    return connection.is_usable
+    is_back = await asyncio.shield(connection.doubt)
+    return True if wire.says_away or not is_back else None
 
 
-async def _probe(connection: Connection, session: Any, *, is_away: bool) -> None:
-    """End a connection whose ping is refused, or is not answered while the server `is_away`."""
+async def _probe(connection: Connection, session: Any, *, is_away: bool) -> bool:
+    """Return whether a ping is answered.
+
+    A connection is retired if its ping is refused, or late and a proxy says that the server
+    `is_away`.
+    """
     try:
         ended = await connection.call(lambda: _at_once(session.send_ping()))
     finally:
         connection.doubt = None
-    if ended.error is not None and (
-        is_refusal(ended.error) or (is_away and isinstance(ended.error, TimeoutError))
-    ):
-        connection.retire(ended.error)  # other calls in progress get their own answers
+    error, is_late = ended.error, isinstance(ended.error, TimeoutError)
+    if error is not None and (is_refusal(error) or (is_late and is_away)):
+        connection.retire(error)  # other calls in progress get their own answers
+    return connection.is_usable and not is_late
 
 
 async def _at_once(work: Coroutine[Any, Any, Any]) -> Any:

@@ -209,7 +209,7 @@ class LinkSupervisor:
             ):
                 raise self._away()
             doubt = None if self._connection is None else self._connection.doubt
-            changes = [self._changed] if doubt is None else [self._changed, doubt]
+            changes: list[asyncio.Future[Any]] = [self._changed] if doubt is None else [self._changed, doubt]
             await asyncio.wait(changes, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
 
     @property

@@ -142,13 +142,11 @@ class Calls:
                 later.append(call)
                 continue
             call.not_before = 0.0
-            if not self._limits.take(call):
+            is_barred = call.unproven_losses > 0 and not self._is_still_permitted(call, session)
+            if (is_barred and _is_listing(session)) or not self._limits.take(call):
                 later.append(call)
-            elif call.unproven_losses and not self._is_still_permitted(call, session):
-                if _is_listing(session):
-                    later.append(call)
-                else:
-                    self.give_up(call, now)
+            elif is_barred:
+                self.give_up(call, now)
             elif is_missing(state, call, session):
                 self._end_missing(call, session, now)
             elif (answer := stale(state, call, session)) is not None:

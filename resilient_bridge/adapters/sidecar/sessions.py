@@ -14,7 +14,7 @@ from .catalog import Catalog
 from .lists import LISTS
 from .message import object_of
 from .set_up import say_again
-from .state import Close, Open, Own, Phase, Session
+from .state import Call, Close, Open, Own, Phase, Session
 from .upstream import Loss
 
 
@@ -31,6 +31,7 @@ INITIALIZED: Final = "notifications/initialized"
 _STABLE: Final = 30.0  # seconds after which an unused session has proven that the server works
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls of a session that the server has forgotten
 _PING: Final = 10.0  # seconds for an answer to a ping, after a call was not answered in its time
+_MOST_UNKNOWN: Final = 3  # sessions that the server does not know, when it gets the same call
 _DOUBT: Final = 2.0  # seconds for an answer to a ping, after a connection broke
 
 
@@ -235,6 +236,7 @@ class Sessions:
         if pending is None and number not in session.forgotten:
             return
         self._state.last_loss = loss
+        loss = _of_one_call(pending, loss)
         if loss.is_session_gone:
             self._retire(session, loss, now)
         elif loss.is_away and session.phase is Phase.SETTLING and self._state.restarts:
@@ -348,8 +350,10 @@ class Sessions:
             loss,
             now,
             has_worked=session.has_answered or is_stable,
-            is_away=loss.is_away and state.started is not None,
+            is_away=loss.is_away or (loss.is_session_gone and state.started is not None),
         )
+        if loss.is_away and state.started is None:
+            self._wait_for_first(state.openings())
         if loss.is_session_gone and session.has_answered:
             due = self._restarts.next_at = now
         if session.ready_at is not None:
@@ -367,6 +371,12 @@ class Sessions:
         line = f"{began}: {loss.reason}, {'not tried again before it is asked for' if is_final else soon}"
         fields = {} if is_final else {"wait": round(wait, 3)}
         state.note("server_lost", "; last words: ".join([line, *last]), reason=loss.reason, **fields)
+
+    def _wait_for_first(self, openings: list[Call]) -> None:
+        """Limit the wait for a server that was never there to the patience, as of any call."""
+        for call in openings:
+            patient_until = call.arrived_at + self._options.patience
+            call.deadline_at = min(patient_until, call.deadline_at or patient_until)
 
     # ---- time --------------------------------------------------------------------------------------------------
 
@@ -410,6 +420,17 @@ class Sessions:
         """Whether there is a client, and no session or one that is unreachable."""
         current = self._state.current
         return bool(self._state.clients) and (current is None or current.phase is Phase.UNREACHABLE)
+
+
+def _of_one_call(pending: Call | Own | None, loss: Loss) -> Loss:
+    """Return the loss; that of the call alone, if several sessions in a row were unknown for it."""
+    if not loss.is_session_gone or not isinstance(pending, Call):
+        return loss
+    pending.unknown_sessions += 1
+    if pending.unknown_sessions < _MOST_UNKNOWN:
+        return loss
+    reason = f"{loss.reason}, also in new sessions"
+    return Loss(reason=reason, executed=loss.executed, is_final=True, words=loss.words)
 
 
 def _end_overdue(session: Session, now: float) -> None:

@@ -110,8 +110,9 @@ class Call:
         self.times_out_at: float | None = None
         self.sends = 0
         self.unproven_losses = 0  # connections lost after it was sent: it may have run in each
-        self.lost_in = 0  # the number of the session of the last of them
         self.loss: Loss | None = None  # the last of them
+        self.lost_in = 0  # the number of its session
+        self.unknown_sessions = 0  # in which it was sent, and which the server did not know
         self.is_guarded = False  # not to be repeated once a later call was sent
         # as `permission_of` returned it when it was sent; after a loss, as it was known then
         self.permission: str | None = ""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ...classification.mcp_sessions import is_session_error
 from ...client.cancelled import ended
 from ...errors import Executed
 from ...world import current_world
 from .upstream import Loss, Upstream
 from .upstream_http_exchange import Exchange, Reading
 from .upstream_http_headers import POST, SESSION, marks_of, modern_headers, modern_version
-from .upstream_http_losses import answer_in_refusal, loss_of_error, loss_of_status
+from .upstream_http_losses import SESSION_GONE, answer_in_refusal, loss_of_error, loss_of_status
 from .upstream_http_notices import Notices
 from .upstream_http_wire import Sent, Wire, refusal_of
 
@@ -219,6 +220,9 @@ class HTTPUpstream(Upstream):
         if self._is_closed or (request is not None and request not in self._open and message.is_answer):
             return
         if message.is_answer and isinstance(message.id, int) and message.id in self._open:
+            if self._open[message.id].had_session and is_session_error(message.error):
+                self._end(message.id, SESSION_GONE)
+                return
             exchange = self._open.pop(message.id)
             request = exchange.request if request is None else request
             version = message.result.get("protocolVersion")

@@ -11,6 +11,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from ...classification import classify
 from ...classification.mcp_sessions import is_session_unknown
 from ...classification.proxies import is_server_away
@@ -36,6 +38,7 @@ _BEFORE_THE_REQUEST: Final = frozenset(
     {"not_resolved", "not_connected", "connect_timeout", "pool_timeout", "tls_failed", "tunnel_refused"}
 )
 _SHOWN: Final = 300  # characters of a refusal's body
+SESSION_GONE: Final = Loss(reason="the session is unknown", executed=Executed.NO, is_session_gone=True)
 CUT: Final = Loss(reason="the answer was cut off", is_cut=True)
 _CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
@@ -84,7 +87,7 @@ def loss_of_status(
     failure = status_finding(status, headers, body, now_wall=now_wall).failure()
     is_portal = is_known and not words and may_be_a_portal(failure, now_wall or 0.0, certificates=True)
     if had_session and is_session_unknown(status, body):
-        return Loss(reason="the session is unknown", executed=Executed.NO, is_session_gone=True, words=words)
+        return attrs.evolve(SESSION_GONE, words=words)
     wait, _ = wait_from_headers(headers, now_wall)
     if status in {401, 403, 407}:
         why = _reason_of(headers.get("proxy-authenticate" if status == 407 else "www-authenticate", ""))

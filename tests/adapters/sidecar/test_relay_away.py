@@ -307,3 +307,46 @@ def test_a_url_without_trust_is_not_waited_for():
     client.call(1, "look")
     harness.die(DIED)
     assert outcome(client.answer(1)) == "unknown"
+
+
+# ---- M06: what is no reason to leave a server alone ---------------------------------------------------------------
+
+
+def test_a_call_that_no_session_knows_is_sent_three_times_and_harms_no_other():
+    """M06: a server that answers 404 to one tool in every new session: that call is refused, the circuit stays closed."""
+    harness, client = behind_a_proxy()
+    for attempt in range(2):
+        client.call(attempt, "order")
+        while not client.answers(attempt):
+            for one in [one for one in harness.asked if one.message.method == "tools/call"]:
+                harness.asked.remove(one)
+                harness.lose(one, FORGOTTEN)
+            harness.wait(0.1)
+        assert outcome(client.answer(attempt)) == "not_executed"
+        assert "also in new sessions" in result_text(client.answer(attempt))
+        assert len(harness.got("tools/call")) == 3 * (attempt + 1)
+    assert harness.relay.status(harness.now)["status"] == "ok"
+    client.call(9, "look")
+    harness.reply(harness.take())
+    assert harness.ended() == ["not_executed"] * 2 + ["answered"]
+
+
+@each_row("loss", [AWAY, REFUSED], ids=["502", "refused"])
+@each_row("seconds", [8, 25])
+def test_the_first_start_at_an_address_waits_for_the_patience(loss, seconds):
+    """M06: a server that comes up beside the client is waited for, and not left alone after four seconds."""
+    harness = Harness(url=True)
+    opening = harness.auto.pop("initialize")
+    client = harness.client()
+    client.ask(1, "initialize", {})
+    until = harness.now + seconds
+    while not client.answers(1):
+        assert harness.now < until + 6
+        for greeting in [one for one in harness.asked if one.message.method == "initialize"]:
+            harness.asked.remove(greeting)
+            if harness.now < until:
+                harness.lose(greeting, loss)
+            else:
+                harness.reply(greeting, opening)
+        harness.wait(0.1)
+    assert client.answer(1).result

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+import resilient_bridge as rb
 from tests.adapters.sidecar.http_servers import (
     MODERN,
     Scripted,
@@ -185,3 +186,39 @@ def sockets():
         with suppress(OSError):
             kinds.append(str(file.readlink()))
     return sum(kind.startswith("socket:") for kind in kinds)
+
+
+NOT_FOUND = {"code": -32001, "message": "Session not found"}
+
+
+@pytest.mark.parametrize("form", ["json", "stream"])
+@pytest.mark.parametrize(
+    ("error", "session", "is_gone"),
+    [
+        (NOT_FOUND, "s-1", True),
+        ({"code": -32600, "message": "Session not found"}, "s-1", True),
+        (NOT_FOUND, "", False),
+        ({**NOT_FOUND, "data": {"session": "browser-1"}}, "s-1", False),
+        ({"code": -32602, "message": "Session not found"}, "s-1", False),
+        ({"code": -32001, "message": "Request timed out"}, "s-1", False),
+    ],
+    ids=["unknown", "invalid request", "no session", "of the application", "an argument", "a timeout"],
+)
+async def test_an_unknown_session_inside_of_a_success_is_one(form, error, session, is_gone):
+    """M06: the next session can do the call; an error about a session of the application is the answer."""
+
+    async def script(request, message):
+        document = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+        return web.json_response(document) if form == "json" else await streamed(request, event(document))
+
+    server = Scripted(script, session=session)
+    async with server.serving() as url, connected(url) as (upstream, heard):
+        if session:
+            await opened(upstream, heard)
+        upstream.send(call(1))
+        outcome = await heard.outcome(1)
+        assert getattr(outcome, "is_session_gone", False) == is_gone
+        if is_gone:
+            assert outcome.executed is rb.Executed.NO
+        else:
+            assert outcome.error == error
