@@ -27,10 +27,10 @@ import attrs
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests.adapters.sidecar.raw_client import Pipes
 
 import resilient_bridge as rb
 from tests.adapters.campaigns import TRUE, outcome_of
-from tests.adapters.sidecar.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import outcome_of as sidecar_outcome_of
 from tests.adapters.sidecar.standing_in import stands_in_for
 from tests.peers.nginx import Nginx, nginx

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.sidecar.raw_client import Pipes
+from bench.mcp_features.raw_client import Pipes
 from tests.adapters.sidecar.standing_in import stands_in_for
 from tests.internals.adapters import EventLog
 from tests.internals.telemetry import LineRate
