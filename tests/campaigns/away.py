@@ -27,9 +27,9 @@ import attrs
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.adapters.sidecar.raw_client import Pipes
 
 import resilient_bridge as rb
+from bench.mcp_features.raw_client import Pipes
 from tests.adapters.campaigns import TRUE, outcome_of
 from tests.adapters.sidecar.standing_in import outcome_of as sidecar_outcome_of
 from tests.adapters.sidecar.standing_in import stands_in_for
