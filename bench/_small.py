@@ -16,7 +16,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 OURS = "resilient-bridge"  # other relays would have to be installed
-ARGUMENTS = {"mcp_latency": ["1", OURS], "mcp_relays": ["--only", OURS, "--scenario", "features"]}
+ARGUMENTS = {
+    "mcp_latency": ["1", OURS],
+    "mcp_relays": ["--only", OURS, "--scenario", "features"],
+    "reconnect_storms": ["1", "--small"],
+    "request_storms": ["1", "--small"],
+}
 ABREAST = 2
 LONGEST = 300  # seconds for one script, on a busy machine
 

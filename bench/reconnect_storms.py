@@ -50,7 +50,8 @@ class Crowd(NamedTuple):
         return (0.99 * self.clients - self.backlog) / self.per_second
 
 
-FULL, SMALL = Crowd(), Crowd(1_000, 50.0, 25.0)
+SMALL = Crowd(1_000, 50.0, 25.0)
+FULL = SMALL if "--small" in sys.argv[2:] else Crowd()
 CHOOSING, JUDGING = range(3), range(100, 103)
 SOON = 0.1  # seconds: a server with Retry-After accepts a client at once if its wait would be shorter
 HORIZON = 3_600.0

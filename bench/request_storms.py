@@ -1,6 +1,6 @@
 """What an outage does to the load, and the load to the outage: our own schedule, budget and circuit in a simulated hour of trouble.
 
-    python bench/request_storms.py [seeds]                  (with "candidates" behind it: only what the defaults were chosen from)
+    python bench/request_storms.py [seeds [--small]]        (few clients; with "candidates" behind it: only what the defaults were chosen from)
 
 *Brown-out*: 1,000 requests/s from 10 client processes, 20 ms each; healthy 10 s, all fail 30 s, half fail 30 s, healthy 30 s.
 *Overload*: a server of 1,200 work units/s (a served request costs 1, a refused one 0.3) after 10 s of total failure: does
@@ -281,9 +281,9 @@ class Scene(NamedTuple):
     clients: int = 10
 
 
-FULL = Scene()
 SMALL = Scene(((1, 0.0), (10, 1.0), (30, 0.5), (1, 0.0)), ((2, 0.0), (10, 1.0), (12, 0.0)), 300, 3)
 """With 3 clients: a seventh of a second for a policy and a seed, where FULL takes one and more."""
+FULL = SMALL if "--small" in sys.argv[2:] else Scene()
 
 
 def medians(retry: Retry, breaker: Breaker | None, seeds: Iterable[int], scene: Scene = FULL) -> Medians:
