@@ -73,7 +73,7 @@ class Pump:
         self.keep_alive()
         try:
             async with asyncio.TaskGroup() as tasks:
-                for what, part in (("reader", self._read()), ("writer", self._write())):
+                for what, part in (("reader", self._read), ("writer", self._write)):
                     tasks.create_task(self._carry(part), name=f"resilient_bridge {what}")
         finally:
             driver.pump = None
@@ -86,10 +86,10 @@ class Pump:
         assert self.loss is not None  # noqa: S101 -- both tasks end only through `end`
         return self.loss
 
-    async def _carry(self, part: Coroutine[Any, Any, None]) -> None:
+    async def _carry(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the reader or the writer; a function of the dialect's cannot end one of them alone."""
         try:
-            await part
+            await part()
         except asyncio.CancelledError:
             if is_ours():
                 raise

@@ -79,14 +79,25 @@ class Nginx(Process):
     @property
     def workers(self) -> int:
         """How many worker processes were started since the beginning: one more after each reload."""
-        return self._errors.read_text().count("start worker process ") if self._errors.exists() else 0
+        return self._logged("start worker process ")
 
-    async def reload(self) -> None:
-        """Reload the configuration, as a deployment does: the old worker ends its connections (GOAWAY), and a new one serves."""
+    def _logged(self, words: str) -> int:
+        return self._errors.read_text().count(words) if self._errors.exists() else 0
+
+    async def reload(self, *, is_old_gone: bool = False) -> None:
+        """Reload the configuration, as a deployment does: the old worker ends its connections (GOAWAY), and a new one serves.
+
+        The old one accepts connections for a moment longer; `is_old_gone`: wait until it has ended, as it does
+        without connections.
+        """
         async with self._reloading:  # two at once would be one
-            before = self.workers
+            before, ended = self.workers, self._logged(" exited with code ")
             os.kill(self.pid, signal.SIGHUP)
             await until(lambda: self.workers > before, "a new worker of nginx")
+            if is_old_gone:
+                await until(
+                    lambda: self._logged(" exited with code ") > ended, "the end of the old worker of nginx"
+                )
 
 
 @asynccontextmanager

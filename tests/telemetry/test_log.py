@@ -10,6 +10,7 @@ import pytest
 from resilient_bridge.errors import Failure
 from resilient_bridge.telemetry import emit, events, listen
 from resilient_bridge.world import current_world
+from tests.internals.telemetry import LineRate
 
 
 AT = datetime(2026, 3, 20, tzinfo=UTC)
@@ -150,6 +151,7 @@ def test_l12_an_attempt_that_failed_is_not_called_a_lost_connection(caplog, reas
 def test_sec3_hook_events_that_are_refused_have_a_rate(log, monkeypatch):
     """SEC3: whoever sends them fills no log: 200 a minute, then the number of the others."""
     clock = [1_000_000.0]
+    monkeypatch.setattr("resilient_bridge.telemetry.log._rate", LineRate())
     monkeypatch.setattr(current_world(), "monotonic", lambda: clock[0])
     for _ in range(500):
         emit(events.HookRejected(at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")))
