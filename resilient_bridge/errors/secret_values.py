@@ -31,6 +31,7 @@ _NO_VALUE: Final = re.compile(  # no letter, a mask, a reference, a placeholder
     re.IGNORECASE,
 )
 _REFERENCE: Final = re.compile(r"\$\(?[A-Z_][A-Z0-9_]{1,60}\)?|\$\{[^{}]{0,80}\}")
+_SCHEMES: Final = frozenset(words("basic bearer digest token"))
 _STATES: Final = frozenset(
     words(
         "none null nil undefined nan true false yes no on off n/a na empty blank missing required invalid disabled enabled hidden masked"
@@ -96,6 +97,9 @@ def is_secret(value: str, kind: Kind = Kind.ANY, *, is_bare: bool = False) -> bo
     value = value.strip()
     word = value.strip(_EDGES).lower()
     if word in _STATES or _NO_VALUE.fullmatch(value) is not None or _NO_VALUE.fullmatch(word) is not None:
+        return False
+    scheme, _, rest = value.partition(" ")
+    if scheme.lower() in _SCHEMES and _NO_VALUE.fullmatch(rest.strip()) is not None:
         return False
     if " " in value and _is_sentence(word):
         return False

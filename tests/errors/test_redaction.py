@@ -95,6 +95,8 @@ def test_no_form_of_a_failure_shows_a_secret(text):
         "token: wanted text, got 7",
         "received 1012 (service restart) sess-abc123",
         "idempotency_key abc: already processed",
+        "wanted a dialect that says where a token goes; here: headers={'Authorization': 'Bearer …'}",  # our advice
+        "headers={'Authorization': 'Bearer env:TOKEN'}",
     ],
 )
 def test_what_is_no_secret_stays_readable(text):
