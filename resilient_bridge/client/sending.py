@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import Failure, OutboxFullError, ProtocolError, StoreError
+from ..errors import Failure, OutboxFullError, ProtocolError, StoreError, config_error
 from ..protocol import EntryState
 from ..protocol.unanswered import no_answer
 from ..telemetry.events import BridgeState
-from ..values.fields import optional_seconds
+from ..values.fields import check_flag, optional_seconds
 from .driver import ENDED
 from .receipt import Receipt
 
@@ -59,6 +59,12 @@ class Sender:
             await asyncio.sleep(0)
         now = driver.now()
         seconds = None if ttl is None else optional_seconds("send.ttl", ttl)
+        if coalesce is not None and not isinstance(cast("object", coalesce), str):
+            raise config_error(
+                "send.coalesce", "a text that names what a later send replaces, or None", coalesce
+            )
+        if volatile is not False:
+            check_flag("send.volatile", volatile)
         try:
             entry = outbound.prepare(
                 type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile

@@ -105,6 +105,24 @@ def test_l04_a_value_of_the_wrong_type_is_refused_at_once(options, path):
         rb.BridgeClient("ws://localhost", **options)
 
 
+@each_row(
+    ("options", "path"),
+    [
+        ({"coalesce": 5}, "send.coalesce"),
+        ({"coalesce": b"state"}, "send.coalesce"),
+        ({"volatile": "yes"}, "send.volatile"),
+        ({"volatile": 0}, "send.volatile"),
+        ({"ttl": "soon"}, "send.ttl"),
+    ],
+)
+async def test_l04_an_option_of_a_send_is_checked_before_it_is_accepted(options, path):
+    """Nothing is queued then."""
+    async with rb.BridgeClient("ws://127.0.0.1:9/") as client:
+        with pytest.raises(rb.ConfigError, match=path):
+            await client.send("a", {}, **options)
+        assert client.health().queued == 0
+
+
 @each_row("value", ["hunter2-hunter2\n", "hunter2-hunter2\r\nX: y", "h\ud800", "ключ"], ids=ascii)
 def test_l04_a_text_that_no_header_can_hold(value):
     """A token read from a file ends with a line break: an error of the user's that says what to write, at once if it is no function."""
