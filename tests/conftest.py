@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -64,5 +65,5 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 
     Before the module is imported, because its own settings are made then; most modules do not load Hypothesis.
     """
-    if b"hypothesis" in module_path.read_bytes():
+    if b"hypothesis" in module_path.read_bytes() and find_spec("hypothesis"):
         _examples_without_a_clock()

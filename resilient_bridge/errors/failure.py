@@ -336,7 +336,8 @@ def what_happened(failure: Failure) -> str:
     """
     if failure.code == _UNKNOWN:
         return failure.message
-    return f"{failure.message} ({', '.join(failure._facts())})"  # noqa: SLF001 -- of this module
+    facts = failure._facts()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- of this module
+    return f"{failure.message} ({', '.join(facts)})"
 
 
 def is_timeout(failure: Failure) -> bool:

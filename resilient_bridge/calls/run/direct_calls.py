@@ -43,22 +43,20 @@ def runner_for(
     """
     form, label = form_of(function), name or label_of(function)
     key = form, label, idempotent
-    runner: Callable[..., Any] | None = found_in(states, policy, key)
-    if runner is None:
-        binding = Binding(
-            policy.detached(), states, form=form, name=label, idempotent=idempotent, must_say=True
-        )
-        protect = PROTECT[form]
-        if form == "sync" and binding.plan.fallback is None:
-            runner = protect(_call, binding)
-        elif form == "async" and binding.plan.fallback is None:
-            runner = protect(_start, binding)
-        else:  # a rung gets the function's arguments, and a stream is a generator of its own
+    found: Callable[..., Any] | None = found_in(states, policy, key)
+    if found is not None:
+        return found
+    binding = Binding(policy.detached(), states, form=form, name=label, idempotent=idempotent, must_say=True)
+    protect = PROTECT[form]
 
-            def runner(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-                return protect(function, binding)(*args, **kwargs)
+    def whole(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return protect(function, binding)(*args, **kwargs)
 
-        keep(policy, key, runner)
+    # a rung gets the function's arguments, and a stream is a generator of its own
+    runner: Callable[..., Any] = whole
+    if form in {"sync", "async"} and binding.plan.fallback is None:
+        runner = protect(_call if form == "sync" else _start, binding)
+    keep(policy, key, runner)
     return runner
 
 
