@@ -6,7 +6,8 @@ importing, and this package imports much of itself at its first use: the child w
 for the end of that import. So a fork waits for it.
 
 Rule: a lock that guards state of this package is made here, and holds for arithmetic or a file of
-ours; a state that a fork finds half changed is at most one count off.
+ours; a state that a fork finds half changed is at most one count off. What counts the calls in progress
+(a bulkhead) has a hook of its own: those of the parent's other threads do not run in the child.
 """
 
 from __future__ import annotations

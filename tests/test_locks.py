@@ -13,12 +13,14 @@ import re
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import locks
+from tests.internals.calls import MADE
 
 
 PACKAGE = Path(rb.__file__).parent
@@ -152,6 +154,53 @@ def test_c04_the_parent_keeps_its_locks():
         with held_by_another_thread([lock]):
             assert in_a_child(lambda lock=lock: lock.acquire(timeout=0) or os._exit(3)) == 0
             assert not lock.acquire(blocking=False)
+
+
+@FORKS
+@THREADED
+@pytest.mark.real
+def test_c04_the_calls_of_other_threads_take_no_room_in_a_bulkhead_of_the_child():
+    """One of the parent's threads has the only permit, and another one waits: neither will ever give it back there."""
+    is_in, may_end = threading.Event(), threading.Event()
+
+    @rb.Policy(rb.Bulkhead(1, queue=1))
+    def work(*, is_long=False):
+        if is_long:
+            is_in.set()
+            may_end.wait()
+        return 1
+
+    threads = [threading.Thread(target=work, kwargs={"is_long": each}) for each in (True, False)]
+    threads[0].start()
+    is_in.wait()
+    threads[1].start()
+    (state,) = [each for each in MADE if each.running]
+    while not state.waiting:
+        time.sleep(0.001)
+    try:
+        assert in_a_child(lambda: [work(), work()]) == 0
+    finally:
+        may_end.set()
+        for thread in threads:
+            thread.join()
+    assert work() == 1
+
+
+@FORKS
+@pytest.mark.real
+def test_c04_the_call_that_forks_keeps_its_permit_in_the_child():
+    """It runs there, too, and gives the permit back at its end."""
+
+    @rb.Policy(rb.Retry(attempts=1), rb.Bulkhead(1))(idempotent=True)
+    def work(depth=0):
+        if depth:
+            return 1
+        return in_a_child(
+            lambda: isinstance(rb.capture(work, 1).error, rb.errors.BulkheadFullError) or os._exit(3)
+        )
+
+    assert work() == 0
+    assert work(1) == 1
 
 
 class _SlowImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
