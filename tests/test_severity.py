@@ -234,6 +234,80 @@ async def test_t04_a_fatal_answer_to_a_call_ends_its_link():
     assert link.health().state == "FAILED"
 
 
+class _Returning:
+    """A client whose calls return what the server says, and raise nothing."""
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def ask(self, severity):
+        return {"error": {**FATAL, "severity": severity}}
+
+
+@pytest.mark.real
+async def test_t04_a_fatal_answer_that_is_returned_ends_its_link_too():
+    """The caller gets the answer as it is; only a fatal one ends the session."""
+    link = rb.reconnecting(_Returning, quick_link(), answers=True)
+    with pytest.raises(rb.BridgeError, match="the workspace is gone"):
+        async with link as client, asyncio.timeout(20):
+            for severity in ("critical", "error", "fatal"):
+                assert (await client.ask(severity))["error"]["severity"] == severity
+            await client.ask("info")
+    assert link.health().state == "FAILED"
+
+
+@pytest.mark.real
+async def test_t04_what_a_client_returns_of_its_own_ends_nothing():
+    """Without `answers=True` a mapping is a value."""
+    async with rb.reconnecting(_Returning, quick_link()) as client, asyncio.timeout(20):
+        for _ in range(2):
+            assert (await client.ask("fatal"))["error"]["severity"] == "fatal"
+
+
+GONE = {"code": "WORKSPACE_GONE", "message": "the workspace is gone", "severity": "fatal"}
+SAYS_FATAL = {
+    "a code that nobody lists": {"success": False, "error": GONE},
+    "a report": {"type": "unknown", "message": "gone", "recoverable": False, "severity": "fatal"},
+    "a report inside": {
+        "success": False,
+        "error": {"type": "timeout", "message": "gone", "recoverable": True, "severity": "fatal"},
+    },
+    "a tool of MCP": {"isError": True, "content": [], "structuredContent": {"error": GONE}},
+    "a tool of MCP, as text": {
+        "isError": True,
+        "content": [{"type": "text", "text": json.dumps({"error": GONE})}],
+    },
+}
+
+
+@pytest.mark.parametrize("answer", SAYS_FATAL.values(), ids=SAYS_FATAL)
+async def test_t04_a_tools_answer_is_as_severe_as_its_error_says(answer):
+    """In each form of a failure: the code need not be one of ours."""
+    toolbox = rb.Toolbox()
+
+    @toolbox.tool
+    async def work() -> dict[str, object]:
+        """Work."""
+        return answer
+
+    assert (await toolbox.call("work", {})).failure.severity is rb.Severity.FATAL
+
+
+async def test_t04_a_severity_beside_the_error_is_data():
+    """Such as the severest finding of a linter that failed."""
+    found = rb.Toolbox()
+
+    @found.tool
+    async def lint() -> dict[str, object]:
+        """Lint."""
+        return {"isError": True, "content": [], "structuredContent": {"findings": 3, "severity": "fatal"}}
+
+    assert (await found.call("lint", {})).failure.severity is rb.Severity.ERROR
+
+
 def test_t04_a_fatal_error_is_fatal_on_the_other_side_of_json_rpc():
     """The severity that differs from that of its code goes with it; the table's own does not."""
     failure = rb.Failure.of("SYS_TIMEOUT", "gone", severity=rb.Severity.FATAL)

@@ -112,3 +112,26 @@ def test_the_order_of_the_index_is_the_usual_one():
     assert harmful(tuple(PLACES)) == ()
     added = rb.Policy(rb.Retry()).replace(*(layer for layer in PLACES if not isinstance(layer, rb.Retry)))
     assert [type(layer) for layer in added.layers] == [type(layer) for layer in PLACES]
+
+
+def test_c05_every_page_that_counts_the_calls_of_the_default_counts_right():
+    """Beside the table of defaults: the pages for those who come from elsewhere."""
+    counted = [
+        (page.name, int(number))
+        for page in PAGES.parent.rglob("*.md")
+        for number in re.findall(r"`Retry\(\)` makes (\d+)", page.read_text("utf-8"))
+    ]
+    assert counted
+    assert {number for _, number in counted} == {rb.Retry().attempts}, counted
+
+
+def test_c06_every_page_has_the_level_of_a_retry_as_it_is_logged():
+    """A short wait is info, so that no recovery stands there without its retries."""
+    rows = [
+        (page.name, line)
+        for page in PAGES.glob("*.md")
+        for line in page.read_text("utf-8").splitlines()
+        if line.startswith("| `RetryScheduled` |")
+    ]
+    assert len(rows) == 2
+    assert not [row for row in rows if "over 1 s, else info" not in row[1]]

@@ -113,9 +113,12 @@ def may_have_started(plan: Planned, failure: Failure) -> bool:
     return failure.executed is not Executed.NO and not is_turned_away
 
 
-def keep_answer(first: CallFrame, failure: Failure | None) -> None:
-    """Keep the failure of a returned value for the Fallback and for `capture`."""
+def keep_answer(first: CallFrame, failure: Failure | None, result: object = None) -> None:
+    """Keep the failure of a returned value for the Fallback and for `capture`.
+
+    A function around the call may handle it and return something else: `capture` compares.
+    """
     first.answered = failure
     edge = first.outer
     if edge is not None and edge.plan is None and edge is not ROOT:
-        edge.answered = failure
+        edge.answered, edge.answer = failure, result

@@ -108,6 +108,7 @@ class CallFrame:
     calls: int = 1  # what `capture` reads on the boundary that it made
     # the failure that a returned value represents; on the first attempt, and on such a boundary
     answered: Failure | None = None
+    answer: Any = None  # that value; on such a boundary
     requests: int = 0  # requests sent inside this attempt, as far as they were counted
     inside: Inside | None = None  # what failed inside of this attempt; see `Inside`
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is

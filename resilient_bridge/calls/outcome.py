@@ -246,7 +246,9 @@ def _edge(function: object) -> CallFrame:
 
 
 def _returned(edge: CallFrame, value: Any, reading: Reading) -> Outcome[Any]:
-    failure = edge.answered or reading.read(value)
+    # a function that has handled the failure of a call inside of it returns something else
+    answered = edge.answered if edge.answer is value else None
+    failure = answered or reading.read(value)
     return Outcome(value, None, failure, edge.calls, edge.world.monotonic() - edge.started)
 
 

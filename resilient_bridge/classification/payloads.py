@@ -135,6 +135,7 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
         message=message,
         retryable=recoverable,
         executed=Executed.MAYBE,
+        severity=severity_in(report),
         suggestions=(suggestion,) if isinstance(suggestion, str) and suggestion.strip() else (),
         retry_after=finite_seconds(report.get("retry_after")),
         details={

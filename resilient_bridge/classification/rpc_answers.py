@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Category, mapping_of
+from ..errors import Category, mapping_of, severity_in
 from .bodies import read_json
 from .bridge_errors import error_object_finding
 from .finding import Finding, Rules, own_words, short_of
@@ -85,7 +85,13 @@ def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
     text = error if isinstance(error, str) else fields.get("message")
     text = text if isinstance(text, str) else ""
     found = payload_finding({**answer, "code": text}, unknown=None) or text_finding(text)
-    return found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text))
+    return _as_severe(found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)), fields)
+
+
+def _as_severe(finding: Finding, error: Mapping[object, Any]) -> Finding:
+    """Return the verdict with the severity that the error object states, whatever its code is."""
+    stated = severity_in(error)
+    return finding if stated is None else attrs.evolve(finding, severity=stated)
 
 
 def tool_finding(content: object, structured: object) -> Finding:
@@ -94,14 +100,16 @@ def tool_finding(content: object, structured: object) -> Finding:
     It reads the structured content, the text as JSON, or the plain text.
     """
     text = _text_of(content)
+    error: Mapping[object, Any] = {}
     for fields in (structured, read_json(text)):
         found = _error_finding(mapping_of(fields))
         if found is not None:
             return found
-    by_text = text_finding(text)
-    if by_text is not None:
-        return by_text
-    return attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)) if text else _FAILED
+        error = error or mapping_of(mapping_of(fields).get("error"))
+    found = text_finding(text)
+    if found is None:
+        found = attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)) if text else _FAILED
+    return _as_severe(found, error)
 
 
 def _error_finding(fields: Mapping[object, Any]) -> Finding | None:

@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         incident = _read(names, arguments.since, arguments.until)
     except OSError as error:
         return complain("report", f"cannot read {error.filename or 'the log'!r}: {words_of(error)}")
-    if not sum(source.lines for source in incident.sources):
+    if not sum(source.lines - source.empty for source in incident.sources):
         return complain("report", f"{', '.join(names)}: no line in it")
-    if all(source.lines == source.damaged.seen for source in incident.sources):
+    if all(source.lines - source.empty == source.damaged.seen for source in incident.sources):
         return complain("report", f"{', '.join(names)}: no line of a log in it (one JSON object with a time)")
     failed = _write(out, incident) if out is not None else 0
     if failed:

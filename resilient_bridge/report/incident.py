@@ -47,6 +47,7 @@ class Source:
 
     name: str
     lines: int = 0
+    empty: int = 0  # of these
     damaged: First[tuple[int, str]] = attrs.field(factory=lambda: First[tuple[int, str]](_MOST_DAMAGED))
 
 
@@ -109,7 +110,9 @@ class Incident:
         found = read_line(line)
         if isinstance(found, Damage):
             source.damaged.add((source.lines, found.reason))
-        elif found is not None:
+        elif found is None:
+            source.empty += 1
+        else:
             self._record(found)
 
     def finish(self) -> None:

@@ -221,7 +221,9 @@ def test_only_a_part_of_the_time(written, capsys):
         (["a.html"], "the page would replace the log 'a.html': say where with --out"),
         (["-", "-"], "stdin (-) can be read once"),
         (["empty.jsonl"], "empty.jsonl: no line in it"),
+        (["blank.jsonl"], "blank.jsonl: no line in it"),
         (["notes.txt"], "notes.txt: no line of a log in it (one JSON object with a time)"),
+        (["spaced.txt"], "spaced.txt: no line of a log in it (one JSON object with a time)"),
     ],
 )
 def test_wrong_use_is_one_line(tmp_path, capsys, monkeypatch, arguments, wrong):
@@ -230,7 +232,9 @@ def test_wrong_use_is_one_line(tmp_path, capsys, monkeypatch, arguments, wrong):
     for name in ("a.jsonl", "a.html"):
         (tmp_path / name).write_bytes(line(BEGIN, "Note"))
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "blank.jsonl").write_text("\n \n\r\n")  # T03
     (tmp_path / "notes.txt").write_text("no log\nat all\n")  # T03
+    (tmp_path / "spaced.txt").write_text("no log\n\nat all\n")  # T03
     assert cli.main(["report", *arguments]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"resilient-bridge report: {wrong}\n")

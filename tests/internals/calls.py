@@ -13,7 +13,7 @@ __getattr__ = lazily(
         "breaker.shared_circuit": "Permit SharedCircuit",
         "breaker.state": "CircuitState",
         "breaker.verdict": "verdict_of",
-        "bulkhead.state": "BULKHEADS BulkheadState",
+        "bulkhead.state": "BULKHEADS MADE BulkheadState",
         "frame": "CURRENT CallFrame",
         "layer": "Layer",
         "layer_order": "harmful",

@@ -21,7 +21,17 @@ from ...calls.results import Reading, failure_of_answer, failure_of_result
 from ...calls.run.protect import bind
 from ...calls.states import States
 from ...classification.plain import PLAIN_ANSWERS
-from ...errors import BridgeError, Executed, Record, attach, record_of, stays_here, unproven
+from ...errors import (
+    BridgeError,
+    Executed,
+    Record,
+    Severity,
+    attach,
+    error_for,
+    record_of,
+    stays_here,
+    unproven,
+)
 from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from ..mcp_wire import CURRENT_WIRE, MCPWire
@@ -163,6 +173,12 @@ class LinkCalls:
     def _read(self, result: object) -> Failure | None:
         return failure_of_answer(result) if self._answers or self._is_peer else failure_of_result(result)
 
+    def _heed(self, connection: Connection, result: object) -> None:
+        """End the session if the answer, which the caller gets first, is a fatal failure."""
+        failure = self._read(result)
+        if failure is not None and failure.severity is Severity.FATAL:
+            connection.end(error_for(failure))
+
     def _is_permitted(self, call: Call) -> bool:
         """Return whether the user, the protocol or the policy permits repeats of this call."""
         named_so = call.kwargs.get("idempotent")
@@ -203,6 +219,7 @@ class LinkCalls:
             if ended.error is None and not ended.is_lost:
                 # A websocket's success only says that the system took the data, not the peer.
                 connection.has_worked |= package_of(client) != "websockets"
+                self._heed(connection, ended.result)
                 return ended.result
             if ended.error is not None and not ends_client(ended.error, client, wire):
                 is_away = is_refusal(ended.error) and await _is_away(connection, wire)

@@ -6,11 +6,15 @@ while it waits gives back its permit, also one that it was handed in the same in
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...errors import RejectedError
 from ...world.signal import Signal
+from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted
+from .state import MADE
 
 
 if TYPE_CHECKING:
@@ -91,3 +95,18 @@ class _QueueSlot:
         error = self._state.rejection(self._patience)
         not_admitted(self._attempt, "bulkhead", self._state.key, error)
         raise error
+
+
+def _begin_anew() -> None:
+    """In a forked child: only the permits of the thread that forked are given back here."""
+    held: Counter[int] = Counter()
+    attempt: CallFrame | None = CURRENT.get()
+    while attempt is not None:
+        held.update(id(each.slot) for each in {attempt, attempt.first or attempt})
+        attempt = enclosing(attempt)
+    for state in list(MADE):
+        state.begin_anew(held[id(state)])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

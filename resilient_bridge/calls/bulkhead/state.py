@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from ...locks import new_lock
 from ..names import Names
@@ -43,6 +44,7 @@ class BulkheadState:
         self.running = 0
         self._lock = new_lock()
         self._queue: OrderedDict[Ticket, None] = _EMPTY_QUEUE
+        MADE.add(self)
 
     @property
     def waiting(self) -> int:
@@ -88,7 +90,8 @@ class BulkheadState:
     def release(self) -> None:
         """Release a permit to the first in the queue."""
         with self._lock:
-            self.running -= 1
+            if self.running:  # 0 in a forked child that was not told of this permit
+                self.running -= 1
         if self._queue:
             self._hand_over()
 
@@ -96,6 +99,14 @@ class BulkheadState:
         """Apply other numbers. Running calls continue; waiting ones still wait or are admitted."""
         self.settings = settings
         self._hand_over()
+
+    def begin_anew(self, held: int) -> None:
+        """Start over in a forked child, which has so many of the permits.
+
+        The calls of the parent's other threads neither run nor wait here.
+        """
+        self.running = held
+        self._queue = _EMPTY_QUEUE
 
     def rejection(self, waited: float | None = None) -> BulkheadFullError:
         """Return the error for a call that got no permit, or waited so many seconds in vain."""
@@ -115,6 +126,9 @@ class BulkheadState:
                     ticket.is_served = False
                     self.running -= 1
 
+
+MADE: Final[WeakSet[BulkheadState]] = WeakSet()
+"""Every bulkhead of this process."""
 
 _EMPTY_QUEUE: Final[OrderedDict[Ticket, None]] = OrderedDict()  # shared until a call waits
 

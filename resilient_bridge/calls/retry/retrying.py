@@ -114,7 +114,7 @@ class Retrying:
     def answered(self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool) -> bool:
         """Handle an attempt whose result stands for a failure; return whether it is retried.
 
-        If not, the result is returned unchanged.
+        If not, the result is returned unchanged, and the failure has the reason.
         """
         self.state.set_result(result)
         stop = self._step(attempt, failure, is_asked_for=is_asked_for)
@@ -124,6 +124,7 @@ class Retrying:
         if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has reported it
             self._tell(stop)
         self._report_inside()
+        self.history[-1] = self._ended(stop)  # for the Fallback and for `capture`, as on an error
         return False
 
     def next_attempt(self, attempt: CallFrame) -> CallFrame:
@@ -364,10 +365,12 @@ class Retrying:
         if note and stop == "not_retryable" and self.calls == 1:
             log_unrepeated(self.plan.logged, self.plan.name, error, note)
 
+    def _ended(self, stop: Stopped) -> Failure:
+        return ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
+
     def _tell(self, stop: Stopped) -> None:
-        failure = ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
         seconds = self.first.world.monotonic() - self.first.started
-        emit(events.GaveUp(name=self.plan.name, failure=failure, seconds=seconds))
+        emit(events.GaveUp(name=self.plan.name, failure=self._ended(stop), seconds=seconds))
 
     def _note(self, stop: Stopped, seconds: float, error: BaseException, attempt: CallFrame) -> str:
         if stop == "not_idempotent" and self.calls == 1:

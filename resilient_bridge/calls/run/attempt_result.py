@@ -110,7 +110,7 @@ def _decided(  # noqa: PLR0917 -- all that is known of the attempt
         report(first, 0)
     if failure is None or retry is None:
         if error is None:
-            keep_answer(first, failure)
+            keep_answer(first, failure, result)
         return None, error
     if retrying is None:
         if frame.is_rejected and not plan.matcher.match(failure).is_repeatable:
@@ -122,7 +122,7 @@ def _decided(  # noqa: PLR0917 -- all that is known of the attempt
         return (retrying, None) if again else (None, retrying.ending)
     if retrying.answered(frame, result, failure, is_asked_for=is_asked_for):
         return retrying, None
-    keep_answer(first, retrying.history[-1])
+    keep_answer(first, retrying.history[-1], result)
     return None, None
 
 
