@@ -110,7 +110,7 @@ class Timers:
         """End the attempt; return whether `error` is the timer's own cancellation."""
         queue = self._queue
         if queue is not None and queue.entries.pop(attempt, None) is not None:
-            if queue.world.limits_move_clock:
+            if not queue.has_our_clock and queue.world.limits_move_clock:
                 queue.rearm()
             return False
         for each in self._all():
