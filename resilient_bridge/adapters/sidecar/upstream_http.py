@@ -79,7 +79,7 @@ class HTTPUpstream(Upstream):
     async def open(self) -> None:
         """Prepare the client; nothing is sent.
 
-        Raises LostError for a URL, headers or secrets that cannot be used.
+        Raises LostError for a URL, headers, secrets or a proxy that cannot be used.
         """
         self._wire = Wire(
             self._url,

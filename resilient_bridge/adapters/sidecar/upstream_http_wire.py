@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
-from ...errors import BridgeError, Executed, is_sensitive, sends_secret
+from ...errors import BridgeError, Executed, is_sensitive, redact, sends_secret
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ...transports.references import UnreadableError, in_words
@@ -77,7 +77,7 @@ class Wire:
     ) -> None:
         """Prepare the client.
 
-        Raises a final LostError for a URL, headers or secrets that cannot be used.
+        Raises a final LostError for a URL, headers, secrets or a proxy that cannot be used.
         """
         import ssl
 
@@ -96,7 +96,12 @@ class Wire:
         is_plain = target.scheme == "http" and proxy is None
         # without certificates: to load them would take longer than the rest of the start
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
-        self._lanes = Lanes(verify, proxy)
+        try:
+            self._lanes = Lanes(verify, proxy)
+        except (ValueError, ImportError, httpx.InvalidURL) as error:
+            raise LostError.final(
+                f"the proxy of the environment cannot be used: {redact(str(error))}"
+            ) from None
         self._headers = _headers(own)
         self._cookies = httpx.Cookies()
         self._timeout = {"connect": connect_timeout, "read": None, "write": None, "pool": None}
