@@ -47,7 +47,7 @@ def is_reference(raw: Any) -> bool:
 
 
 def read_secret(reference: str) -> str:
-    """Return the secret as it is now, without the line breaks at its end.
+    """Return the secret as it is now, without a byte order mark, and the line breaks at its end.
 
     Raises UnreadableError if the variable or the file is missing or empty, or (lasting) if that is
     no regular file, has more than 64 KiB, or is not UTF-8.
@@ -82,7 +82,7 @@ def _contents(path: str, reference: str) -> str:
     if len(data) > _MOST_BYTES:
         raise UnreadableError(f"a file of at most {_MOST_BYTES} bytes", reference, is_lasting=True)
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")  # editors of Windows begin a file with a mark that is no part of it
     except UnicodeDecodeError:
         raise UnreadableError("a file of text in UTF-8", reference, is_lasting=True) from None
 

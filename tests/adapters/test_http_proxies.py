@@ -76,6 +76,15 @@ async def proxied(folder):
         yield server, proxy
 
 
+@pytest.mark.parametrize("url", ["http://u:swordfish@[", "ftp://u:swordfish@host"])
+def test_c02_a_variable_that_names_no_proxy_is_named(url, monkeypatch):
+    """C02: which variable it is, and not its value; also for a URL that cannot be read."""
+    monkeypatch.setenv("ALL_PROXY", url)
+    with pytest.raises(rb.ConfigError, match="ALL_PROXY: wanted the URL of a proxy") as caught:
+        own_transport(httpx, Options(), is_async=False)
+    assert "swordfish" not in str(caught.value)
+
+
 @needs_nginx
 @each_kind
 async def test_c02_the_line_of_the_readme_keeps_the_proxies_of_the_environment(kind, tmp_path, monkeypatch):
@@ -132,6 +141,7 @@ async def test_c02_the_arguments_of_a_client_are_passed_on(kind, tmp_path):
             r"HTTPTransport\.trust_env",
         ),
         ({"proxy": "ftp://user:swordfish@host"}, r"HTTPTransport\.proxy: wanted the URL of a proxy"),
+        ({"proxy": "http://u:swordfish@["}, r"HTTPTransport\.proxy: wanted the URL of a proxy"),
         ({"proxy": 7}, r"HTTPTransport\.proxy"),
         ({"limits": 7}, r"HTTPTransport\.limits"),
         ({"http2": 1}, r"HTTPTransport\.http2"),

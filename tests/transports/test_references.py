@@ -55,6 +55,17 @@ def test_m02_a_secret_is_read_each_time(tmp_path, monkeypatch):
     assert headers()["Authorization"] == "Bearer four"
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_m02_a_mark_at_the_beginning_of_a_file_is_no_part_of_the_secret(tmp_path, end):
+    """M02: rotated with an editor of Windows, which begins UTF-8 with a byte order mark."""
+    path = tmp_path / "token"
+    path.write_bytes(b"\xef\xbb\xbfone" + end)
+    assert read_secret(f"file:{path}") == "one"
+    path.write_bytes(b"\xef\xbb\xbf" + end)
+    with pytest.raises(UnreadableError, match="holds a secret"):
+        read_secret(f"file:{path}")
+
+
 @pytest.mark.parametrize("where", ["/nowhere/at/all", "~nobody-of-this-name/key", "a\0b"])
 def test_what_is_missing_may_come(where):
     """No file, no such user, no name that a file can have: a refresh that failed, which names the reference."""

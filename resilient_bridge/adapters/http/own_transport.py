@@ -60,8 +60,15 @@ class Options:
 
 def _is_proxy(proxy: Any) -> bool:
     url = getattr(proxy, "url", proxy)
-    scheme = urlsplit(url).scheme if isinstance(url, str) else getattr(url, "scheme", None)
+    scheme = _scheme_of(url) if isinstance(url, str) else getattr(url, "scheme", None)
     return scheme in _SCHEMES
+
+
+def _scheme_of(url: str) -> str:
+    """Return the scheme of a URL; empty for one that cannot be read, such as `http://[`."""
+    with suppress(ValueError):
+        return urlsplit(url).scheme
+    return ""
 
 
 def own_transport(library: ModuleType, options: Options, *, is_async: bool) -> Any:
@@ -131,7 +138,7 @@ def environment() -> tuple[dict[str, str], tuple[Direct, ...]]:
     if "*" in names:
         return {}, ()
     for scheme, url in proxies.items():
-        if urlsplit(url).scheme not in _SCHEMES:
+        if not _is_proxy(url):
             raise config_error(f"{scheme.upper()}_PROXY", _WANTED, "another one")
     return proxies, tuple(entry for name in names if (entry := direct(name.lower())) is not None)
 

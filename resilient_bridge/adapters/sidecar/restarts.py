@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _TRIES: Final = 6  # starts within the patience of a call, at least
+_MOST_ASKED: Final = 120.0  # seconds of a Retry-After that are waited: a probe every two minutes harms nobody
 
 
 class Restarts:
@@ -78,7 +79,8 @@ class Restarts:
         self._failed = 1 if has_worked else self._failed + 1
         wait = self._backoff.next(self._failed, self._previous, self._rng)
         self._previous = wait
-        least = max(loss.retry_after or 0.0, self._circuit.retry_after(now) or 0.0)
+        asked = min(loss.retry_after or 0.0, _MOST_ASKED)
+        least = max(asked, self._circuit.retry_after(now) or 0.0)
         self.next_at = now + max(wait, least)
         self._soon_at = now + max(min(wait, self._longest * self._rng.uniform(0.75, 1.0)), least)
         return self.next_at

@@ -118,7 +118,8 @@ class Sessions:
                 self._compare_capabilities(answer)
             for client in list(state.clients.values()):
                 self.answer_opening(client, state.started, now)
-            if any(client.is_initialized for client in state.clients.values()):
+            # A shared server waits for no client: one that never says so would hold up the others.
+            if state.is_shared or any(client.is_initialized for client in state.clients.values()):
                 self.initialized(session, now)
 
     def answer_opening(self, client: ClientState, answer: Message, now: float) -> None:

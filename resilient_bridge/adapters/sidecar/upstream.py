@@ -35,8 +35,8 @@ class Loss:
 
     reason: str  # "exit code 137", "connection refused", "HTTP 502", "the answer was cut off"
     executed: Executed = Executed.MAYBE
-    # the server is away: nothing listens, or a proxy cannot reach it. Its session may still exist,
-    # so it is kept
+    # the server is away: nothing listens, a proxy cannot reach it, or a secret for it cannot be read
+    # now. Its session may still exist, so it is kept
     is_away: bool = False
     is_cut: bool = False  # the connection broke before the answer, so the server may be away
     is_unusable: bool = False  # an answer came, and cannot be used

@@ -79,7 +79,7 @@ class HTTPUpstream(Upstream):
     async def open(self) -> None:
         """Prepare the client; nothing is sent.
 
-        Raises LostError for a URL, headers or secrets that cannot be used.
+        Raises LostError for a URL, headers, secrets or a proxy that cannot be used.
         """
         self._wire = Wire(
             self._url,
@@ -207,6 +207,8 @@ class HTTPUpstream(Upstream):
             is_known=self._wire.is_known,
             now_wall=current_world().loop_wall(),
         )
+        if status == 401 and self._wire.unreadable:
+            loss = attrs.evolve(loss, reason=f"{loss.reason}; {self._wire.unreadable}")
         answer = None if request is None or loss.is_session_gone else answer_in_refusal(status, body, request)
         if answer is not None:
             self._tell(answer, request)

@@ -12,14 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
-from ...errors import BridgeError, is_sensitive, sends_secret
+from ...errors import BridgeError, Executed, is_sensitive, redact, sends_secret
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ...transports.references import UnreadableError, in_words
 from ..arguments import plaintext_refused
 from ..http.requests import origin_of
 from ..sse.event_source_arguments import learn_headers, secrets_in
-from .upstream import LostError
+from .upstream import Loss, LostError
 from .upstream_http_headers import EVENTS, SESSION, VERSION
 
 
@@ -77,7 +77,7 @@ class Wire:
     ) -> None:
         """Prepare the client.
 
-        Raises a final LostError for a URL, headers or secrets that cannot be used.
+        Raises a final LostError for a URL, headers, secrets or a proxy that cannot be used.
         """
         import ssl
 
@@ -86,6 +86,7 @@ class Wire:
         from .upstream_http_lanes import Lanes
 
         self.session = self.version = ""
+        self.unreadable = ""  # why the secrets could not be read again after a 401
         self.is_known = False
         self._read = partial(_usable, url, headers, may_show_credentials=allow_plaintext_credentials)
         target, own = self._read()
@@ -95,7 +96,12 @@ class Wire:
         is_plain = target.scheme == "http" and proxy is None
         # without certificates: to load them would take longer than the rest of the start
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
-        self._lanes = Lanes(verify, proxy)
+        try:
+            self._lanes = Lanes(verify, proxy)
+        except (ValueError, ImportError, httpx.InvalidURL) as error:
+            raise LostError.final(
+                f"the proxy of the environment cannot be used: {redact(str(error))}"
+            ) from None
         self._headers = _headers(own)
         self._cookies = httpx.Cookies()
         self._timeout = {"connect": connect_timeout, "read": None, "write": None, "pool": None}
@@ -149,11 +155,15 @@ class Wire:
         Their secrets are read again, unless another request has done that meanwhile.
         """
         if self._headers is sent:
-            with suppress(LostError):  # the answer stays the refusal
+            self.unreadable = ""
+            try:
                 _, own = self._read()
-                if (found := _headers(own)) != sent:
-                    self._headers = found
-                    learn_headers(self.secrets, own)
+            except LostError as error:  # the answer stays the refusal
+                self.unreadable = error.loss.reason
+                return False
+            if (found := _headers(own)) != sent:
+                self._headers = found
+                learn_headers(self.secrets, own)
         return self._headers is not sent
 
     def _redirect(self, response: httpx.Response, method: str) -> httpx.URL | None:
@@ -220,7 +230,14 @@ def _with_secrets(name: str, text: str) -> str:
     try:
         return in_words(text)
     except UnreadableError as error:
-        raise LostError.final(f"header {name}: {error}") from None
+        # final for a server that was never there; later it is being rotated, and calls wait for it
+        loss = Loss(
+            reason=f"header {name}: {error}",
+            executed=Executed.NO,
+            is_away=not error.is_lasting,
+            is_final=True,
+        )
+        raise LostError(loss) from None
 
 
 def proxy_to(target: httpx.URL) -> str | None:

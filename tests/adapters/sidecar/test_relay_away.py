@@ -17,7 +17,7 @@ from tests.adapters.sidecar.harness import (
     result_text,
     tool,
 )
-from tests.internals.adapters import message
+from tests.internals.adapters import Loss, message
 from tests.rows import each_row
 
 
@@ -350,3 +350,17 @@ def test_the_first_start_at_an_address_waits_for_the_patience(loss, seconds):
                 harness.reply(greeting, opening)
         harness.wait(0.1)
     assert client.answer(1).result
+
+
+def test_m01_a_retry_after_of_a_day_does_not_end_the_probes():
+    """M01: the page of a proxy says so while its server is redeployed: it is probed after two minutes, and calls go on."""
+    harness, client = behind_a_proxy()
+    client.call(1, "order")
+    harness.lose(harness.take(), Loss(reason="HTTP 503", is_away=True, retry_after=86_400))
+    harness.wait(119)
+    assert probed(harness, None) == 0
+    harness.wait(2)
+    assert probed(harness, None) == 1
+    client.call(2, "order")
+    harness.reply(harness.take())
+    assert harness.ended() == ["unknown", "answered"]

@@ -27,6 +27,40 @@ def test_one_handshake_for_all_and_nothing_is_offered_in_it():
     assert len({str(one.answer("init").result) for one in people}) == 1
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("is_modern", [False, True])
+def test_m03_calls_of_others_are_sent_when_a_client_stops_after_initialize(leaves, is_modern):
+    """M03: it never says that it is initialized, and is there or gone: the calls of the others are sent, and once."""
+    harness = Harness(is_shared=True)
+    silent = harness.client()
+    silent.ask("init", "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}})
+    assert silent.answer("init").result
+    if leaves:
+        silent.leave()
+    other = harness.client()
+    if is_modern:
+        other.ask(1, "tools/call", {"name": "order", "_meta": MODERN})
+    else:
+        other.open().call(1, "order")
+    harness.reply(harness.take())
+    assert outcome(other.answer(1)) == ""
+    assert len(harness.got("notifications/initialized")) == 1
+
+
+def test_m03_a_restart_with_clients_of_the_newer_protocol_alone_is_completed():
+    """M03: who opened the session has left, and nobody that is there says that it is initialized."""
+    harness = Harness(is_shared=True)
+    harness.client().open().leave()
+    other = harness.client()
+    other.ask(1, "tools/call", {"name": "order", "_meta": MODERN})
+    harness.reply(harness.take())
+    harness.die()
+    other.ask(2, "tools/call", {"name": "order", "_meta": MODERN})
+    harness.wait(2)
+    harness.reply(harness.take())
+    assert outcome(other.answer(2)) == ""
+
+
 def test_the_same_ids_of_several_clients_are_stored_apart():
     """The same ids of several clients are kept apart."""
     harness, *people = shared()

@@ -6,6 +6,7 @@ import pytest
 
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
+    FORGOTTEN,
     MODERN,
     NEVER_SENT,
     Harness,
@@ -339,3 +340,36 @@ def test_what_a_server_says_when_it_refuses_to_open_is_masked():
     assert key in client.answer(1).error["message"]
     assert key not in repr([*harness.notes, *harness.lines, harness.relay.status(harness.now)])
     assert "refused to initialize" in repr(harness.notes)
+
+
+NO_SECRET = Loss(
+    reason="header Authorization: wanted a file", executed=Executed.NO, is_away=True, is_final=True
+)
+
+
+def test_m02_calls_wait_for_a_secret_that_is_being_rotated():
+    """M02: the session is forgotten while the file is empty: eight attempts open no circuit, and then the call is sent."""
+    harness, client = ready(url=True, patience=30)
+    harness.opens_at_once = False
+    client.call(1, "order")
+    harness.lose(harness.take(), FORGOTTEN)
+    client.call(2, "order")
+    for _ in range(8):
+        harness.die(NO_SECRET, harness.session)
+        harness.wait(2.5)
+    assert harness.ended() == []
+    harness.opens_at_once = True
+    harness.open_now()
+    harness.reply(harness.take())
+    harness.reply(harness.take())
+    assert harness.ended() == ["answered", "answered"]
+
+
+def test_m02_a_secret_that_was_never_there_ends_the_first_start_at_once():
+    """M02: that is a mistake in the settings, and no rotation."""
+    harness = Harness(url=True)
+    harness.opens_at_once = False
+    client = harness.client()
+    client.ask(1, "initialize", {})
+    harness.die(NO_SECRET)
+    assert "wanted a file" in client.answer(1).error["message"]

@@ -11,6 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.adapters.sidecar.http_servers import Door, call, connected, opened, order, sdk_server
+from tests.internals.adapters import LostError
 from tests.peers.mcp_server import build
 from tests.peers.running import Ledger
 
@@ -24,8 +25,8 @@ class Token:
 
     def __init__(self, kind, tmp_path, monkeypatch):
         """Write the old one."""
-        self._path, self._monkeypatch = tmp_path / "token", monkeypatch
-        self.reference = "env:RB_ROTATED" if kind == "env" else f"file:{self._path}"
+        self.path, self._monkeypatch = tmp_path / "token", monkeypatch
+        self.reference = "env:RB_ROTATED" if kind == "env" else f"file:{self.path}"
         self.write(OLD)
 
     def write(self, value):
@@ -33,7 +34,7 @@ class Token:
         if self.reference.startswith("env:"):
             self._monkeypatch.setenv("RB_ROTATED", value)
         else:
-            self._path.write_text(f"{value}\n")
+            self.path.write_text(f"{value}\n")
 
 
 @pytest.fixture(params=["env", "file"])
@@ -102,3 +103,48 @@ async def test_m02_a_token_that_has_not_changed_is_refused_as_before(token, tmp_
         door.valid = "a-third-one-99"
         upstream.send(call(3, "add", a=1, b=2))
         assert (await heard.outcome(3)).words == "[redacted] is over"
+
+
+async def test_m02_a_refusal_says_that_the_new_token_cannot_be_read(tmp_path, monkeypatch):
+    """M02: rotated at the server while the file is empty: the refusal names the file, and not only a login that would not help."""
+    token = Token("file", tmp_path, monkeypatch)
+    door = Door(
+        OLD, lambda: build(Ledger(tmp_path / "ledger").file, 2).streamable_http_app(json_response=True)
+    )
+    async with (
+        sdk_server(door) as server,
+        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
+    ):
+        await opened(upstream, heard)
+        door.valid = NEW
+        token.path.write_text("")
+        upstream.send(call(1, "add", a=1, b=2))
+        loss = await heard.outcome(1)
+        assert f"wanted a file that can be read and holds a secret, got {token.reference}" in loss.reason
+        assert (loss.executed, OLD in repr(loss)) == (rb.Executed.NO, False)
+        token.write(NEW)
+        upstream.send(call(2, "add", a=1, b=2))
+        assert (await heard.outcome(2)).result
+        door.valid = "a-third-one-99"
+        upstream.send(call(3, "add", a=1, b=2))
+        assert "wanted a file" not in (await heard.outcome(3)).reason
+
+
+@pytest.mark.parametrize("contents", [b"", None])
+async def test_m02_a_token_that_cannot_be_read_now_makes_the_server_away(tmp_path, contents):
+    """M02: a file that is being written again, or is not there: final for a first start, later something to wait for."""
+    path = tmp_path / "token"
+    if contents is not None:
+        path.write_bytes(contents)
+    with pytest.raises(LostError) as caught:
+        async with connected("http://127.0.0.1:1", headers={"Authorization": f"Bearer file:{path}"}):
+            pass
+    assert (caught.value.loss.is_away, caught.value.loss.is_final) == (True, True)
+
+
+async def test_m02_what_can_be_no_token_is_nothing_to_wait_for(tmp_path):
+    """M02: a folder in its place does not become a token by waiting."""
+    with pytest.raises(LostError) as caught:
+        async with connected("http://127.0.0.1:1", headers={"Authorization": f"Bearer file:{tmp_path}"}):
+            pass
+    assert (caught.value.loss.is_away, caught.value.loss.is_final) == (False, True)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.adapters.sidecar.http_servers import Scripted, body_of, call, connected, opened
-from tests.internals.adapters import proxy_to, upstream_http_lanes
+from tests.internals.adapters import LostError, proxy_to, upstream_http_lanes
 from tests.peers.running import until
 
 
@@ -174,3 +174,18 @@ def test_the_proxy_is_that_of_the_environment(monkeypatch, environment, url, pro
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert proxy_to(httpx.URL(url)) == proxy
+
+
+@pytest.mark.parametrize(
+    "proxy", ["ftp://u:secret-77@proxy.test:1", "socks4://proxy.test:1", "http://proxy.test:port"]
+)
+async def test_c02_a_proxy_that_cannot_be_used_ends_the_first_start(proxy, monkeypatch):
+    """C02: no attempt will succeed while the environment is as it is; credentials in it are not shown."""
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(LostError) as caught:
+        async with connected("http://mcp.example.test/mcp"):
+            pass
+    assert caught.value.loss.is_final
+    assert caught.value.loss.reason.startswith("the proxy of the environment cannot be used: ")
+    assert "secret-77" not in repr(caught.value.loss)
