@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
@@ -54,7 +55,6 @@ _KIND_CODES: Final = {
     Kind.PARTIAL: "SYS_UPSTREAM_REJECTED",
 }
 
-_MEMBERS: Final[dict[object, type[Enum]]] = {"kind": Kind, "category": Category, "executed": Executed}
 _SHOWN: Final = 40  # characters of a field's name
 _STREAMS: Final = frozenset({"httpx", "httpx2"})
 _MISSPELT: Final = 0.9  # how alike a code of the user's and one of ours may not be
@@ -305,57 +305,38 @@ def _log_unread(registration: Registration, answer: object) -> None:
         wrong = f"it returned a {type(answer).__name__}"
     else:
         fields = cast("Mapping[object, object]", answer)
-        unread = [name for name, value in fields.items() if not _is_field(name, value)]
+        unread = [
+            name
+            for name, value in fields.items()
+            if value is not None and (name not in _FIELDS or _FIELDS[name](value) is None)
+        ]
         if not unread:
             return
         wrong = f"it returned a dict whose {str(unread[0])[:_SHOWN]!r} is not read"
     _LOGGED.add(registration.number)
     function = getattr(registration.answer, "__qualname__", type(registration.answer).__name__)
     _LOG.warning(
-        "classify.register.answer: %s must return a dict with some of code (one of ours, or your own under one"
-        " of their prefixes), kind, category, executed, retry_after (seconds), message, suggestions (texts),"
-        " or None; %s",
+        "classify.register.answer: %s must return a dict with some of %s (retry_after in seconds, suggestions as"
+        " texts, a code of ours or under one of our prefixes), or None; %s",
         function,
+        ", ".join(map(str, _FIELDS)),
         wrong,
     )
 
 
-def _is_field(name: object, value: object) -> bool:
-    """Return whether a field of a user's answer is read. None says nothing, in each."""
-    if name in _MEMBERS:
-        return value is None or _member(_MEMBERS[cast("str", name)], value) is not None
-    match name:
-        case "code":
-            return value is None or is_our_code(value)
-        case "retry_after":
-            return value is None or seconds_in(value) is not None
-        case "message":
-            return value is None or isinstance(value, str)
-        case "suggestions":
-            return _are_lines(value)
-        case _:
-            return False
-
-
-def _are_lines(value: object) -> bool:
-    return isinstance(value, tuple | list) and all(isinstance(line, str) for line in cast("Any", value))
-
-
 def _spoken(registration: Registration, answer: Mapping[str, Any]) -> Registration:
-    code, wait, message = answer.get("code"), answer.get("retry_after"), answer.get("message")
-    lines = answer.get("suggestions", registration.suggestions)
-    if not _are_lines(lines):
-        lines = ()
+    read = {name: reader(answer.get(cast("str", name))) for name, reader in _FIELDS.items()}
+    lines = read["suggestions"] if "suggestions" in answer else registration.suggestions
     return attrs.evolve(
         registration,
-        code=code if is_our_code(code) else registration.code,
-        kind=_member(Kind, answer.get("kind")) or registration.kind,
-        category=_member(Category, answer.get("category")) or registration.category,
-        executed=_member(Executed, answer.get("executed")) or registration.executed,
-        suggestions=tuple(cast("Any", lines)),
+        code=read["code"] or registration.code,
+        kind=read["kind"] or registration.kind,
+        category=read["category"] or registration.category,
+        executed=read["executed"] or registration.executed,
+        suggestions=lines or (),
         answer=None,
-        retry_after=seconds_in(wait),
-        message=message if isinstance(message, str) else "",
+        retry_after=read["retry_after"],
+        message=read["message"] or "",
     )
 
 
@@ -370,6 +351,25 @@ def seconds_in(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < _ENDLESS else None
+
+
+def _lines_in(value: object) -> tuple[str, ...] | None:
+    """Return the texts of a list or tuple, None for anything else."""
+    if not isinstance(value, tuple | list) or not all(isinstance(line, str) for line in cast("Any", value)):
+        return None
+    return tuple(cast("Any", value))
+
+
+_FIELDS: Final[Mapping[object, Callable[[object], Any]]] = {
+    "code": lambda value: value if is_our_code(value) else None,
+    "kind": partial(_member, Kind),
+    "category": partial(_member, Category),
+    "executed": partial(_member, Executed),
+    "retry_after": seconds_in,
+    "message": lambda value: value if isinstance(value, str) else None,
+    "suggestions": _lines_in,
+}
+"""The fields of a user's answer, and what reads each: None for a value that says nothing."""
 
 
 def readable(answer: object) -> object:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..classification import classify_error_payload
-from ..errors import Failure, Severity
+from ..errors import Failure
 from ..telemetry.events import BridgeState
 from .expectations import Held
 from .features import is_unknown_type, refers_to
@@ -166,8 +166,7 @@ class EnvelopeLink(Link[Joining]):
             return
         failure = self._mask(classify_error_payload(payload))
         self._settle(failure, body, payload, now)
-        if failure.severity is Severity.FATAL:
-            self.die(failure)
+        self.die_if_fatal(failure)
 
     def _settle(self, failure: Failure, body: dict[str, Any], payload: Mapping[str, Any], now: Now) -> None:
         """End what an error is about, or pass it to the consumer."""

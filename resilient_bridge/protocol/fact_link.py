@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from ..classification import classify_error_payload
-from ..errors import Failure, ProtocolError, Severity
+from ..errors import Failure, ProtocolError
 from ..telemetry.events import AcknowledgementLate, BridgeState, Verdict
 from .border import facts_of, named_by, refusal_of
 from .entries import EntryState
@@ -297,8 +297,7 @@ class FactLink(Link[Resuming]):
         elif not self._refused(fact, failure, now):
             payload = {"code": fact.code, "message": fact.text}
             self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
-        if failure.severity is Severity.FATAL:
-            self.die(failure)
+        self.die_if_fatal(failure)
 
     def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:
         """Refuse the message that it names, by `to` or `echo`, or the only waiting one of its type.

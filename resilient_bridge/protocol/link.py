@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import evolve
 
-from ..errors import Failure
+from ..errors import Failure, Severity
 from ..telemetry.events import BridgeState, MessageRejected
 from .expectations import Expectations, Held
 from .join import Join
@@ -208,6 +208,11 @@ class Link(ABC, Generic[J]):
         """This link must end; the first reason counts."""
         if self.death is None:
             self.death = failure
+
+    def die_if_fatal(self, failure: Failure) -> None:
+        """A failure that the server calls fatal ends the session, whatever its code is."""
+        if failure.severity is Severity.FATAL:
+            self.die(failure)
 
     def _hold(self, held: Held) -> None:
         """While the user greets the server, hold incoming frames for that function."""

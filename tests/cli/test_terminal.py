@@ -306,9 +306,9 @@ def test_mcp_says_on_a_terminal_what_it_waits_for():
 async def test_pipe_says_whether_the_bridge_was_reached():
     """With nothing to send: 0 if the bridge was reached, 5 if it was not within `--drain`."""
     async with rb.testing.BridgeServer() as server:
-        for url, code in ((server.url, 0), ("ws://127.0.0.1:1", 5)):
+        for url, code, drain in ((server.url, 0, "20"), ("ws://127.0.0.1:1", 5, "1")):
             child = await asyncio.create_subprocess_exec(
-                *PROGRAM, "pipe", url, "--drain", "1", stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                *PROGRAM, "pipe", url, "--drain", drain, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             assert await asyncio.wait_for(child.wait(), 30) == code
 

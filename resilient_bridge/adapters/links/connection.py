@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SILENT: Final = "the client ended without saying why"
 _LAST_ANSWERS: Final = 2.0  # seconds for the calls in progress when the session is lost
-_CLOSING: Final = 5.0  # seconds for leaving a client, and for a cancelled call to end
+CLOSING: Final = 5.0  # seconds for leaving a client, and for a cancelled call to end
 _PATIENCE: Final = 1.0  # seconds after which a client that cancelled a call is ended
 
 
@@ -108,7 +108,7 @@ class Connection:
 
         Its task is cancelled after 5 seconds, and abandoned after 5 more.
         """
-        for step in (_CLOSING, _CLOSING):
+        for step in (CLOSING, CLOSING):
             await asyncio.wait([self._task], timeout=step)
             if self._task.done():
                 break
@@ -182,10 +182,10 @@ class Connection:
             await asyncio.wait([task, self.over], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 task.cancel()
-                await asyncio.wait([task], timeout=_CLOSING)
+                await asyncio.wait([task], timeout=CLOSING)
         except asyncio.CancelledError:
             task.cancel()
-            await asyncio.wait([task], timeout=_CLOSING)
+            await asyncio.wait([task], timeout=CLOSING)
             raise
         finally:
             was_alone = not self._crowded
@@ -209,7 +209,7 @@ class Connection:
         """Wait for the cause of a loss, which may be that the client cancelled only this call."""
         await asyncio.wait([self.over], timeout=_PATIENCE)
         self.end(ConnectionAbortedError("the client cancelled a call"))
-        await asyncio.wait([self.lost], timeout=2 * _CLOSING)
+        await asyncio.wait([self.lost], timeout=2 * CLOSING)
 
 
 @attrs.frozen(kw_only=True)

@@ -36,7 +36,7 @@ from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from ..mcp_wire import CURRENT_WIRE, MCPWire
 from ..sdk_errors import package_of
-from .connection import close_cause, is_readable
+from .connection import CLOSING, close_cause, is_readable
 from .loss_rules import (
     did_not_run,
     ending,
@@ -86,7 +86,7 @@ _HIDES: Final = frozenset({"mcp"})
 
 # seconds for the cause from a client that only says "closed", and for a call made at once
 _WORD_AFTER: Final = 1.0
-_CLIENT_END: Final = 6.0  # seconds, more than a client gets to be left: then an unwritten call has not run
+_CLIENT_END: Final = CLOSING + 1.0  # seconds: once its client has been left, an unwritten call has not run
 
 
 class LinkSeen(Protocol):
