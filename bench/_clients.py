@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 
 from websockets.asyncio.client import connect
 
-from resilient_bridge import BridgeClient, BridgePolicy, Dialect, Outbox
+from resilient_bridge import BridgeClient
+from resilient_bridge.bridge import BridgePolicy, Dialect, Outbox
 
 
 PAYLOAD = {"text": "file written session resumed"}

@@ -126,7 +126,7 @@ async def crowd(directory: Path) -> float:
 
 async def sends(directory: Path) -> float:
     """Seconds a message through a client that is not connected, so that nothing else runs."""
-    policy = rb.presets.default.evolve(outbox=rb.Outbox(max_messages=COUNT + 1, max_bytes=2**30))
+    policy = rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=COUNT + 1, max_bytes=2**30))
     client = rb.BridgeClient("ws://127.0.0.1:1/", store=directory / "ours.db", policy=policy)
     async with client:
         began = time.perf_counter()

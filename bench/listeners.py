@@ -45,17 +45,17 @@ def listeners(directory: Path) -> dict:
 
     @contextmanager
     def installed(options):
-        with rb.exporters.otel.install(**options):
+        with rb.telemetry.otel.install(**options):
             yield
 
     return {
         NO_LISTENER: nullcontext,
         "rb.listen, a function that does nothing": lambda: rb.listen(lambda _event: None),
         "rb.testing.record": rb.testing.record,
-        "rb.Debug": rb.Debug,
-        "rb.Alerts": rb.Alerts,
+        "rb.telemetry.Debug": rb.telemetry.Debug,
+        "rb.telemetry.Alerts": rb.telemetry.Alerts,
         "rb.stores.SessionLog": lambda: rb.stores.SessionLog(directory / "log.jsonl"),
-        "exporters.prometheus": lambda: rb.exporters.prometheus.install(registry=registry),
+        "exporters.prometheus": lambda: rb.telemetry.prometheus.install(registry=registry),
         "exporters.otel, metrics, no SDK": lambda: installed({"spans": False}),
         "exporters.otel, metrics, SDK": lambda: installed({"spans": False, "meter_provider": meters}),
         "exporters.otel, spans, no SDK": lambda: installed({"metrics": False}),

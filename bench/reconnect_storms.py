@@ -57,7 +57,7 @@ SOON = 0.1  # seconds: a server with Retry-After accepts a client at once if its
 HORIZON = 3_600.0
 
 
-def ours(policy: rb.Reconnect):
+def ours(policy: rb.bridge.Reconnect):
     """Return the waits of a policy: name -> generator of them, and the policy's end, if it has one."""
     backoff = policy.backoff
     most = policy.attempts if policy.on_exhausted == "raise" else None
@@ -103,7 +103,7 @@ CANDIDATES = {
     "exponential(0.5)": rb.Backoff.exponential(0.5),
     "exponential(1)": rb.Backoff.exponential(1),
     "steps(0.5, then=decorrelated(1), jitter='full')": rb.Backoff.steps(0.5, then=SPREAD, jitter="full"),
-    "steps(0.5, 1, then=decorrelated(1), jitter='full'): the default": rb.Reconnect().backoff,
+    "steps(0.5, 1, then=decorrelated(1), jitter='full'): the default": rb.bridge.Reconnect().backoff,
     "steps(0.3, 1, then=decorrelated(1), jitter='full')": rb.Backoff.steps(
         0.3, 1, then=SPREAD, jitter="full"
     ),
@@ -113,14 +113,16 @@ CANDIDATES = {
 }
 """What the default schedule was chosen from."""
 SCHEDULES = {
-    "Reconnect()": ours(rb.Reconnect()),
+    "Reconnect()": ours(rb.bridge.Reconnect()),
     "presets.default": ours(rb.presets.default.reconnect),
-    "Backoff.exponential(1): full jitter": ours(rb.Reconnect(backoff=rb.Backoff.exponential(1))),
+    "Backoff.exponential(1): full jitter": ours(rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1))),
     "Backoff.exponential(1, jitter='equal')": ours(
-        rb.Reconnect(backoff=rb.Backoff.exponential(1, jitter="equal"))
+        rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1, jitter="equal"))
     ),
     "presets.recursor: 1, 2, 5, 10, 30, then gives up": ours(rb.presets.recursor.reconnect),
-    "the same, never giving up": ours(rb.Reconnect(backoff=rb.presets.recursor.reconnect.backoff, **FOREVER)),
+    "the same, never giving up": ours(
+        rb.bridge.Reconnect(backoff=rb.presets.recursor.reconnect.backoff, **FOREVER)
+    ),
     "presets.openviber: 1, 2, 4, 8, 16": ours(rb.presets.openviber.reconnect),
     "presets.gasoline: 0, 1, 2, 4, 8, 30": ours(rb.presets.gasoline.reconnect),
     "websockets, connect() as an iterator": of_websockets,
@@ -235,7 +237,7 @@ AWAY, RESTARTS = 0.6, 8
 GONE, REFUSED = classify_close(1001, "going away", "peer"), rb.Failure.of("CONN_REFUSED")
 
 
-def restarts(policy: rb.Reconnect, every: float, rng: random.Random) -> list[float]:
+def restarts(policy: rb.bridge.Reconnect, every: float, rng: random.Random) -> list[float]:
     """Return how long after each return of its server a client finds it that is away for 0.6 s, then serves for `every` seconds."""
     client = Reconnection(policy, rng, superseded=(), can_refresh=False)
     client.connected()
@@ -256,7 +258,9 @@ def restarts(policy: rb.Reconnect, every: float, rng: random.Random) -> list[flo
     return found
 
 
-def found_after(policy: rb.Reconnect, every: float, seeds: Iterable[int], clients: int = 200) -> list[float]:
+def found_after(
+    policy: rb.bridge.Reconnect, every: float, seeds: Iterable[int], clients: int = 200
+) -> list[float]:
     """Return the median of each restart."""
     runs = [
         restarts(policy, every, random.Random(1_000 * seed + n)) for seed in seeds for n in range(clients)
@@ -264,7 +268,9 @@ def found_after(policy: rb.Reconnect, every: float, seeds: Iterable[int], client
     return [statistics.median(numbers) for numbers in zip(*runs, strict=True)]
 
 
-def connections(policy: rb.Reconnect, seconds: float, seeds: Iterable[int], clients: int = 50) -> float:
+def connections(
+    policy: rb.bridge.Reconnect, seconds: float, seeds: Iterable[int], clients: int = 50
+) -> float:
     """Return how many a client makes in that time with a server that accepts each, says that it is ready, and closes it."""
     made = []
     for seed in seeds:
@@ -350,7 +356,7 @@ def candidates() -> None:
 
     rows = []
     for name, backoff in CANDIDATES.items():
-        policy = rb.Reconnect(backoff=backoff)
+        policy = rb.bridge.Reconnect(backoff=backoff)
         found = [medians(ours(policy), outage, CHOOSING) for outage in (2.0, 10.0, 60.0, 600.0)]
         ratios = [storm.most_back / FULL.perfect for storm in found]
         rows.append([name, found_after(policy, 60.0, CHOOSING)[0], *ratios, found[2].failed_after])
@@ -359,7 +365,7 @@ def candidates() -> None:
     rows = []
     for burst in (3, 6, 10):
         for per_minute in (4, 6, 12):
-            policy = rb.Reconnect(connect_burst=burst, connects_per_minute=per_minute)
+            policy = rb.bridge.Reconnect(connect_burst=burst, connects_per_minute=per_minute)
             sixth = [found_after(policy, every, CHOOSING)[5] for every in (2.0, 4.0, 10.0, 20.0)]
             storms = [connections(policy, seconds, CHOOSING) for seconds in (60.0, 600.0)]
             rows.append([f"{burst}, then {per_minute} a minute", *sixth, *storms])

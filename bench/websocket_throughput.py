@@ -106,7 +106,7 @@ async def reliable_receive(url: str, codec: str) -> float:
         return await _received(client, "start", {"count": COUNT})
 
 
-async def table_receive(url: str, dialect: rb.Dialect) -> float:
+async def table_receive(url: str, dialect: rb.bridge.Dialect) -> float:
     """The same through a table of names."""
     async with rb.BridgeClient(url, dialect=dialect) as client:
         await client.wait_ready(timeout=5)

@@ -17,7 +17,7 @@ import resilient_bridge as rb
 
 
 async def chat(url: str, token: str, prompt: str) -> None:
-    async def reload(gap: rb.Gap) -> None:  # called where messages may be missing
+    async def reload(gap: rb.bridge.Gap) -> None:  # called where messages may be missing
         print(f"{gap.verdict}: {gap.reason}, please reload the conversation")
 
     async with rb.BridgeClient(url, token=token, policy=rb.presets.recursor, on_gap=reload) as bridge:

@@ -20,8 +20,10 @@ import resilient_bridge as rb
 is_permitted = False
 
 
-def release(root: Path) -> rb.Workflow:
-    flow = rb.Workflow(root / "state.json", name="release", root=root, tools=rb.Toolbox(rb.presets.ccsetup))
+def release(root: Path) -> rb.agent.Workflow:
+    flow = rb.agent.Workflow(
+        root / "state.json", name="release", root=root, tools=rb.agent.Toolbox(rb.presets.ccsetup)
+    )
 
     @flow.phase(artifacts=["notes.md"])
     async def collect(phase: rb.agent.Phase) -> None:

@@ -16,7 +16,7 @@ import json
 import resilient_bridge as rb
 
 
-toolbox = rb.Toolbox(rb.presets.openviber)
+toolbox = rb.agent.Toolbox(rb.presets.openviber)
 calls = 0
 
 

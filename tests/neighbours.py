@@ -18,7 +18,7 @@ import resilient_bridge as rb
 
 async def bridge() -> None:
     """A client of the embedded bridge sends, is cut off, and sends again: over the websockets that is installed."""
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.05)))
+    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05)))
     async with (
         rb.testing.BridgeServer() as server,
         rb.BridgeClient(server.url, token="t", policy=policy) as client,

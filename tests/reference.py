@@ -10,7 +10,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from resilient_bridge import Dialect, errors, events
+from resilient_bridge import errors, events
+from resilient_bridge.bridge import Dialect
 from resilient_bridge.classification import classify_close
 from tests.internals.classification import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
@@ -347,7 +348,7 @@ def event_page() -> str:
             "",
             "def show(event: rb.events.Event) -> None:",
             "    match event:",
-            "        case rb.events.Resumed(verdict=rb.Verdict.RECOVERED, replayed=replayed):",
+            "        case rb.events.Resumed(verdict=rb.bridge.Verdict.RECOVERED, replayed=replayed):",
             '            print(f"back, {replayed} messages late")',
             "        case rb.events.Resumed(verdict=verdict, reason=reason):",
             '            print(f"back, but {verdict}: {reason}")',

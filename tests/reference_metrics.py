@@ -24,7 +24,7 @@ def metrics_page() -> str:
         "metrics",
         "Metrics",
         [
-            "[`rb.exporters.prometheus.install()`](../how-to/metrics.md) and [`rb.exporters.otel.install()`](../how-to/traces.md) export the same metrics. Prometheus names have",
+            "[`rb.telemetry.prometheus.install()`](../how-to/metrics.md) and [`rb.telemetry.otel.install()`](../how-to/traces.md) export the same metrics. Prometheus names have",
             "underscores, the unit and `_total`. OpenTelemetry names have dots, and the unit is separate.",
         ],
         [*table("Prometheus | OpenTelemetry | kind | unit | labels | what it measures", rows)],

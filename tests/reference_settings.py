@@ -97,7 +97,7 @@ def _first(kind: type) -> str:
 
 def settings_page() -> str:
     """docs/reference/settings.md."""
-    link = {field.name: form_of(field.validator).of for field in fields_of(rb.BridgePolicy)}
+    link = {field.name: form_of(field.validator).of for field in fields_of(rb.bridge.BridgePolicy)}
     parts = [(name, kind) for name, kind in link.items() if kind not in {None, rb.Policy}]
     top = [
         ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as the base for all other keys"),

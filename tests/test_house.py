@@ -257,7 +257,7 @@ def test_importing_the_package_loads_nothing_else():
 
 def test_policies_and_failures_load_no_network():
     """What only describes (policies, presets, errors, classification) loads neither loop nor HTTP nor WebSocket stack."""
-    names = "Backoff, BridgePolicy, Failure, Rule, classify, events, presets"
+    names = "Backoff, Failure, Rule, classify, events, presets"
     heavy = "asyncio httpx websockets tenacity sqlite3 email".split()
     assert _loads(f"from resilient_bridge import {names}", *heavy) == set()
 

@@ -83,7 +83,7 @@ def _breaker():
 
     def work():
         assert isinstance(rb.capture(protected, "no number").error, ValueError)
-        rb.circuit("c04 circuit").isolate()
+        rb.calls.circuit("c04 circuit").isolate()
         assert isinstance(rb.capture(protected, "1").error, rb.CircuitOpenError)
 
     return work
@@ -114,13 +114,13 @@ def _timeout():
 
 
 def _health():
-    app = rb.health_app()
+    app = rb.telemetry.health_app()
     return app.status
 
 
 def _listening():
     def work():
-        with rb.listen(lambda event: None), rb.Alerts() as alerts:
+        with rb.listen(lambda event: None), rb.telemetry.Alerts() as alerts:
             alerts.active()
 
     return work

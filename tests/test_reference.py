@@ -56,7 +56,7 @@ def test_every_type_of_a_captured_frame_is_explained():
 
 def test_every_state_is_explained():
     """Each state has its words, in the order of the enum."""
-    assert list(STATES) == [state.name for state in rb.BridgeState]
+    assert list(STATES) == [state.name for state in rb.bridge.BridgeState]
 
 
 def test_every_outcome_of_a_loss_is_explained():

@@ -22,7 +22,7 @@ from tests.threats.watching import quick
 
 CHILD = Path(__file__).parent / "adapters/child.py"
 PAGE = Path(__file__).parents[1] / "docs/reference/severity.md"
-ALARMING = (rb.Severity.CRITICAL, rb.Severity.FATAL)
+ALARMING = (rb.errors.Severity.CRITICAL, rb.errors.Severity.FATAL)
 pytestmark = pytest.mark.requirement("R2")
 
 
@@ -35,19 +35,19 @@ fatal | Log + terminate | Complete session loss
 """  # of the specification
 
 
-def _row(severity: rb.Severity) -> list[str]:
+def _row(severity: rb.errors.Severity) -> list[str]:
     """The cells of the page's row about a severity."""
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{severity}` |")]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def _error(severity: rb.Severity) -> rb.BridgeError:
+def _error(severity: rb.errors.Severity) -> rb.BridgeError:
     """A failure of this severity that repeating could help and that did not run."""
-    failure = rb.Failure.of("SYS_UNAVAILABLE", "down", severity=severity, executed=rb.Executed.NO)
+    failure = rb.Failure.of("SYS_UNAVAILABLE", "down", severity=severity, executed=rb.errors.Executed.NO)
     return errors.error_for(failure)
 
 
-@pytest.mark.parametrize("severity", rb.Severity)
+@pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_a_give_up_is_logged_at_its_severity(severity, caplog):
     """The page's level is that of the line, for a call that was given up."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
@@ -70,7 +70,7 @@ def test_an_error_that_no_policy_had_to_do_with_stays_below_a_warning(caplog):
     ]
 
 
-@pytest.mark.parametrize("severity", rb.Severity)
+@pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_what_is_counted_noticed_and_alerted(severity):
     """By the page: a metric from warning on, a notice from error on, an alert from critical on."""
     noticed = []
@@ -80,7 +80,10 @@ def test_what_is_counted_noticed_and_alerted(severity):
     def ask() -> None:
         raise _error(severity)
 
-    with rb.exporters.prometheus.install(registry=registry), rb.Alerts(notify=noticed.append) as alerts:
+    with (
+        rb.telemetry.prometheus.install(registry=registry),
+        rb.telemetry.Alerts(notify=noticed.append) as alerts,
+    ):
         rb.capture(ask)
         alerted = alerts.active()
         counted = f'severity="{severity}"' in generate_latest(registry).decode()
@@ -89,7 +92,7 @@ def test_what_is_counted_noticed_and_alerted(severity):
     assert ("at once" if alerted else "no") == _row(severity)[4]
 
 
-@pytest.mark.parametrize("severity", rb.Severity)
+@pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_critical_and_fatal_open_the_circuit_at_once(severity):
     """One such failure in a window of fifty is enough; any other is counted like all."""
 
@@ -101,23 +104,25 @@ def test_critical_and_fatal_open_the_circuit_at_once(severity):
         rb.capture(ask)
     opened = [event.reason for event in seen if isinstance(event, rb.events.CircuitOpened)]
     assert opened == (["critical"] if severity in ALARMING else [])
-    assert rb.circuit(ask).state == ("open" if severity in ALARMING else "closed")
+    assert rb.calls.circuit(ask).state == ("open" if severity in ALARMING else "closed")
     assert _row(severity)[5] == ("opens at once" if severity in ALARMING else "as any failure")
 
 
 def test_a_fatal_failure_ends_the_session():
     """Each code that is fatal means FAILED for a link; the page says so of fatal alone."""
-    fatal = [code for code, row in errors.CODES.items() if row.severity is rb.Severity.FATAL]
+    fatal = [code for code, row in errors.CODES.items() if row.severity is rb.errors.Severity.FATAL]
     assert fatal
     assert {meaning(rb.Failure.of(code), ()) for code in fatal} == {LossAction.FAIL}
-    assert [severity for severity in rb.Severity if _row(severity)[6] == "ends"] == [rb.Severity.FATAL]
+    assert [severity for severity in rb.errors.Severity if _row(severity)[6] == "ends"] == [
+        rb.errors.Severity.FATAL
+    ]
 
 
 @pytest.mark.parametrize("line", LEVELS.splitlines())
 def test_each_level_does_what_its_row_says(line, caplog):
     """Every word of "Behavior": a line, a metric, a notice, an alert, an open circuit, a link that ends. Each level also does what the ones above it do."""
     level, behaviour, _ = line.split(" | ")
-    severity = rb.Severity(level)
+    severity = rb.errors.Severity(level)
     noticed, registry = [], CollectorRegistry()
     caplog.set_level(logging.DEBUG, "resilient_bridge")
 
@@ -125,14 +130,17 @@ def test_each_level_does_what_its_row_says(line, caplog):
     def ask() -> None:
         raise _error(severity)
 
-    with rb.exporters.prometheus.install(registry=registry), rb.Alerts(notify=noticed.append) as alerts:
+    with (
+        rb.telemetry.prometheus.install(registry=registry),
+        rb.telemetry.Alerts(notify=noticed.append) as alerts,
+    ):
         rb.capture(ask)
         shown = {
             "Log": bool(caplog.records),
             "metrics": f'severity="{severity}"' in generate_latest(registry).decode(),
             "notify": bool(noticed),
             "alert": bool(alerts.active()),
-            "circuit break": rb.circuit(ask).state == "open",
+            "circuit break": rb.calls.circuit(ask).state == "open",
         }
     fatal = [code for code, row in errors.CODES.items() if row.severity is severity]
     shown["terminate"] = level == "fatal" and meaning(rb.Failure.of(fatal[0]), ()) is LossAction.FAIL
@@ -143,7 +151,7 @@ def test_each_level_does_what_its_row_says(line, caplog):
 
 
 @pytest.mark.parametrize(
-    "severity", [severity for severity in rb.Severity if severity is not rb.Severity.ERROR]
+    "severity", [severity for severity in rb.errors.Severity if severity is not rb.errors.Severity.ERROR]
 )
 def test_the_page_lists_the_codes_of_each_severity(severity):
     """All of them, but for the usual one."""
@@ -151,7 +159,7 @@ def test_the_page_lists_the_codes_of_each_severity(severity):
     assert re.findall(r"`(\w+)`", _row(severity)[7]) == codes
 
 
-@pytest.mark.parametrize("severity", rb.Severity)
+@pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_severity_decides_no_retry(severity):
     """The same failure is repeated, however bad it is."""
     calls = []
@@ -194,7 +202,7 @@ async def test_t04_a_servers_fatal_error_ends_the_session(dialect):
                         assert message.payload["message"] == FATAL["message"]
                 finally:
                     assert client.health().state == "FAILED"
-        assert caught.value.failure.severity is rb.Severity.FATAL
+        assert caught.value.failure.severity is rb.errors.Severity.FATAL
         assert bridge.connects == 1
 
 
@@ -210,8 +218,8 @@ async def test_t04_any_other_severity_of_a_servers_error_is_a_message():
         message = await anext(aiter(client))
         assert message.payload["severity"] == "critical"
         assert client.health().state == "READY"
-    assert rb.classify({"error": FATAL | {"severity": "critical"}}).severity is rb.Severity.CRITICAL
-    assert rb.classify({"error": FATAL | {"severity": "CRIT"}}).severity is rb.Severity.ERROR
+    assert rb.classify({"error": FATAL | {"severity": "critical"}}).severity is rb.errors.Severity.CRITICAL
+    assert rb.classify({"error": FATAL | {"severity": "CRIT"}}).severity is rb.errors.Severity.ERROR
 
 
 @pytest.mark.real
@@ -224,12 +232,12 @@ async def test_t04_a_fatal_answer_to_a_call_ends_its_link():
             "data": {"code": "SYS_INTERNAL_ERROR", "severity": "fatal"},
         }
     }
-    link = rb.reconnecting(rb.stdio(sys.executable, "-I", "-S", str(CHILD)), quick_link())
+    link = rb.reconnecting(rb.links.stdio(sys.executable, "-I", "-S", str(CHILD)), quick_link())
     with pytest.raises(rb.BridgeError, match="gone"):
         async with link as peer, asyncio.timeout(20):
             with pytest.raises(rb.BridgeError, match="gone") as caught:
                 await peer.request("answer", answer)
-            assert caught.value.failure.severity is rb.Severity.FATAL
+            assert caught.value.failure.severity is rb.errors.Severity.FATAL
             await peer.request("echo")
     assert link.health().state == "FAILED"
 
@@ -286,32 +294,32 @@ SAYS_FATAL = {
 @pytest.mark.parametrize("answer", SAYS_FATAL.values(), ids=SAYS_FATAL)
 async def test_t04_a_tools_answer_is_as_severe_as_its_error_says(answer):
     """In each form of a failure: the code need not be one of ours."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool
     async def work() -> dict[str, object]:
         """Work."""
         return answer
 
-    assert (await toolbox.call("work", {})).failure.severity is rb.Severity.FATAL
+    assert (await toolbox.call("work", {})).failure.severity is rb.errors.Severity.FATAL
 
 
 async def test_t04_a_severity_beside_the_error_is_data():
     """Such as the severest finding of a linter that failed."""
-    found = rb.Toolbox()
+    found = rb.agent.Toolbox()
 
     @found.tool
     async def lint() -> dict[str, object]:
         """Lint."""
         return {"isError": True, "content": [], "structuredContent": {"findings": 3, "severity": "fatal"}}
 
-    assert (await found.call("lint", {})).failure.severity is rb.Severity.ERROR
+    assert (await found.call("lint", {})).failure.severity is rb.errors.Severity.ERROR
 
 
 def test_t04_a_fatal_error_is_fatal_on_the_other_side_of_json_rpc():
     """The severity that differs from that of its code goes with it; the table's own does not."""
-    failure = rb.Failure.of("SYS_TIMEOUT", "gone", severity=rb.Severity.FATAL)
-    assert rb.Failure.from_mcp(failure.to_mcp()).severity is rb.Severity.FATAL
+    failure = rb.Failure.of("SYS_TIMEOUT", "gone", severity=rb.errors.Severity.FATAL)
+    assert rb.Failure.from_mcp(failure.to_mcp()).severity is rb.errors.Severity.FATAL
     assert "severity" not in rb.Failure.of("SYS_TIMEOUT").to_mcp()["data"]
 
 
@@ -321,7 +329,7 @@ async def test_t04_a_fatal_failure_halts_a_workflow_at_an_optional_phase(tmp_pat
 
     @box.tool(required=False, idempotent=True)
     def act() -> None:
-        raise _error(rb.Severity.FATAL)
+        raise _error(rb.errors.Severity.FATAL)
 
     for optional in (True, False):
         ran.clear()
@@ -331,7 +339,7 @@ async def test_t04_a_fatal_failure_halts_a_workflow_at_an_optional_phase(tmp_pat
         async def first(phase, optional=optional) -> None:
             ran.append("first")
             if optional:
-                raise _error(rb.Severity.FATAL)
+                raise _error(rb.errors.Severity.FATAL)
             await phase.call("act")
 
         @flow.phase(name="second")

@@ -75,10 +75,10 @@ def test_a_link_out_of_the_site_is_refused():
 def test_links_are_moved_and_code_is_not():
     """A source file leads to the docstring of the name that the link shows; a block of code stays as it is."""
     text = "[`Gap`](../../p.py) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
-    goals = {"p.py": "api/n.md#rb.Gap", "docs/b.md": "b.md"}
+    goals = {"p.py": "api/n.md#rb.bridge.Gap", "docs/b.md": "b.md"}
     moved = links.rewritten(text, "docs/reference/a.md", "reference/a.md", lambda path, _text: goals[path])
     assert moved == (
-        "[`Gap`](../api/n.md#rb.Gap) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
+        "[`Gap`](../api/n.md#rb.bridge.Gap) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
     )
 
 

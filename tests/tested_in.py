@@ -247,7 +247,7 @@ ELSEWHERE = {
     "stores/test_store_port_positions.py": "stores/sqlite/positions",
     "telemetry/test_alerts.py": "telemetry/alert_state telemetry/error_metric telemetry/measures",
     "telemetry/test_events.py": "telemetry/alert_events telemetry/call_events telemetry/debug_events telemetry/event telemetry/work_events",
-    "test_exports.py": "lazy_names",
+    "test_exports.py": "bridge lazy_names",
     "testing/test_log_bridge_faults.py": "testing/server_log testing/server_log_bridge testing/server_log_forms testing/server_log_link",
     "testing/test_mcp_trap.py": "testing/mcp_trap_http testing/mcp_trap_ledger testing/mcp_trap_plan testing/mcp_trap_stdio testing/mcp_trap_tools",
     "testing/test_proxy.py": "testing/proxy_link",

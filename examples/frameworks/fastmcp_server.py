@@ -18,7 +18,7 @@ from fastmcp.tools import ToolResult
 import resilient_bridge as rb
 
 
-toolbox = rb.Toolbox(rb.presets.openviber)
+toolbox = rb.agent.Toolbox(rb.presets.openviber)
 server = FastMCP("weather")
 calls = 0
 

@@ -19,7 +19,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 import resilient_bridge as rb
 
 
-toolbox = rb.Toolbox(rb.presets.openviber)
+toolbox = rb.agent.Toolbox(rb.presets.openviber)
 calls = 0
 
 

@@ -18,7 +18,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 import resilient_bridge as rb
 
 
-toolbox = rb.Toolbox(rb.presets.openviber)
+toolbox = rb.agent.Toolbox(rb.presets.openviber)
 calls = 0
 
 

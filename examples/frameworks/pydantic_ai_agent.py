@@ -19,7 +19,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import resilient_bridge as rb
 
 
-toolbox = rb.Toolbox(rb.presets.openviber)
+toolbox = rb.agent.Toolbox(rb.presets.openviber)
 calls = 0
 
 

@@ -45,7 +45,7 @@ _REPORTS: Final = 8  # diagnostics kept
 
 
 class Dimensions(TypedDict, total=False):
-    """The dimensions by name; `half_open`, the spelling of `rb.circuit(…).state`, is accepted."""
+    """The dimensions by name; `half_open`, the spelling of `rb.calls.circuit(…).state`, is accepted."""
 
     server: Server
     extension: Extension

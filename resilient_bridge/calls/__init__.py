@@ -37,14 +37,21 @@ if TYPE_CHECKING:
     from .timeout.value import Timeout as Timeout
 
 _NAMES = {
-    "attempt": "Attempt current_attempt",
+    "attempt": "Attempt",
     "breaker.handle": "Circuit circuit circuits",
+    "explanation": "Explanation",
+    "outcome": "Outcome",
+    "policy": "Protected",
+}
+
+# Listed at the top level.
+_INSIDE = {
+    "attempt": "current_attempt",
     "breaker.value": "Breaker",
     "bulkhead.value": "Bulkhead",
-    "explanation": "Explanation",
     "fallback.value": "Fallback",
-    "outcome": "capture Outcome",
-    "policy": "Policy Protected",
+    "outcome": "capture",
+    "policy": "Policy",
     "rate_limit.value": "RateLimit",
     "recommended": "resilient",
     "retry.budget": "RetryBudget",
@@ -55,4 +62,4 @@ _NAMES = {
 
 
 if not TYPE_CHECKING:
-    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES, _INSIDE)

@@ -58,7 +58,7 @@ class CircuitOpenError(_Rejection, errors.CircuitOpenError):
             f"circuit {key} {state.replace('_', '-')}",
             retryable=False if isolated else None,
             retry_after=retry_after,
-            suggestions=(f"reset it: rb.circuit({key!r}).reset()",) if isolated else (),
+            suggestions=(f"reset it: rb.calls.circuit({key!r}).reset()",) if isolated else (),
             details=details,
         )
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TextIO
 
-from .. import Backoff, BridgeClient, BridgeError, BridgePolicy, events, listen
+from .. import Backoff, BridgeClient, BridgeError, events, listen
+from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies import Heartbeat, Outbox, Reconnect, Replay
 from ..telemetry.log import muted
 from ..testing import BridgeServer, Fault, FaultProxy, Ledger

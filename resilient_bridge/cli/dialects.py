@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from .. import dialects
 from ..errors import ConfigError
-from ..protocol import dialects
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
 from ..settings.dialect_names import families, makes_dialects, ready

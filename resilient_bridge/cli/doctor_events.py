@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
-from ..protocol.facts import Channel, Event, Hello, Position, Replayed
+from ..protocol.facts import Channel, Hello, Position, Received, Replayed
 from ..protocol.messages import parse_timestamp
 from ..protocol.policies import Dialect
 from .doctor_journal import Connection
@@ -37,7 +37,7 @@ def before_of(connections: Iterable[Connection]) -> Before:
     )
 
 
-def _numbering(events: Sequence[Event], channels: Iterable[Channel]) -> Numbering | None:
+def _numbering(events: Sequence[Received], channels: Iterable[Channel]) -> Numbering | None:
     found: list[Numbering] = []
     for channel in channels:
         numbers = [event.position for event in events if event.channel == channel]
@@ -80,19 +80,19 @@ def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, d
     )
 
 
-def _new(answer: Iterable[Event], known: Iterable[Event]) -> int:
+def _new(answer: Iterable[Received], known: Iterable[Received]) -> int:
     """Return how many of these events had not come before the cut."""
     had = {_name(event) for event in known}
     return len({name for event in answer if (name := _name(event)) not in had})
 
 
-def _repeated(events: Iterable[Event], known: Iterable[Event]) -> int:
+def _repeated(events: Iterable[Received], known: Iterable[Received]) -> int:
     """Return how many of these events had come before, by their types and ids."""
     had = {_name(event) for event in known if event.id is not None}
     return sum(_name(event) in had for event in events)
 
 
-def _name(event: Event) -> tuple[object, ...]:
+def _name(event: Received) -> tuple[object, ...]:
     if event.id is not None:
         return (event.type, event.id)
     return (event.channel, event.position, str(event.raw) if event.position is None else "")
@@ -122,7 +122,7 @@ def _asked(back: Connection, dialect: Dialect, after: After) -> After:
     )
 
 
-def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[Event]) -> bool | None:
+def _includes_asked(back: Connection, answer: Iterable[Received], known: Iterable[Received]) -> bool | None:
     """Return whether the event at the requested position came again; None if it is not known."""
     if back.record is None or not back.record.positions:
         return None
@@ -133,7 +133,7 @@ def _includes_asked(back: Connection, answer: Iterable[Event], known: Iterable[E
 
 
 def _includes_last(
-    back: Connection, answer: Iterable[Event], known: Sequence[Event], dialect: Dialect
+    back: Connection, answer: Iterable[Received], known: Sequence[Received], dialect: Dialect
 ) -> bool | None:
     """Return whether the last known event came again; None without a request, or an event."""
     if not back.has_asked:
@@ -147,7 +147,7 @@ def _includes_last(
     return bool(wanted & {(event.channel, event.position) for event in answer})
 
 
-def _order(answer: Sequence[Event]) -> Order | None:
+def _order(answer: Sequence[Received]) -> Order | None:
     found: set[Order] = set()
     for channel in {event.channel for event in answer}:
         keys = [_rank(event) for event in answer if event.channel == channel]
@@ -160,7 +160,7 @@ def _order(answer: Sequence[Event]) -> Order | None:
     return None if not found else found.pop() if len(found) == 1 else "mixed"
 
 
-def _rank(event: Event) -> float | None:
+def _rank(event: Received) -> float | None:
     """Return the sort key of an event, its number or its time; None if its position is neither."""
     if isinstance(event.position, int):
         return event.position
@@ -168,7 +168,7 @@ def _rank(event: Event) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def _oldest(answer: Sequence[Event]) -> Position | None:
+def _oldest(answer: Sequence[Received]) -> Position | None:
     ranked = [(rank, event) for event in answer if (rank := _rank(event)) is not None]
     if not ranked:
         return None
@@ -214,7 +214,7 @@ def retained_of(connections: Sequence[Connection], dialect: Dialect, began: floa
     return attrs.evolve(retained, age=began + came - moment, stamped_by=field)
 
 
-def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
+def _answer(connection: Connection, dialect: Dialect) -> list[Received]:
     """Return the events that were replayed on this connection."""
     # A replay that is both pushed and requested comes twice: only the longest one counts.
     answer = max(connection.answers, key=len) if connection.answers else connection.events(replayed=True)
@@ -223,7 +223,7 @@ def _answer(connection: Connection, dialect: Dialect) -> list[Event]:
     return answer
 
 
-def _stamp(event: Event, *, is_time: bool) -> tuple[float, str] | None:
+def _stamp(event: Received, *, is_time: bool) -> tuple[float, str] | None:
     """Return the time of an event, in seconds since 1970, and the name of the field that holds it.
 
     The name is "" if the dialect defines the field. None if no time is found.

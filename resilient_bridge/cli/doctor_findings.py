@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from ..errors import Failure
-from ..protocol.facts import Acked, Challenge, Event, Hello, Pong, Refused, Replayed, Reply
+from ..protocol.facts import Acked, Challenge, Hello, Pong, Received, Refused, Replayed, Reply
 from ..protocol.policies import Dialect
 from .doctor_events import after_of, before_of, from_start_of, retained_of
 from .doctor_journal import Connection, Dedupes, JoinAnswered, Probe
@@ -138,7 +138,7 @@ def _is_about(sign: object, probe: Probe) -> bool:
             return bool(names & {*sign.ids}) or (sign.through is not None and sign.through >= probe.number)
         case Refused():
             return sign.to in names or (sign.to is None and sign.type == probe.type)
-        case Event():
+        case Received():
             return sign.id == probe.id or sign.payload.get("request_id") == probe.id
         case _:
             return False

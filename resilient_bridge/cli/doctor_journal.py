@@ -17,10 +17,10 @@ from ..errors import Failure
 from ..protocol.border import facts_of
 from ..protocol.facts import (
     Acked,
-    Event,
     Fact,
     Hello,
     Pong,
+    Received,
     Record,
     Refused,
     Replayed,
@@ -104,7 +104,7 @@ class Connection:
     since: Any = None  # the position from which a replay of envelopes was requested last
     asks: set[str] = attrs.field(factory=set[str])  # the ids of those requests
     # the events of each replay of envelopes
-    answers: list[list[Event]] = attrs.field(factory=list[list[Event]])
+    answers: list[list[Received]] = attrs.field(factory=list[list[Received]])
     is_pushed: bool = False  # whether a replay of envelopes came without a request
     has_asked: bool = False
     resumed: events.Resumed | None = None
@@ -137,10 +137,10 @@ class Connection:
         """Return when the first sign of this class came, at or after this moment; None if never."""
         return next((each.at for each in self.seen if isinstance(each.sign, kind) and each.at >= after), None)
 
-    def events(self, *, replayed: bool | None = None) -> list[Event]:
+    def events(self, *, replayed: bool | None = None) -> list[Received]:
         """Return the received events; `replayed`: only those of a replay, or only the others."""
         wanted = [each for each in self.seen if replayed is None or each.is_replay is replayed]
-        return [each.sign for each in wanted if isinstance(each.sign, Event)]
+        return [each.sign for each in wanted if isinstance(each.sign, Received)]
 
 
 class Reading:
@@ -229,8 +229,8 @@ def _came(connection: Connection, entry: Entry, dialect: Dialect) -> None:
     for seen in connection.seen[known:]:
         sign = seen.sign
         connection.has_pong |= isinstance(sign, Pong)
-        connection.has_event |= isinstance(sign, Event)
-        connection.has_position |= isinstance(sign, Event) and sign.position is not None
+        connection.has_event |= isinstance(sign, Received)
+        connection.has_position |= isinstance(sign, Received) and sign.position is not None
 
 
 def _own_came(
@@ -291,9 +291,9 @@ def _sign(body: Mapping[str, Any], payload: Mapping[str, Any], dialect: Dialect)
             return _event(body)
 
 
-def _event(body: Mapping[str, Any]) -> Event:
+def _event(body: Mapping[str, Any]) -> Received:
     identity = body.get("id")
-    return Event(
+    return Received(
         raw=body,
         type=body["type"],
         payload=body.get("payload") or {},
@@ -302,8 +302,8 @@ def _event(body: Mapping[str, Any]) -> Event:
     )
 
 
-def _replayed(items: Any) -> list[Event]:
-    found: list[Event] = []
+def _replayed(items: Any) -> list[Received]:
+    found: list[Received] = []
     for item in items if isinstance(items, list) else []:  # pyright: ignore[reportUnknownVariableType] -- what a server has sent
         try:
             found.append(_event(decode(item) if isinstance(item, str) else envelope(item)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..protocol.dialects import plain
+from ..protocol.dialects._plain import plain
 from ..protocol.policies import Dialect
 from ..protocol.policies.positions import Positions
 from .doctor_values import Findings
@@ -84,7 +84,7 @@ def _about_replay(findings: Findings, dialect: Dialect) -> list[str]:
         return notes
     has_replay = policy is not None or dialect.request_replay is not None
     if after.verdict is not None and after.verdict != "RECOVERED" and has_replay:
-        page = "the docstring of rb.Gap" if policy is None else "docs/reference/positions.md"
+        page = "the docstring of rb.bridge.Gap" if policy is None else "docs/reference/positions.md"
         notes.append(f"This cut ended {after.verdict}({after.reason}): {page} says what that means.")
     if policy is None or after.includes_asked is None:
         return notes

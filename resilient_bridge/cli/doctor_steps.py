@@ -15,7 +15,8 @@ import attrs
 from ..classification import classify
 from ..client import BridgeClient
 from ..errors import BridgeError, Failure
-from ..presets import BridgePolicy, default
+from ..presets import default
+from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies import Dialect, Heartbeat, Reconnect, Replay
 from ..protocol.recognition import fitting
 from ..telemetry import events, listen

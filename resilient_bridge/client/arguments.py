@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from ..calls.policy import Policy
 from ..errors import config_error, has_mix, hides
 from ..lazy_names import public
-from ..presets import BridgePolicy, default
+from ..presets import default
+from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ..calls.policy import EnvironmentSource, Policy, Source
-    from ..presets import BridgePolicy
+    from ..presets.bridge_policy import BridgePolicy
     from ..protocol import Message
     from ..protocol.policies import Dialect
     from ..telemetry.events import Event

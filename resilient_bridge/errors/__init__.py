@@ -94,21 +94,23 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "exceptions": (
-        "AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError ConfigError "
-        "ContextOverflowError DeadlineExceededError InboxFullError NotConnectedError "
-        "NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError "
-        "Problem ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
+        "AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError "
+        "NotConnectedError NotDeliveredError OutboxFullError PositionGoneError Problem "
+        "ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),
-    "failure": "Failure",
-    "taxonomy": "Category Executed Kind Severity",
+    "taxonomy": "Executed Severity",
 }
 
-# For other rooms, not for users.
+# For other rooms, or listed at the top level.
 _INSIDE = {
     "codes": "code_info CODES is_known_code near_code OWN_CODES PREFIXES",
-    "exceptions": "config_error config_errors error_class error_for REJECTED stays_here",
+    "exceptions": (
+        "BridgeError CircuitOpenError config_error config_errors ConfigError "
+        "DeadlineExceededError error_class error_for NotExecutedError OutcomeUnknownError REJECTED "
+        "stays_here"
+    ),
     "failure": (
-        "changed is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven "
+        "changed Failure is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven "
         "what_happened WHY_STOPPED"
     ),
     "record": "attach ended OWN_WORDS Record record_of",
@@ -118,7 +120,7 @@ _INSIDE = {
     ),
     "secret_names": "is_sensitive MASK",
     "secret_values": "has_mix hides sends_secret",
-    "taxonomy": "CodeInfo MCP_CODES",
+    "taxonomy": "Category CodeInfo Kind MCP_CODES",
 }
 
 

@@ -8,7 +8,6 @@ from ._gasoline import gasoline
 from ._openviber import openviber
 from ._recursor import recursor
 from ._stdiobus import stdiobus
-from .bridge_policy import BridgePolicy
 
 
-__all__ = ["BridgePolicy", "ccsetup", "default", "gasoline", "openviber", "recursor", "stdiobus"]
+__all__ = ["ccsetup", "default", "gasoline", "openviber", "recursor", "stdiobus"]

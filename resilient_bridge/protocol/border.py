@@ -17,12 +17,12 @@ from .facts import (
     Acked,
     Challenge,
     Closing,
-    Event,
     Finished,
     Hello,
     Moved,
     Ping,
     Pong,
+    Received,
     Refused,
     Replayed,
     Reply,
@@ -73,7 +73,7 @@ def facts_of(
         # An event costs no call, as there is one for each message (P11). What is unusual here (text
         # that is not ASCII, an echo) may still be right.
         if (
-            type(fact) is not Event
+            type(fact) is not Received
             or type(fact.payload) is not dict
             or type(fact.type) is not str
             or not fact.type.isascii()
@@ -127,9 +127,9 @@ def _wrong(fact: object, order: str | None) -> str | None:
         value = getattr(fact, field)
         if value is None or order is None:
             continue
-        if order != "number" and type(value) is float and math.isfinite(value) and kind is Event:
+        if order != "number" and type(value) is float and math.isfinite(value) and kind is Received:
             cast(
-                "Event", fact
+                "Received", fact
             ).position = None  # a time in fractions of a second: it is read, and nothing is asked after it
         elif not (is_whole(value) if order == "number" else is_whole(value) or is_text(value)):
             wanted = "a whole number of 64 bits" if order == "number" else "a whole number or a text"
@@ -199,7 +199,7 @@ _SECONDS: Final = _or_none((_is_seconds, "seconds, 0 or more"))
 _FLAG: Final[Rule] = lambda value: isinstance(value, bool), "True or False"
 
 _RULES: Final[Mapping[type, Mapping[str, Rule]]] = {
-    Event: {
+    Received: {
         "type": _TEXT,
         "payload": _MAPPING,
         **dict.fromkeys(("id", "timestamp", "channel", "echo"), _TEXT_OR_NONE),
@@ -233,7 +233,7 @@ _RULES: Final[Mapping[type, Mapping[str, Rule]]] = {
     Pong: {"id": _TEXT_OR_NONE},
 }
 _POSITIONS: Final[Mapping[type, tuple[str, ...]]] = {
-    Event: ("position",),
+    Received: ("position",),
     Moved: ("position",),
     Replayed: ("first", "through"),
 }

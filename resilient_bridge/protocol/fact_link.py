@@ -18,12 +18,12 @@ from .facts import (
     Acknowledge,
     Challenge,
     Closing,
-    Event,
     Finished,
     Hello,
     Moved,
     Ping,
     Pong,
+    Received,
     Refused,
     Replayed,
     Reply,
@@ -70,7 +70,7 @@ class FactLink(Link[Resuming]):
         self._is_torn = False  # could a part of the frame that is being read not be read?
         self.joining = Resuming(parts, self.wire, self._positioned, self.die, self.greeting)
         self._handlers: dict[type, Callable[[Any, Frame, Now], None]] = {
-            Event: self._on_event,
+            Received: self._on_event,
             Hello: self._on_hello,
             Challenge: self._on_challenge,
             Moved: self._on_moved,
@@ -115,7 +115,7 @@ class FactLink(Link[Resuming]):
         """
         is_bridged = False
         for fact in facts_of(self._decode, frame, self._dialect.positions):
-            if isinstance(fact, Event):
+            if isinstance(fact, Received):
                 is_bridged = self.joining.backfilled(Incoming(fact, frame), now)
             elif isinstance(fact, Unreadable):
                 raise ProtocolError(refusal_of(fact)) from fact.cause
@@ -141,7 +141,7 @@ class FactLink(Link[Resuming]):
             self._doubted_at = self._in.watermark.accepted
             self._positioned.report(Hole(Verdict.UNKNOWN, "unreadable"))
 
-    def _on_event(self, event: Event, text: Frame, now: Now) -> None:
+    def _on_event(self, event: Received, text: Frame, now: Now) -> None:
         if self.greeting is not None and self.greeting.is_open:
             self._hold(Held(event.type, Body(event), text))
             return
@@ -166,9 +166,9 @@ class FactLink(Link[Resuming]):
 
     def _content(self, held: Held, now: Now) -> None:
         body = held.body
-        self._on_event(body.fact if isinstance(body, Body) else Event(raw=body), held.text, now)
+        self._on_event(body.fact if isinstance(body, Body) else Received(raw=body), held.text, now)
 
-    def _require_ack(self, event: Event, now: Now) -> None:
+    def _require_ack(self, event: Received, now: Now) -> None:
         """The server wants an acknowledgement of this event, each time that it sends it."""
         acknowledgements = self._acknowledgements
         if self._dialect.acknowledges != "taken" or event.id is None:
@@ -201,7 +201,7 @@ class FactLink(Link[Resuming]):
         if self._positioned is None or self._is_torn:
             return  # what it moves over may be what could not be read
         if self.joining.is_open:
-            marker = Event(raw=None, position=fact.position, channel=fact.channel)
+            marker = Received(raw=None, position=fact.position, channel=fact.channel)
             self.joining.hold(Incoming(marker, text, is_marker=True), now)
         else:
             self._positioned.moved(fact)
@@ -220,7 +220,7 @@ class FactLink(Link[Resuming]):
 
     def _on_reply(self, reply: Reply, text: Frame, now: Now) -> None:
         if not self._replied(reply, now):
-            self._on_event(Event(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
+            self._on_event(Received(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
 
     def _on_acked(self, fact: Acked, _text: Frame, now: Now) -> None:
         """An acknowledgement of none of our sends, or a repeated one, changes nothing."""
@@ -252,7 +252,7 @@ class FactLink(Link[Resuming]):
         if not entry.is_request:
             self._confirm(entry, "read" if reply.duplicate else "applied")
             return True
-        body = Body(Event(raw=reply.raw, type=reply.type, payload=reply.payload))
+        body = Body(Received(raw=reply.raw, type=reply.type, payload=reply.payload))
         return self._out.answered_request(entry, reply.type, body, now, is_error=False)
 
     def _echoed(self, echo: str, now: Now) -> bool:
@@ -296,7 +296,7 @@ class FactLink(Link[Resuming]):
             self.die(failure)
         elif not self._refused(fact, failure, now):
             payload = {"code": fact.code, "message": fact.text}
-            self._on_event(Event(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
+            self._on_event(Received(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
         self.die_if_fatal(failure)
 
     def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:

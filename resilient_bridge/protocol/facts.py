@@ -95,7 +95,7 @@ class Resume:
 @attrs.define(
     kw_only=True
 )  # not frozen: there is one for each message, and a frozen one takes twice as long to make
-class Event:
+class Received:
     """A message of the server's, for the consumer.
 
     `raw` is the frame as it came, decoded as far as the dialect reads it: an object, an array, a
@@ -289,7 +289,7 @@ CONTROL: Final = 1_000_000_000
 """The numbers of frames that are no messages of the user's (`Auth.number`, `Ping.number`) begin above this."""
 
 Fact: TypeAlias = (
-    Event
+    Received
     | Hello
     | Challenge
     | Moved

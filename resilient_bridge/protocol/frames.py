@@ -23,7 +23,7 @@ from .strict_json import decoder, is_deeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .facts import Event, Frame
+    from .facts import Frame, Received
 
 
 _TYPE: Final = re.compile(r"[a-z_]+")
@@ -134,7 +134,7 @@ class Body(dict[str, Any]):
 
     __slots__ = ("fact", "raw")
 
-    def __init__(self, fact: Event) -> None:
+    def __init__(self, fact: Received) -> None:
         super().__init__(type=fact.type, id=fact.id, timestamp=fact.timestamp, payload=fact.payload)
         self.fact = fact
         self.raw = fact.raw

@@ -28,7 +28,7 @@ from .messages import parse_timestamp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .facts import Event, Position
+    from .facts import Position, Received
 
 
 class Match(Enum):
@@ -53,7 +53,7 @@ def is_counter(identity: str | None, position: Position | None = None) -> bool:
     return identity is None or identity == str(position) or _COUNTER.fullmatch(identity) is not None
 
 
-def match(had: Event, came: Event, *, volatile: Sequence[str], is_opaque: bool = False) -> Match:
+def match(had: Received, came: Received, *, volatile: Sequence[str], is_opaque: bool = False) -> Match:
     """Compare two events of one name.
 
     `volatile`: fields that are left out, because a replay adds or changes them. `is_opaque`: the
@@ -79,12 +79,12 @@ def match(had: Event, came: Event, *, volatile: Sequence[str], is_opaque: bool =
     return Match.ALTERED
 
 
-def content_of(event: Event, volatile: Sequence[str]) -> str:
+def content_of(event: Received, volatile: Sequence[str]) -> str:
     """Return the frame of an event that has no name, by which its repeats are counted."""
     return json.dumps(_steady(event.raw, volatile), sort_keys=True, default=repr)
 
 
-def _difference(had: Event, came: Event, volatile: Sequence[str]) -> str:
+def _difference(had: Received, came: Received, volatile: Sequence[str]) -> str:
     """Return "none", "innocent" or "other": fields were added or times changed, or more than that."""
     if had.type != came.type:
         return "other"

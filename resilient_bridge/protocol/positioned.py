@@ -16,7 +16,7 @@ from ..errors import Failure
 from ..telemetry.events import Verdict
 from .bookmark import Bookmark
 from .border import facts_of
-from .facts import Event
+from .facts import Received
 from .frames import Body, canonical
 from .matching import SAME, Match, content_of, match
 from .messages import Gap, Message, parse_timestamp
@@ -63,7 +63,7 @@ class Positioned:
             watermark.bookmark = Bookmark()
         return watermark.bookmark
 
-    def live(self, event: Event, text: Frame, now: Now) -> Failure | None:
+    def live(self, event: Received, text: Frame, now: Now) -> Failure | None:
         """An event of a link whose join is over.
 
         Returns why the link has to end: events are missing and will be requested again.
@@ -84,7 +84,7 @@ class Positioned:
             self._old(event, text, now)
         return None
 
-    def _named(self, event: Event, text: Frame, now: Now) -> None:
+    def _named(self, event: Received, text: Frame, now: Now) -> None:
         """A live event known by its id, or counted if it has none.
 
         It may belong to a replay that goes on behind its verdict. Whether one does that came too
@@ -102,7 +102,7 @@ class Positioned:
         else:
             self.accept(event, text, now, may_repeat=key in self._in.watermark)
 
-    def _is_owed(self, event: Event) -> bool:
+    def _is_owed(self, event: Received) -> bool:
         """Return whether the replay still owes this event, which was delivered before the cut."""
         remaining = self.unshown.get(event.channel)
         if remaining is None or remaining[content := self.content_of(event)] <= 0:
@@ -110,7 +110,7 @@ class Positioned:
         remaining[content] -= 1
         return True
 
-    def _next(self, event: Event, text: Frame, reached: Position | None, now: Now) -> Failure | None:
+    def _next(self, event: Received, text: Frame, reached: Position | None, now: Now) -> Failure | None:
         position, channel = event.position, event.channel
         is_exact = self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)
         if is_exact and isinstance(position, int) and isinstance(reached, int) and position > reached + 1:
@@ -125,7 +125,7 @@ class Positioned:
         self.accept(event, text, now)
         return None
 
-    def _old(self, event: Event, text: Frame, now: Now) -> None:
+    def _old(self, event: Received, text: Frame, now: Now) -> None:
         found = self.match(event, text)
         if found in SAME:
             self._in.duplicates += 1
@@ -137,7 +137,7 @@ class Positioned:
             self.bookmark.forget_channel(event.channel)
             self.accept(event, text, now)
 
-    def _may_have_had(self, event: Event) -> bool:
+    def _may_have_had(self, event: Received) -> bool:
         """Return whether this event may be one that was delivered and forgotten."""
         watermark, log = self._in.watermark, _LOG + (event.channel or "")
         if watermark.first == 1 or not (self.policy.repeats or self.policy.shows_anchor):
@@ -241,13 +241,13 @@ class Positioned:
             )
             self._in.inbox.put_gap(gap)
 
-    def _mark(self, event: Event) -> None:
+    def _mark(self, event: Received) -> None:
         if event.position is not None:
             self.bookmark.reach(event.channel, event.position, self._in.watermark.accepted, is_moved=True)
 
     def accept(
         self,
-        event: Event,
+        event: Received,
         text: Frame,
         now: Now,
         *,
@@ -266,7 +266,7 @@ class Positioned:
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
         self._in.accept(key, message, text, now.mono)
 
-    def _is_earlier(self, event: Event) -> bool:
+    def _is_earlier(self, event: Received) -> bool:
         """Of two times the later one counts."""
         reached = self.bookmark.positions.get(event.channel)
         if reached is None:
@@ -274,7 +274,7 @@ class Positioned:
         here, there = parse_timestamp(str(event.position)), parse_timestamp(str(reached))
         return here is not None and there is not None and here < there
 
-    def key_of(self, event: Event) -> Key | None:
+    def key_of(self, event: Received) -> Key | None:
         """Return the key by which an event is recognized: its position, or where several share one
         its id.
         """
@@ -282,7 +282,7 @@ class Positioned:
             return None if event.id is None else (event.type, event.id)
         return (_LOG if event.channel is None else _LOG + event.channel, str(event.position))
 
-    def match(self, event: Event, text: Frame) -> Match:
+    def match(self, event: Received, text: Frame) -> Match:
         """Compare this event with the one of its name that was delivered.
 
         An event without a name is FORGOTTEN: it is counted, not looked up (`unnamed`).
@@ -300,7 +300,7 @@ class Positioned:
             return Match.CONTENT
         return found
 
-    def _is_shared(self, event: Event) -> bool:
+    def _is_shared(self, event: Received) -> bool:
         """Return whether an event before this one has its id too: then it is no event's name."""
         marks = islice(reversed(self._in.watermark.tail), _COMPARED)
         others = (other for mark in marks if mark.key is not None for other in self._events_of(mark.text))
@@ -309,7 +309,7 @@ class Positioned:
             for other in others
         )
 
-    def _event_of(self, mark: Mark, event: Event) -> Event | None:
+    def _event_of(self, mark: Mark, event: Received) -> Received | None:
         """Return the event of this name in a frame that was delivered."""
         for had in self._events_of(mark.text):
             if had.channel == event.channel and self.key_of(had) == mark.key:
@@ -330,11 +330,11 @@ class Positioned:
                         found.setdefault(event.channel, Counter())[self.content_of(event)] += 1
         return found
 
-    def content_of(self, event: Event) -> str:
+    def content_of(self, event: Received) -> str:
         return content_of(event, self.policy.volatile)
 
-    def _events_of(self, text: Frame) -> list[Event]:
+    def _events_of(self, text: Frame) -> list[Received]:
         if self._decode is None:
             return []
         facts = facts_of(self._decode, text, self.policy)
-        return [fact for fact in facts if isinstance(fact, Event)]
+        return [fact for fact in facts if isinstance(fact, Received)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from .facts import Channel, Event, Frame, Position, Replayed
+    from .facts import Channel, Frame, Position, Received, Replayed
     from .policies.positions import Positions
 
 
@@ -43,7 +43,7 @@ Over: TypeAlias = Literal[
 class Incoming(NamedTuple):
     """An event received during the join; `is_marker`: a position without one (`Moved`)."""
 
-    event: Event
+    event: Received
     text: Frame
     is_marker: bool = False
 
@@ -105,10 +105,10 @@ class Evidence(NamedTuple):
     positions: Mapping[Channel, Position]
     heard: Sequence[Incoming]
     statements: Mapping[Channel, Replayed]
-    match: Callable[[Event, Frame], Match]
+    match: Callable[[Received, Frame], Match]
     over: Over
     unnamed: Mapping[Channel, Counter[str]] = {}
-    content: Callable[[Event], str] = repr
+    content: Callable[[Received], str] = repr
     same_logs: AbstractSet[Channel] = frozenset()
     others: Mapping[Channel, str] = {}
     same_session: bool = False

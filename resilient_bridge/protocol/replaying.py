@@ -15,7 +15,7 @@ from .recovery import Evidence, Incoming
 
 if TYPE_CHECKING:
     from .clock import Now
-    from .facts import Channel, Event, Hello, Position, Replayed
+    from .facts import Channel, Hello, Position, Received, Replayed
     from .policies.replay import Replay
     from .positioned import Positioned
     from .recovery import Over
@@ -76,7 +76,7 @@ class Replaying:
             # What lies before a position that moved is not for us.
             self._runs[event.channel] = reached, max(self._run(event.channel, reached), event.position)
 
-    def goes_on(self, event: Event) -> bool:
+    def goes_on(self, event: Received) -> bool:
         """Return whether this held event may belong to the replay.
 
         One behind a hole is as good as live, and so is one without the anchor.

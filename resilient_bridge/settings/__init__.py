@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from .config import dump as dump
     from .config import load as load
 
-_NAMES = {"config": "Change Config dump load"}
+_NAMES = {"config": "Change Config dump"}
+
+_INSIDE = {"config": "load"}  # listed at the top level
 
 
 if not TYPE_CHECKING:
-    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES, _INSIDE)

@@ -27,7 +27,7 @@ from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
 from ..config.paths import joined
 from ..errors import Problem, config_error, config_errors
-from ..presets import BridgePolicy
+from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.ends import End
 from ..protocol.policies.heartbeat import Heartbeat

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final, TypeGuard, cast
 
+from .. import dialects
 from ..config.spelled_calls import read_call
 from ..errors import ConfigError
-from ..protocol import dialects
 from ..protocol.policies.dialect import Dialect
 from .fields import make
 from .reading import Reading, violation_of

@@ -15,8 +15,8 @@ from ..calls.fallback.value import Fallback
 from ..calls.policy import Policy
 from ..config.paths import joined
 from ..errors import ConfigError
-from ..presets import BridgePolicy
 from ..presets import default as default_policy
+from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import attrs
 
 from ..config.paths import joined
-from ..presets import BridgePolicy
 from ..presets import default as default_policy
+from ..presets.bridge_policy import BridgePolicy
 from .policy_tables import NAMES
 from .walk import default_of, fields_of
 from .writing import Writer

@@ -22,7 +22,7 @@ from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
 from ..config.paths import joined
 from ..errors import ConfigError
-from ..presets import BridgePolicy
+from ..presets.bridge_policy import BridgePolicy
 from ..transports.references import REFERENCE, is_reference
 from .fields import read_value
 from .reading import BAD, Reading, resolved, violation_of

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from ..calls.policy import Policy
-from ..presets import BridgePolicy
+from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..values.backoff import Backoff
 from ..values.forms import Form, form_of

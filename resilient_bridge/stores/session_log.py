@@ -43,7 +43,7 @@ class SessionLog:
     A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its
     `to_dict()`. Secrets are masked, and control characters escaped. With `form="log"` the lines of
     events are those of a structured log: `{"level": …, "ts": …, "msg": …}`, and where known `kind`
-    (that of `rb.Debug`), `tool`, `name`, `provider`, `attempt`, `error` (the type that a model
+    (that of `rb.telemetry.Debug`), `tool`, `name`, `provider`, `attempt`, `error` (the type that a model
     gets), `code` and `duration_ms`. `form="openviber"` has exactly the keys, messages and times of
     that specification.
 

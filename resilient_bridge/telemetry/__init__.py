@@ -12,6 +12,9 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from ..exporters import otel as otel
+    from ..exporters import prometheus as prometheus
+    from ..exporters.health import health_app as health_app
     from . import events as events
     from .alerts import Alerts as Alerts
     from .debug import Debug as Debug
@@ -20,12 +23,19 @@ if TYPE_CHECKING:
     from .hub import listen as listen
 
 _NAMES = {
-    "=events": "events",
+    "=.exporters.otel": "otel",
+    "=.exporters.prometheus": "prometheus",
+    ".exporters.health": "health_app",
     "alerts": "Alerts",
     "debug": "Debug",
+}
+
+# For other rooms, or listed at the top level.
+_INSIDE = {
+    "=events": "events",
     "hub": "emit has_listeners listen",
 }
 
 
 if not TYPE_CHECKING:
-    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES, _INSIDE)

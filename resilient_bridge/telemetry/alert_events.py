@@ -21,7 +21,7 @@ AlertRule: TypeAlias = Literal[
 
 
 class AlertRaised(Event):
-    """`rb.Alerts` found `value` above `threshold`; reported once until it is cleared or gets worse.
+    """`rb.telemetry.Alerts` found `value` above `threshold`; reported once until it is cleared or gets worse.
 
     For the rule `failure` one failure is enough, the one in this event: its severity is critical or
     fatal.

@@ -1,4 +1,4 @@
-"""`rb.Alerts`: thresholds evaluated in this process from events, and reported as events.
+"""`rb.telemetry.Alerts`: thresholds evaluated in this process from events, and reported as events.
 
 Rule: no thread and no timer. Rules are checked when an event is counted, and by `active()`; an idle
 process clears an alert only by `active()`.
@@ -40,7 +40,7 @@ _in_use: Final[WeakSet[Alerts]] = WeakSet()
 
 
 class Alerts:
-    """Raises an alert when something fails too often, inside `with rb.Alerts():`.
+    """Raises an alert when something fails too often, inside `with rb.telemetry.Alerts():`.
 
     Each threshold is a pair, warning and critical; a value strictly above it raises an alert. None
     switches a rule off.

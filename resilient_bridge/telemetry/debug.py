@@ -63,7 +63,7 @@ def name_in_words(event: Event) -> str:
 
 
 class Debug:
-    """Logs events of chosen kinds at debug level, inside `with rb.Debug("circuit"):`.
+    """Logs events of chosen kinds at debug level, inside `with rb.telemetry.Debug("circuit"):`.
 
     The kinds are connection, circuit, polling, escalation and correlation; without arguments all
     five. Each kind has the logger `resilient_bridge.<kind>`. Inside the block these loggers have

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .injection import inject as inject
     from .ledger import Judgement as Judgement
     from .ledger import Ledger as Ledger
-    from .mcp_trap import MCPTrap as MCPTrap
-    from .mcp_trap_ledger import MCPEffect as MCPEffect
-    from .mcp_trap_plan import MCPStrike as MCPStrike
+    from .mcp_trap import Trap as Trap
+    from .mcp_trap_ledger import TrapEffect as TrapEffect
+    from .mcp_trap_plan import TrapStrike as TrapStrike
     from .proxy import FaultProxy as FaultProxy
     from .proxy_link import Fault as Fault
     from .recording import record as record
@@ -42,9 +42,6 @@ _NAMES = {
     "faulty_http": "HTTPFault",
     "injection": "inject Injection PASS",
     "ledger": "Judgement Ledger",
-    "mcp_trap": "MCPTrap",
-    "mcp_trap_ledger": "MCPEffect",
-    "mcp_trap_plan": "MCPStrike",
     "proxy": "FaultProxy",
     "proxy_link": "Fault",
     "recording": "record",
@@ -57,6 +54,13 @@ _NAMES = {
     "worlds": "disabled virtual_time",
 }
 
+# Listed by `rb.mcp`.
+_INSIDE = {
+    "mcp_trap": "Trap",
+    "mcp_trap_ledger": "TrapEffect",
+    "mcp_trap_plan": "TrapStrike",
+}
+
 
 if not TYPE_CHECKING:
-    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES, _INSIDE)

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import mcp_trap_ledger
-from .mcp_trap_ledger import MCPEffect
-from .mcp_trap_plan import MCPStrike, Plan, steps_of
+from .mcp_trap_ledger import TrapEffect
+from .mcp_trap_plan import Plan, TrapStrike, steps_of
 
 
 _AWAY = 0.2  # seconds for which the port refuses after a death
 
 
 @dataclass(frozen=True, init=False)
-class MCPTrap:
+class Trap:
     """A server to test an MCP client, proxy or agent with. `command` starts it, `http()` runs it in
     this process, and the ledger records what was done.
 
@@ -45,11 +45,11 @@ class MCPTrap:
         *,
         seed: int = 0,
         rate: float = 0.5,
-        plan: str | Iterable[MCPStrike | str] = (),
+        plan: str | Iterable[TrapStrike | str] = (),
     ) -> None:
         """Write to the file `ledger`, which need not exist.
 
-        `plan`: what happens to the first, second, … call (`MCPStrike`, its names, or
+        `plan`: what happens to the first, second, … call (`TrapStrike`, its names, or
         "after,before"); later ones are answered. Without a plan a call is struck with the
         probability `rate`, as drawn from `seed`. ValueError names what is wrong with it.
         """
@@ -78,7 +78,7 @@ class MCPTrap:
         with TrapOverHTTP(self.ledger, self.plan, port, away) as server:
             yield server.url
 
-    def effects(self) -> list[MCPEffect]:
+    def effects(self) -> list[TrapEffect]:
         """Return what the tools did, in order."""
         return mcp_trap_ledger.effects(self.ledger)
 
@@ -88,7 +88,7 @@ class MCPTrap:
         """
         return sum(effect.marker == marker for effect in self.effects())
 
-    def repeats(self) -> list[MCPEffect]:
+    def repeats(self) -> list[TrapEffect]:
         """Return the effects that are harmful repeats.
 
         These are each `order` with a marker that was ordered before, and each `put` that undid a
@@ -96,10 +96,10 @@ class MCPTrap:
         """
         return mcp_trap_ledger.repeats(self.effects())
 
-    def strikes(self) -> Counter[MCPStrike]:
+    def strikes(self) -> Counter[TrapStrike]:
         """Return how often each thing happened to a call, `ANSWER` included."""
         calls = mcp_trap_ledger.records(self.ledger, "call")
-        return Counter(MCPStrike(call["strike"]) for call in calls)
+        return Counter(TrapStrike(call["strike"]) for call in calls)
 
     def starts(self) -> int:
         """Return how often the server was started, or came back over HTTP."""
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the server, or check the ledger, as the command line says; return the exit code."""
     asked = _parser().parse_args(arguments)
     try:
-        trap = MCPTrap(asked.ledger, seed=asked.seed, rate=asked.rate, plan=asked.plan or ())
+        trap = Trap(asked.ledger, seed=asked.seed, rate=asked.rate, plan=asked.plan or ())
         if asked.check:
             return _check(trap)
         if asked.http is not None:
@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ledger", required=True, metavar="FILE", help="what the tools did, one JSON a line")
     parser.add_argument("--seed", type=int, default=0, help="which calls fail, and how")
     parser.add_argument("--rate", type=float, default=0.5, help="how many of them, 0 to 1 (default 0.5)")
-    names = ", ".join(kind.value for kind in MCPStrike)
+    names = ", ".join(kind.value for kind in TrapStrike)
     parser.add_argument("--plan", metavar="STEP,…", help=f"instead of a seed, one step a call: {names}")
     parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on 127.0.0.1; 0: any port")
     parser.add_argument(
@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(trap: MCPTrap) -> int:
+def _check(trap: Trap) -> int:
     strikes = ", ".join(f"{strike.value} {count}" for strike, count in trap.strikes().items())
     sys.stdout.write(f"{len(trap.effects())} effects; calls: {strikes or 'none'}\n")
     try:

@@ -19,11 +19,11 @@ from uuid import uuid4
 
 from . import mcp_trap_ledger as ledger
 from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
-from .mcp_trap_plan import ON_HTTP, MCPStrike, Plan
+from .mcp_trap_plan import ON_HTTP, Plan, TrapStrike
 from .mcp_trap_tools import MODERN, TrapServer, as_object
 
 
-_DEADLY: Final = {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.MIDDLE, MCPStrike.ANSWERED}
+_DEADLY: Final = {TrapStrike.BEFORE, TrapStrike.AFTER, TrapStrike.MIDDLE, TrapStrike.ANSWERED}
 
 
 class TrapOverHTTP:
@@ -140,7 +140,7 @@ class _Handler(QuietHandler):
             self._carry_out(json.dumps(answer).encode(), strike, message, session)
 
     def _carry_out(
-        self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]
+        self, body: bytes, strike: TrapStrike, message: dict[str, Any], session: dict[str, str]
     ) -> None:
         """Send the answer as far as the strike allows."""
         if strike in _DEADLY:
@@ -150,19 +150,21 @@ class _Handler(QuietHandler):
         else:
             self._send(body, strike, message, session)
 
-    def _send(self, body: bytes, strike: MCPStrike, message: dict[str, Any], session: dict[str, str]) -> None:
+    def _send(
+        self, body: bytes, strike: TrapStrike, message: dict[str, Any], session: dict[str, str]
+    ) -> None:
         trap = self.server.owner
-        if strike in {MCPStrike.BEFORE, MCPStrike.AFTER, MCPStrike.RESET}:
+        if strike in {TrapStrike.BEFORE, TrapStrike.AFTER, TrapStrike.RESET}:
             self.reset()
-        elif strike is MCPStrike.HANG:
+        elif strike is TrapStrike.HANG:
             trap.closed.wait()
             self.close_connection = True
-        elif strike is MCPStrike.FORGOTTEN:
+        elif strike is TrapStrike.FORGOTTEN:
             trap.sessions.clear()
             self._refuse(message)
-        elif strike in {MCPStrike.CUT, MCPStrike.NOISE}:
-            self._stream(body, is_cut=strike is MCPStrike.CUT)
-        elif strike is MCPStrike.MIDDLE:
+        elif strike in {TrapStrike.CUT, TrapStrike.NOISE}:
+            self._stream(body, is_cut=strike is TrapStrike.CUT)
+        elif strike is TrapStrike.MIDDLE:
             self._reply(200, body[: len(body) // 2], session, length=len(body))
         else:
             self._reply(200, body, session)

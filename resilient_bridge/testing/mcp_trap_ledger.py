@@ -16,7 +16,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class MCPEffect:
+class TrapEffect:
     """One effect of a tool of the trap.
 
     `call`: the number of the call, from 0. `at`: seconds since 1970. `key`: what `put` wrote to.
@@ -48,14 +48,14 @@ def records(file: Path, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
-def effects(file: Path) -> list[MCPEffect]:
+def effects(file: Path) -> list[TrapEffect]:
     return [
-        MCPEffect(line["tool"], line["marker"], line["call"], line["at"], line.get("key", ""))
+        TrapEffect(line["tool"], line["marker"], line["call"], line["at"], line.get("key", ""))
         for line in records(file, "effect")
     ]
 
 
-def repeats(done: Iterable[MCPEffect]) -> list[MCPEffect]:
+def repeats(done: Iterable[TrapEffect]) -> list[TrapEffect]:
     """Return the effects that were repeated and should not have been.
 
     A second `order` with a marker is one. A second `put` with a marker is one only if something
@@ -64,7 +64,7 @@ def repeats(done: Iterable[MCPEffect]) -> list[MCPEffect]:
     """
     seen: set[tuple[str, str]] = set()
     last: dict[str, str] = {}  # by key: the marker of the last put
-    wrong: list[MCPEffect] = []
+    wrong: list[TrapEffect] = []
     for effect in done:
         name = effect.tool, effect.marker
         is_harmless = effect.tool == "put" and last.get(effect.key) == effect.marker

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 
-class MCPStrike(Enum):
+class TrapStrike(Enum):
     """What may happen to one call of a tool. All but `before` and `forgotten` come after the
     effect.
     """
@@ -33,12 +33,12 @@ class MCPStrike(Enum):
     @property
     def has_effect(self) -> bool:
         """Whether the tool has its effect."""
-        return self not in {MCPStrike.BEFORE, MCPStrike.FORGOTTEN}
+        return self not in {TrapStrike.BEFORE, TrapStrike.FORGOTTEN}
 
 
-_HTTP_ONLY: Final = frozenset({MCPStrike.FORGOTTEN, MCPStrike.CUT, MCPStrike.RESET})
-ON_HTTP: Final = tuple(kind for kind in MCPStrike if kind not in {MCPStrike.ANSWER, MCPStrike.EXIT0})
-ON_STDIO: Final = tuple(kind for kind in MCPStrike if kind not in {MCPStrike.ANSWER, *_HTTP_ONLY})
+_HTTP_ONLY: Final = frozenset({TrapStrike.FORGOTTEN, TrapStrike.CUT, TrapStrike.RESET})
+ON_HTTP: Final = tuple(kind for kind in TrapStrike if kind not in {TrapStrike.ANSWER, TrapStrike.EXIT0})
+ON_STDIO: Final = tuple(kind for kind in TrapStrike if kind not in {TrapStrike.ANSWER, *_HTTP_ONLY})
 
 
 @dataclass(frozen=True)
@@ -47,29 +47,31 @@ class Plan:
 
     seed: int = 0
     rate: float = 0.5
-    steps: tuple[MCPStrike, ...] = ()
+    steps: tuple[TrapStrike, ...] = ()
 
-    def strike(self, number: int, kinds: tuple[MCPStrike, ...]) -> MCPStrike:
+    def strike(self, number: int, kinds: tuple[TrapStrike, ...]) -> TrapStrike:
         """Return the strike of the call with this number, from 0; only `kinds` are possible."""
         if self.steps:
-            return self.steps[number] if number < len(self.steps) else MCPStrike.ANSWER
+            return self.steps[number] if number < len(self.steps) else TrapStrike.ANSWER
         drawn = Random(f"{self.seed}:{number}")
-        return drawn.choice(kinds) if drawn.random() < self.rate else MCPStrike.ANSWER
+        return drawn.choice(kinds) if drawn.random() < self.rate else TrapStrike.ANSWER
 
-    def check(self, kinds: tuple[MCPStrike, ...]) -> None:
-        if wrong := {step.value for step in self.steps} - {kind.value for kind in (*kinds, MCPStrike.ANSWER)}:
+    def check(self, kinds: tuple[TrapStrike, ...]) -> None:
+        if wrong := {step.value for step in self.steps} - {
+            kind.value for kind in (*kinds, TrapStrike.ANSWER)
+        }:
             raise ValueError(f"plan: not possible on this transport: {', '.join(sorted(wrong))}")
 
 
-def steps_of(plan: str | Iterable[MCPStrike | str]) -> tuple[MCPStrike, ...]:
+def steps_of(plan: str | Iterable[TrapStrike | str]) -> tuple[TrapStrike, ...]:
     """Return the steps of a text such as "after,before", or of strikes or their names; ValueError
     for an unknown name.
     """
     listed = plan.split(",") if isinstance(plan, str) else plan
-    steps: list[MCPStrike] = []
+    steps: list[TrapStrike] = []
     for step in listed:
-        if isinstance(step, str) and step not in {kind.value for kind in MCPStrike}:
-            wanted = ", ".join(kind.value for kind in MCPStrike)
+        if isinstance(step, str) and step not in {kind.value for kind in TrapStrike}:
+            wanted = ", ".join(kind.value for kind in TrapStrike)
             raise ValueError(f"plan: wanted steps of {wanted}, got {step!r}")
-        steps.append(MCPStrike(step))
+        steps.append(TrapStrike(step))
     return tuple(steps)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from . import mcp_trap_ledger as ledger
-from .mcp_trap_plan import ON_STDIO, MCPStrike, Plan
+from .mcp_trap_plan import ON_STDIO, Plan, TrapStrike
 from .mcp_trap_tools import TrapServer
 
 
@@ -33,21 +33,21 @@ def serve_stdio(file: Path, plan: Plan) -> None:
             _write(json.dumps(answer).encode() + b"\n", strike)
 
 
-def _write(line: bytes, strike: MCPStrike) -> None:
+def _write(line: bytes, strike: TrapStrike) -> None:
     """Write the answer as far as the strike allows."""
-    if strike in {MCPStrike.BEFORE, MCPStrike.AFTER}:
+    if strike in {TrapStrike.BEFORE, TrapStrike.AFTER}:
         _die(1)
-    if strike is MCPStrike.EXIT0:
+    if strike is TrapStrike.EXIT0:
         _die(0)
-    if strike is MCPStrike.HANG:
+    if strike is TrapStrike.HANG:
         return
-    if strike is MCPStrike.NOISE:
+    if strike is TrapStrike.NOISE:
         _output(NOISE)
-    if strike is MCPStrike.MIDDLE:
+    if strike is TrapStrike.MIDDLE:
         _output(line[: len(line) // 2])
         _die(1)
     _output(line)
-    if strike is MCPStrike.ANSWERED:
+    if strike is TrapStrike.ANSWERED:
         _die(1)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from . import mcp_trap_ledger as ledger
-from .mcp_trap_plan import MCPStrike, Plan
+from .mcp_trap_plan import Plan, TrapStrike
 
 
 Message = dict[str, Any]
@@ -52,7 +52,7 @@ _INFO: Final = {"name": "mcp-trap", "title": "A trap for blind repeats", "versio
 class TrapServer:
     """One server: `answer` handles a message. Threads may call it."""
 
-    def __init__(self, file: Path, plan: Plan, kinds: tuple[MCPStrike, ...]) -> None:
+    def __init__(self, file: Path, plan: Plan, kinds: tuple[TrapStrike, ...]) -> None:
         """Continue at the step that the ledger shows; ValueError for a step that is not one of
         `kinds`.
         """
@@ -60,15 +60,15 @@ class TrapServer:
         self._file, self._plan, self._kinds = file, plan, kinds
         self._lock = threading.Lock()
 
-    def answer(self, parsed: object) -> tuple[Message | None, MCPStrike]:
+    def answer(self, parsed: object) -> tuple[Message | None, TrapStrike]:
         """Carry out a request, unless its strike prevents that; return its answer and its strike.
 
         The answer to a notification is None.
         """
         message = as_object(parsed)
         if "id" not in message or "method" not in message:
-            return None, MCPStrike.ANSWER
-        strike = MCPStrike.ANSWER
+            return None, TrapStrike.ANSWER
+        strike = TrapStrike.ANSWER
         answer: Message = {"jsonrpc": "2.0", "id": message["id"]}
         params = as_object(message.get("params"))
         version = as_object(params.get("_meta")).get(_VERSION)
@@ -85,12 +85,12 @@ class TrapServer:
             answer["result"]["resultType"] = "complete"
         return answer, strike
 
-    def _call(self, params: Message) -> tuple[Message, MCPStrike]:
+    def _call(self, params: Message) -> tuple[Message, TrapStrike]:
         name, arguments = str(params.get("name")), as_object(params.get("arguments"))
         missing = [field for field in _FIELDS.get(name, []) if not isinstance(arguments.get(field), str)]
         if name not in _FIELDS or missing:
             text = f"wanted texts for {', '.join(missing)}" if missing else f"no such tool: {name}"
-            return _content(f"nothing was done: {text}", is_error=True), MCPStrike.ANSWER
+            return _content(f"nothing was done: {text}", is_error=True), TrapStrike.ANSWER
         with self._lock:
             number = len(ledger.records(self._file, "call"))
             strike = self._plan.strike(number, self._kinds)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..telemetry.events import Event
-    from .mcp_trap import MCPTrap
+    from .mcp_trap import Trap
     from .proxy import FaultProxy
     from .server import BridgeServer
     from .virtual_clock import VirtualTime
@@ -67,14 +67,14 @@ def rb_proxy() -> FaultProxy:
 
 
 @pytest.fixture
-def rb_mcp_trap(tmp_path: Path) -> Generator[MCPTrap, None, None]:
+def rb_mcp_trap(tmp_path: Path) -> Generator[Trap, None, None]:
     """An MCP server that fails at half of the calls (seed 0), with a ledger of its own; the test
     fails at its end if anything was done twice, or if no tool was called.
 
     `rb_mcp_trap.command` starts it, `with rb_mcp_trap.http() as url:` runs it over HTTP.
     """
-    from .mcp_trap import MCPTrap
+    from .mcp_trap import Trap
 
-    trap = MCPTrap(tmp_path / "effects.jsonl")
+    trap = Trap(tmp_path / "effects.jsonl")
     yield trap
     trap.assert_no_repeats()

@@ -23,7 +23,11 @@ from tests.peers.http_wire import Answer, Request
 
 ATTEMPTS = 4
 CALLERS = 8
-REPORTED = {rb.Executed.NO: "not run", rb.Executed.MAYBE: "unknown", rb.Executed.YES: "ran"}
+REPORTED = {
+    rb.errors.Executed.NO: "not run",
+    rb.errors.Executed.MAYBE: "unknown",
+    rb.errors.Executed.YES: "ran",
+}
 TRUE = {
     "not run": {0},
     "ran": {1},

@@ -56,7 +56,7 @@ async def test_row_18_an_attempt_of_a_link_ends_in_time(name, code):
         with rb.testing.record() as reported:
             async with link as ws:
                 assert now() <= 4.1
-                with pytest.raises(rb.NotConnectedError):
+                with pytest.raises(rb.errors.NotConnectedError):
                     await ws.send("a")
                 await until(lambda: link.health().attempt >= 3, seconds=60)
                 spent = now()
@@ -77,7 +77,7 @@ async def test_row_18_a_factory_that_hangs_is_abandoned_in_time():
     async with link as client:
         assert 3 <= now() < 3.1
         assert link.health().failure.code == "CONN_TIMEOUT"
-        with pytest.raises(rb.NotConnectedError, match="no connection within 3 s"):
+        with pytest.raises(rb.errors.NotConnectedError, match="no connection within 3 s"):
             await client.work("a")
         world.hangs = False
         await link.wait_ready(10)
@@ -104,7 +104,7 @@ def test_row_18_a_request_ends_within_the_connect_timeout(library, name, code):
             return now(), rb.classify(caught.value)
 
     spent, failure = rb.testing.simulate(main)
-    assert (failure.code, failure.executed, failure.retryable) == (code, rb.Executed.NO, True)
+    assert (failure.code, failure.executed, failure.retryable) == (code, rb.errors.Executed.NO, True)
     assert (len(failure.history), failure.stopped) == (2, "attempts")
     assert spent <= (0.1 if code == "CONN_DNS_FAILED" else 12.1)
 
@@ -148,7 +148,7 @@ def test_row_18_a_blocking_client_whose_name_does_not_exist(library, monkeypatch
     with client, pytest.raises(library.ConnectError) as caught:
         client.post("http://gone.example/", content=b"x")
     failure = rb.classify(caught.value)
-    assert (failure.code, failure.executed) == ("CONN_DNS_FAILED", rb.Executed.NO)
+    assert (failure.code, failure.executed) == ("CONN_DNS_FAILED", rb.errors.Executed.NO)
     assert {host if isinstance(host, str) else host.decode() for host in asked} == {"gone.example"}
     assert len(asked) == 3
 

@@ -18,7 +18,7 @@ from tests.adapters.event_servers import Server, answer, numbered, replay, silen
 from tests.peers.running import until
 
 
-QUICK = rb.Reconnect(backoff=rb.Backoff.constant(0.01), connect_burst=10_000)
+QUICK = rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01), connect_burst=10_000)
 pytestmark = [pytest.mark.real, pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])]
 
 
@@ -102,7 +102,7 @@ async def test_a_gap_is_reported_in_its_position(library, before, after, reason)
     ):
         while "n7" not in story:
             story += await take(source, 1)
-    assert story[-3:] == ["n3", rb.Gap(rb.Verdict.UNKNOWN, None, None, reason), "n7"]
+    assert story[-3:] == ["n3", rb.bridge.Gap(rb.bridge.Verdict.UNKNOWN, None, None, reason), "n7"]
 
 
 async def test_a_gap_that_could_not_be_reported_is_reported_again(library):
@@ -346,7 +346,7 @@ def test_giving_up_is_reported(library, script, policy, wanted):
         assert isinstance(events[-1], rb.events.GaveUp)
         return len(server.asked), caught.value.failure.code
 
-    assert simulated(main, library, script, reconnect=rb.Reconnect(**policy)) == wanted
+    assert simulated(main, library, script, reconnect=rb.bridge.Reconnect(**policy)) == wanted
 
 
 @pytest.mark.parametrize("script", [stream(), silence, answer(503)])
@@ -359,7 +359,7 @@ def test_impatience_is_no_storm(library, script):
                 await asyncio.wait_for(anext(source), 1 / 3)
         return len(server.asked)
 
-    assert 10 <= simulated(main, library, script, reconnect=rb.Reconnect()) <= 45
+    assert 10 <= simulated(main, library, script, reconnect=rb.bridge.Reconnect()) <= 45
 
 
 def _redirecting(url, headers=()):

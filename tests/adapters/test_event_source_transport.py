@@ -21,7 +21,7 @@ def simulated(main, library, *scripts, policy=AT_ONCE, **options):
         async with (
             Server(*scripts).running() as server,
             library.AsyncClient(trust_env=False, transport=rb.HTTPTransport(policy)) as client,
-            rb.EventSource(client, server.url, reconnect=rb.presets.default, **options) as source,
+            rb.links.EventSource(client, server.url, reconnect=rb.presets.default, **options) as source,
         ):
             await main(source, server)
             return server.asked[1:]
@@ -86,7 +86,7 @@ def test_a_refusal_of_the_transport_ends_it(library):
         transport = rb.HTTPTransport(AT_ONCE)
         async with (
             library.AsyncClient(trust_env=False, transport=transport) as client,
-            rb.EventSource(client, "http://192.0.2.7/", headers={"X-Api-Key": "abc123"}) as source,
+            rb.links.EventSource(client, "http://192.0.2.7/", headers={"X-Api-Key": "abc123"}) as source,
         ):
             await main(source, Server())
 

@@ -139,7 +139,7 @@ async def test_an_attempt_that_fails_with_it_is_followed_by_another(make):
 @pytest.mark.real
 @each
 async def test_the_block_around_a_child_raises_what_was_raised_in_it(make):
-    """`async with rb.stdio(…)()`, alone and under a link: the child is ended, and the error is the one that was raised."""
+    """`async with rb.links.stdio(…)()`, alone and under a link: the child is ended, and the error is the one that was raised."""
 
     async def use(opened):
         async with opened as peer:

@@ -322,7 +322,7 @@ async def test_a_cancelled_look_closes_the_response():
 
     policy = rb.Policy(rb.Timeout(0.02))
     async with httpx.AsyncClient(transport=rb.HTTPTransport(policy, httpx.MockTransport(answer))) as client:
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await client.get("https://a.example/")
     assert closed.is_set()
 

@@ -36,7 +36,7 @@ async def test_a_lost_post_ran_at_most_once_and_a_get_is_repeated(kind, fault, e
         server.strike(fault)
         with pytest.raises(kind.library.TransportError) as caught:
             await client.post(server.url(), json={"n": 1})
-        assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+        assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
         assert (server.requests, server.executed) == (1, executed)
         server.strike(fault)
         assert (await client.get(server.url())).status_code == 200
@@ -95,7 +95,7 @@ async def test_a_sync_client_refuses_a_timeout_that_cannot_hold(kind):
 @pytest.mark.parametrize("kind", ASYNC, ids=repr)
 @pytest.mark.parametrize(
     ("layer", "error"),
-    [(rb.Timeout(0.1), rb.AttemptTimeoutError), (rb.Deadline(0.1), rb.DeadlineExceededError)],
+    [(rb.Timeout(0.1), rb.errors.AttemptTimeoutError), (rb.Deadline(0.1), rb.DeadlineExceededError)],
     ids=["timeout", "deadline"],
 )
 async def test_time_runs_out_and_the_pool_is_clean(kind, layer, error):
@@ -125,7 +125,7 @@ async def test_the_history_of_attempts_stays_with_our_error(kind):
         with pytest.raises(kind.library.TimeoutException) as caught:
             await client.get(server.url())
     copy = pickle.loads(pickle.dumps(caught.value))
-    assert type(copy) is rb.AttemptTimeoutError
+    assert type(copy) is rb.errors.AttemptTimeoutError
     for error in (caught.value, copy):
         failure = rb.classify(error)
         assert (failure.code, failure.stopped) == ("SYS_TIMEOUT", "attempts")

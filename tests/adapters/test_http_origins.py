@@ -25,9 +25,9 @@ async def test_a_circuit_belongs_to_an_origin(kind, key):
         with pytest.raises(rb.CircuitOpenError):
             await client.get(f"https://{host}/b")
         assert (await client.get(f"https://{host}:8443/")).status_code == 200
-        assert rb.circuit(f"https://{host}").state == "open"
-        assert rb.circuit(f"https://{host}:8443").state == "closed"
-        rb.circuit(f"https://{host}").reset()
+        assert rb.calls.circuit(f"https://{host}").state == "open"
+        assert rb.calls.circuit(f"https://{host}:8443").state == "closed"
+        rb.calls.circuit(f"https://{host}").reset()
         assert (await client.get(f"https://{host}/")).status_code == 503
 
 
@@ -49,7 +49,7 @@ async def test_what_we_raise_is_also_the_librarys(kind, key):
     assert (type(copy), str(copy), copy.__notes__) == (rb.CircuitOpenError, str(error), error.__notes__)
     for one in (error, copy):
         failure = rb.classify(one)
-        assert (failure.code, failure.executed) == ("SYS_CIRCUIT_OPEN", rb.Executed.NO)
+        assert (failure.code, failure.executed) == ("SYS_CIRCUIT_OPEN", rb.errors.Executed.NO)
 
 
 @each_kind

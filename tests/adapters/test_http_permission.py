@@ -160,7 +160,7 @@ async def test_a_request_says_that_it_is_idempotent(kind):
 async def test_a_request_brings_its_own_policy(kind):
     """`rb.policy` is another Policy or BridgePolicy for this request, or None for none; the next one has the transport's again."""
     two = repeating(attempts=2)
-    for reported, calls in ((two, 2), (None, 1), (rb.BridgePolicy(calls=two), 2)):
+    for reported, calls in ((two, 2), (None, 1), (rb.bridge.BridgePolicy(calls=two), 2)):
         answer = scripted(503)
         async with mocked(kind, answer) as client:
             await client.get(URL, extensions={"rb.policy": reported})

@@ -46,7 +46,7 @@ async def test_credentials_do_not_follow_to_another_origin(kind, location):
                 await caller.get("https://a.example/", headers={header: "k-1"})
             assert isinstance(caught.value, rb.BridgeError)
             failure = caught.value.failure
-            assert (failure.code, failure.executed) == ("CONN_REDIRECT_REFUSED", rb.Executed.NO)
+            assert (failure.code, failure.executed) == ("CONN_REDIRECT_REFUSED", rb.errors.Executed.NO)
             assert [request.url.host for request in asked] == ["a.example"]
 
 

@@ -62,7 +62,7 @@ async def test_a_secret_is_reported_to_no_one(kind, caplog):
                 await server.refuse()
                 for _ in range(5):
                     parts += await _all_output(client, server.url(), asked)
-                parts += [repr(transport), repr(rb.circuit(server.url("")))]
+                parts += [repr(transport), repr(rb.calls.circuit(server.url("")))]
     assert any("circuit" in text and "open" in text for text in parts)
     assert any("CONN_REDIRECT_REFUSED" in text for text in parts)
     assert any("CONN_INSECURE" in text for text in parts)

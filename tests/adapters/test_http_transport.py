@@ -69,7 +69,7 @@ async def test_the_clients_own_error_comes_out(kind):
     assert type(caught.value) is kind.library.ConnectError
     failure = rb.classify(caught.value)
     assert failure.code == "CONN_REFUSED"
-    assert (failure.executed, len(failure.history), failure.stopped) == (rb.Executed.NO, 3, "attempts")
+    assert (failure.executed, len(failure.history), failure.stopped) == (rb.errors.Executed.NO, 3, "attempts")
     assert any("gave up after 4 calls" in note for note in caught.value.__notes__)
 
 

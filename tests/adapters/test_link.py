@@ -320,7 +320,7 @@ async def test_it_can_be_closed_in_every_state(state):
     assert (link.state, world.remaining, link.health().retry_in) == ("CLOSED", world.entered, None)
     assert isinstance([event async for event in seen][-1], rb.events.Closed)
     if client is not None:
-        with pytest.raises(rb.NotConnectedError, match="closed"):
+        with pytest.raises(rb.errors.NotConnectedError, match="closed"):
             await client.work("late")
 
 
@@ -342,9 +342,9 @@ async def test_closing_tells_the_calls_under_way():
     waiting = asyncio.create_task(client.wait("waiting"))
     await asyncio.sleep(1)
     await link.aclose()
-    with pytest.raises(rb.NotConnectedError) as caught:
+    with pytest.raises(rb.errors.NotConnectedError) as caught:
         await waiting
-    assert caught.value.failure.executed is rb.Executed.NO
+    assert caught.value.failure.executed is rb.errors.Executed.NO
     assert dict(world.ran) == {"begun": 1}
 
 

@@ -46,7 +46,7 @@ async def test_a_call_that_may_have_run_is_not_repeated():
         failure = caught.value.failure
         assert (failure.code, failure.executed, failure.retryable) == (
             "SYS_OUTCOME_UNKNOWN",
-            rb.Executed.MAYBE,
+            rb.errors.Executed.MAYBE,
             False,
         )
         assert await client.wait("b") == "b by 2"
@@ -144,7 +144,7 @@ async def test_several_calls_each_get_their_own_truth():
             with pytest.raises(rb.OutcomeUnknownError) as caught:
                 await call
             assert caught.value.__cause__ is REFUSED
-            assert caught.value.failure.executed is rb.Executed.MAYBE
+            assert caught.value.failure.executed is rb.errors.Executed.MAYBE
     assert world.ran == {"a": 1, "b": 1, "c": 1}
 
 
@@ -276,11 +276,11 @@ async def test_patience_has_an_end(options, seconds):
         await world.lose(link)
         await asyncio.sleep(1)
         started = now()
-        with pytest.raises(rb.NotConnectedError, match="not connected") as caught:
+        with pytest.raises(rb.errors.NotConnectedError, match="not connected") as caught:
             await client.work("a")
         assert seconds <= now() - started < seconds + 0.1
         assert caught.value.__cause__ is REFUSED
-        assert caught.value.failure.executed is rb.Executed.NO
+        assert caught.value.failure.executed is rb.errors.Executed.NO
     assert not world.ran
 
 
@@ -355,7 +355,7 @@ async def test_a_predicate_that_raises_stops_its_call_only():
     """Threat 48: its error is the caller's, nothing was called, and the link lives."""
     world = World()
 
-    def broken(call: rb.adapters.Call) -> bool:
+    def broken(call: rb.links.Call) -> bool:
         raise LookupError(call.method)
 
     async with rb.reconnecting(world.factory, quick(), idempotent=broken) as client:
@@ -370,18 +370,18 @@ async def test_a_predicate_that_must_be_awaited_permits_nothing():
     """A coroutine is true, and no permission: an async predicate is refused at once, one that only returns it at the call."""
     world = World()
 
-    async def later(call: rb.adapters.Call) -> bool:
+    async def later(call: rb.links.Call) -> bool:
         return False
 
     class Asked:
-        async def __call__(self, call: rb.adapters.Call) -> bool:
+        async def __call__(self, call: rb.links.Call) -> bool:
             return False
 
     for idempotent in (later, Asked()):
         with pytest.raises(rb.ConfigError, match=r"reconnecting\.idempotent"):
             rb.reconnecting(world.factory, quick(), idempotent=idempotent)
 
-    def returns_it(call: rb.adapters.Call) -> Any:
+    def returns_it(call: rb.links.Call) -> Any:
         return later(call)
 
     async with rb.reconnecting(world.factory, quick(), idempotent=returns_it) as client:
@@ -400,7 +400,7 @@ async def test_an_argument_that_is_too_large_is_refused():
     """`max_bytes`: before anything is sent."""
     world = World()
     async with rb.reconnecting(world.factory, quick(), max_bytes={"key": 5}) as client:
-        with pytest.raises(rb.RejectedError, match="wanted at most 5 bytes, got 6"):
+        with pytest.raises(rb.errors.RejectedError, match="wanted at most 5 bytes, got 6"):
             await client.work(key="123456")
         assert await client.work(key="12345") == "12345 by 1"
     assert world.ran == {"12345": 1}

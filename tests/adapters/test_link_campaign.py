@@ -74,9 +74,9 @@ class Outcomes:
             answer = await client.call_tool("create_ticket", {"key": key})
             self.reported[key] = "done" if answer.content[0].text == f"created {key}" else "wrong"
         except rb.OutcomeUnknownError as error:
-            self.reported[key] = "unknown" if error.failure.executed is rb.Executed.MAYBE else "wrong"
-        except rb.RejectedError as error:
-            self.reported[key] = "not run" if error.failure.executed is rb.Executed.NO else "wrong"
+            self.reported[key] = "unknown" if error.failure.executed is rb.errors.Executed.MAYBE else "wrong"
+        except rb.errors.RejectedError as error:
+            self.reported[key] = "not run" if error.failure.executed is rb.errors.Executed.NO else "wrong"
         except MCPError:
             self.reported[key] = "answered"
 

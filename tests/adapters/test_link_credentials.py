@@ -48,7 +48,7 @@ async def refused(factory, code, **options):
         async with link:
             pytest.fail("entered")
     failure = caught.value.failure
-    assert (failure.code, failure.executed, failure.retryable) == (code, rb.Executed.NO, False)
+    assert (failure.code, failure.executed, failure.retryable) == (code, rb.errors.Executed.NO, False)
     assert (link.state, len(attempts)) == ("FAILED", 1)
     assert (
         CANARY
@@ -237,7 +237,7 @@ async def test_c14_a_location_of_http_stays_in_the_origin(made):
             async with link as ws:
                 await ws.ping()
         else:
-            policy = rb.BridgePolicy(dialect=rb.Dialect.plain())
+            policy = rb.bridge.BridgePolicy(dialect=rb.bridge.Dialect.plain())
             async with rb.BridgeClient(url, headers={"X-Api-Key": CANARY}, policy=policy) as client:
                 await client.wait_ready(5)
         assert [headers["X-Api-Key"] for headers in here.got] == [CANARY]

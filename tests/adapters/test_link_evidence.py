@@ -57,7 +57,7 @@ class Shop:
 SECOND_STEPS = {
     "refused": ConnectionRefusedError(111, "mail refused"),
     "no such name": rb.BridgeError(rb.Failure.of("CONN_DNS_FAILED", "mail.invalid")),
-    "not connected": rb.NotConnectedError(rb.Failure.of("CONN_NOT_CONNECTED", "mail")),
+    "not connected": rb.errors.NotConnectedError(rb.Failure.of("CONN_NOT_CONNECTED", "mail")),
     "text": RuntimeError("connect ECONNREFUSED 127.0.0.1:25"),
     "limited": httpx2.HTTPStatusError(
         "429", request=httpx2.Request("POST", "http://m"), response=httpx2.Response(429)
@@ -83,7 +83,7 @@ async def test_a12_what_a_method_raises_proves_nothing_about_it(error, method, l
         with pytest.raises(Exception) as caught:
             await getattr(shop, method)("book")
     assert charged == ["book"]
-    assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+    assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
 
 
 @virtual
@@ -219,9 +219,9 @@ async def test_c15_a_session_that_is_never_known_ends(server):
             rpc="tools/call",
             times=50,
         )
-        with pytest.raises(rb.NotConnectedError, match="did not run") as caught:
+        with pytest.raises(rb.errors.NotConnectedError, match="did not run") as caught:
             await ticket(client, "a")
-        assert caught.value.failure.executed is rb.Executed.NO
+        assert caught.value.failure.executed is rb.errors.Executed.NO
         assert (server.ledger.keys, link.health().reconnects <= 3) == ([], True)
 
 
@@ -285,9 +285,9 @@ async def test_c16_no_server_comes_back_it_was_not_sent(way, tmp_path):
         async with linked(there, patience=0.5) as (client, _):
             await ticket(client, "a")
             await peer.kill()
-            with pytest.raises(rb.NotConnectedError, match="refused") as caught:
+            with pytest.raises(rb.errors.NotConnectedError, match="refused") as caught:
                 await ticket(client, "b")
-            assert caught.value.failure.executed is rb.Executed.NO
+            assert caught.value.failure.executed is rb.errors.Executed.NO
             assert peer.ledger.keys == ["a"]
 
 
@@ -312,7 +312,7 @@ async def test_c16_from_the_start_no_server_listens():
     with Port() as port:
         url = f"http://127.0.0.1:{port.number}/mcp"
         async with rb.reconnecting(lambda: McpClient(url), quick(), patience=0.3) as client:
-            with pytest.raises(rb.NotConnectedError, match="refused"):
+            with pytest.raises(rb.errors.NotConnectedError, match="refused"):
                 await client.call_tool("x")
 
 

@@ -243,8 +243,8 @@ async def test_e11_garbage_of_a_peer_is_no_defect_of_the_factory():
 )  # fmt: skip
 def test_e11_the_same_table_answers_websockets_own_loop(error, is_final):
     """`Reconnect.process_exception`: None means another attempt, the error ends the loop."""
-    assert rb.Reconnect().process_exception(error) is (error if is_final else None)
-    assert rb.Reconnect(rules={type(error): rb.Rule()}).process_exception(error) is None
+    assert rb.bridge.Reconnect().process_exception(error) is (error if is_final else None)
+    assert rb.bridge.Reconnect(rules={type(error): rb.Rule()}).process_exception(error) is None
 
 
 @virtual

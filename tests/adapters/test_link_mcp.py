@@ -60,7 +60,7 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(transport, tmp_path):
         cause = caught.value.__cause__
         assert isinstance(cause, httpx2.TransportError | MCPError)
         assert caught.value.failure.cause is cause
-        assert caught.value.failure.executed is rb.Executed.MAYBE
+        assert caught.value.failure.executed is rb.errors.Executed.MAYBE
         if transport == "streamable-http":
             assert isinstance(cause, httpx2.ReadError | httpx2.RemoteProtocolError)
         await peer.start()
@@ -115,10 +115,10 @@ async def test_patience_ends_with_the_cause(tmp_path):
     """NotConnectedError, from the refusal; it says that the call did not run."""
     async with peer_of("streamable-http", tmp_path) as peer, linked(peer, patience=0.3) as (client, _):
         await peer.kill()
-        with pytest.raises(rb.NotConnectedError, match="connection refused") as caught:
+        with pytest.raises(rb.errors.NotConnectedError, match="connection refused") as caught:
             await ticket(client, "a")
         assert isinstance(caught.value.__cause__, httpx2.ConnectError)
-        assert caught.value.failure.executed is rb.Executed.NO
+        assert caught.value.failure.executed is rb.errors.Executed.NO
         assert peer.ledger.keys == []
 
 
@@ -174,9 +174,9 @@ async def test_a_child_that_dies_in_its_call_is_reaped_and_replaced(tmp_path):
 
 @pytest.mark.requirement("G5", "S7")
 async def test_a_child_of_ours_says_how_it_ended(tmp_path):
-    """Over `rb.stdio` the exit code is in the failure; a request that may run twice is repeated by its own argument."""
+    """Over `rb.links.stdio` the exit code is in the failure; a request that may run twice is repeated by its own argument."""
     child = Path(__file__).with_name("child.py")
-    factory = rb.stdio(sys.executable, "-I", "-S", str(child))
+    factory = rb.links.stdio(sys.executable, "-I", "-S", str(child))
     async with rb.reconnecting(factory, quick()) as peer:
         first = peer.pid
         with pytest.raises(rb.OutcomeUnknownError) as caught:

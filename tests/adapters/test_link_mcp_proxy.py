@@ -122,7 +122,7 @@ async def test_a_refused_connection_of_one_call_proves_nothing_for_another(serve
             await ticket(client, "b")
         with pytest.raises(rb.OutcomeUnknownError) as caught:
             await runs
-        assert caught.value.failure.executed is rb.Executed.MAYBE
+        assert caught.value.failure.executed is rb.errors.Executed.MAYBE
         await front.listen()
         assert await ticket(client, "c") == "created c"
         assert peer.ledger.keys == ["a", "c"]

@@ -28,10 +28,10 @@ async def test_e12_the_log_and_the_events_name_the_cause(caplog):
     link = rb.reconnecting(factory, quick(backoff=rb.Backoff.constant(5, jitter="none"), attempts=None))
     seen = link.events()
     async with link:
-        with pytest.raises(rb.AttemptTimeoutError, match="the directory names no server") as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="the directory names no server") as caught:
             await link.wait_ready(7)
         assert "the directory names no server" in str(link.health().failure)
-        assert isinstance(caught.value.failure.cause, rb.NotConnectedError | RuntimeError)
+        assert isinstance(caught.value.failure.cause, rb.errors.NotConnectedError | RuntimeError)
     parts = [event async for event in seen]
     first, *later = (event for event in parts if isinstance(event, rb.events.StateChanged))
     assert (first.state, first.reason) == ("CONNECTING", "user")
@@ -68,7 +68,7 @@ async def test_e12_the_change_to_backoff_says_why():
 async def test_e13_a_wait_that_the_rate_cap_makes_is_called_that():
     """The third connection within a minute that dies young waits longer than the schedule, and the event says why."""
     world = World()
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.2)))
+    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.2)))
     link = rb.reconnecting(world.factory, policy)
     seen = link.events()
     async with link:
@@ -130,7 +130,7 @@ async def test_e13_a_heartbeat_is_obeyed_over_websockets():
             await connection.send("alive")
         await connection.wait_closed()
 
-    policy = quick().evolve(heartbeat=rb.Heartbeat(every=0.2, timeout=0.2))
+    policy = quick().evolve(heartbeat=rb.bridge.Heartbeat(every=0.2, timeout=0.2))
     async with served(attend, close_timeout=0.1) as (url, made):
         link = rb.reconnecting(lambda: connect(url), policy)
         seen = link.events()
@@ -152,7 +152,7 @@ async def test_e13_a_reader_who_is_slow_is_no_dead_server():
             await connection.send(f"{number:05}" + "x" * 20_000)
         await connection.wait_closed()
 
-    policy = quick().evolve(heartbeat=rb.Heartbeat(every=0.1, timeout=0.1))
+    policy = quick().evolve(heartbeat=rb.bridge.Heartbeat(every=0.1, timeout=0.1))
     async with served(attend, ping_interval=None) as (url, made):
         link = rb.reconnecting(lambda: connect(url, ping_interval=None), policy)
         async with link as ws, asyncio.timeout(20):

@@ -24,7 +24,7 @@ async def test_health_says_how_it_is():
     """Ready with calls in flight; then away, why, since how many attempts, and for how long still."""
     world = World()
     link = rb.reconnecting(world.factory, quick(backoff=rb.Backoff.constant(20, jitter="none"), attempts=2))
-    assert link.health() == rb.adapters.LinkHealth(
+    assert link.health() == rb.links.LinkHealth(
         ready=False, state="IDLE", reason="user", attempt=0, reconnects=0, in_flight=0
     )
     async with link as client:
@@ -73,7 +73,7 @@ async def test_wait_ready_waits_and_is_bounded():
     world.refuses = REFUSED
     link = rb.reconnecting(world.factory, quick())
     async with link:
-        with pytest.raises(rb.AttemptTimeoutError, match="not ready after 2 s"):
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="not ready after 2 s"):
             await link.wait_ready(2)
         assert 2 <= now() < 2.1
         waiting = asyncio.create_task(link.wait_ready())
@@ -81,7 +81,7 @@ async def test_wait_ready_waits_and_is_bounded():
         assert not waiting.done()
         world.refuses = None
         await waiting
-    with pytest.raises(rb.NotConnectedError):
+    with pytest.raises(rb.errors.NotConnectedError):
         await link.wait_ready(1)
 
 
@@ -139,7 +139,9 @@ async def test_a_timeout_has_its_own_schedule():
 async def test_an_accept_and_close_storm_is_capped():
     """Three connections that die young, then four a minute: what `Reconnect` says about bridges holds for links."""
     world = World()
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none")))
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"))
+    )
 
     class Dying(Client):
         async def __aenter__(self):
@@ -154,26 +156,26 @@ async def test_an_accept_and_close_storm_is_capped():
 
 @virtual
 async def test_its_circuit_is_its_own():
-    """`rb.circuit(link)` is the handle: an open circuit rejects calls of this link, and of no other with an equal policy."""
+    """`rb.calls.circuit(link)` is the handle: an open circuit rejects calls of this link, and of no other with an equal policy."""
     world = World()
     calls = rb.Policy(rb.Breaker.consecutive(2, open_for=30))
     link, other = (rb.reconnecting(world.factory, quick(calls=calls)) for _ in range(2))
     async with link as client, other as another:
-        assert rb.circuit(link).state == "closed"
+        assert rb.calls.circuit(link).state == "closed"
         world.made[0].fault = TimeoutError("slow")
         for _ in range(2):
             with pytest.raises(TimeoutError):
                 await client.work("a")
-        assert (rb.circuit(link).state, rb.circuit(other).state) == ("open", "closed")
+        assert (rb.calls.circuit(link).state, rb.calls.circuit(other).state) == ("open", "closed")
         with pytest.raises(rb.CircuitOpenError):
             await client.work("a")
         assert await another.work("b") == "b by 2"
-        rb.circuit(link).reset()
+        rb.calls.circuit(link).reset()
         world.made[0].fault = None
         assert await client.work("a") == "a by 1"
     without = rb.reconnecting(world.factory, quick(calls=rb.Policy(rb.Retry())))
     with pytest.raises(rb.ConfigError):
-        rb.circuit(without)
+        rb.calls.circuit(without)
 
 
 @virtual
@@ -194,11 +196,11 @@ async def test_l13_a_link_that_is_ready_again_closes_the_circuit_of_its_calls():
             await world.lose(link)
             await link.wait_ready(5)
             assert await client.work("b") == "b by 2"
-            assert rb.circuit(link).state == "closed"
-            rb.circuit(link).isolate()
+            assert rb.calls.circuit(link).state == "closed"
+            rb.calls.circuit(link).isolate()
             await world.lose(link)
             await link.wait_ready(5)
-            assert rb.circuit(link).state == "isolated"
+            assert rb.calls.circuit(link).state == "isolated"
     closed = [event.reason for event in seen if isinstance(event, rb.events.CircuitClosed)]
     assert closed == ["link_ready"]
 

@@ -160,7 +160,7 @@ async def test_patience_ends_with_the_cause():
     async with served() as server, linked(server, patience=0.3) as (ws, link):
         await server.stop()
         await until(lambda: link.state != "READY")
-        with pytest.raises(rb.NotConnectedError, match="refused") as caught:
+        with pytest.raises(rb.errors.NotConnectedError, match="refused") as caught:
             await ws.send("late")
         assert isinstance(caught.value.__cause__, ConnectionRefusedError)
         await server.start()
@@ -174,7 +174,7 @@ async def test_patience_is_for_one_wait_of_a_receiver_too():
     async with served() as server, linked(server, patience=0.3) as (ws, link):
         await server.stop()
         await until(lambda: link.state != "READY")
-        with rb.testing.record() as reported, pytest.raises(rb.NotConnectedError):
+        with rb.testing.record() as reported, pytest.raises(rb.errors.NotConnectedError):
             await ws.recv()
     assert not [event for event in reported if isinstance(event, rb.events.RetryScheduled)]
 

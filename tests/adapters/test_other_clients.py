@@ -258,8 +258,8 @@ async def test_f01_a_circuit_belongs_to_the_origin(kind):
         assert isinstance(caught.value, kind.error)
         assert len(down.seen) == 2
         assert (await http.ask("GET", up.url)).status == 200
-        assert rb.circuit(down.url.rstrip("/")).state == "open"
-        rb.circuit(down.url.rstrip("/")).reset()
+        assert rb.calls.circuit(down.url.rstrip("/")).state == "open"
+        rb.calls.circuit(down.url.rstrip("/")).reset()
 
 
 @both

@@ -104,7 +104,7 @@ async def reading(library):
     async with (
         Server(stream(numbered(1), numbered(2))).running() as server,
         library.AsyncClient(trust_env=False) as client,
-        rb.EventSource(client, server.url) as source,
+        rb.links.EventSource(client, server.url) as source,
     ):
         assert (await anext(source)).data == "n1"
         yield source
@@ -156,7 +156,7 @@ async def test_none_of_them_can_be_pickled_or_copied(how):
         things = {
             "Reconnecting": (link, client),
             "Peer": (peer,),
-            "EventSource": (rb.EventSource(http, "http://127.0.0.1:9/"),),
+            "EventSource": (rb.links.EventSource(http, "http://127.0.0.1:9/"),),
             "BridgeClient": (rb.BridgeClient("ws://127.0.0.1:9/"),),
             "HTTPTransport": (rb.HTTPTransport(), rb.HTTPTransport(inner=httpx2.HTTPTransport())),
         }

@@ -85,7 +85,7 @@ async def refused(send, proof, attempts=2):
     with rb.listen(seen.append), pytest.raises(Exception) as caught:
         await send()
     failure = rb.classify(caught.value)
-    assert (failure.executed, failure.proof) == (rb.Executed.NO, proof)
+    assert (failure.executed, failure.proof) == (rb.errors.Executed.NO, proof)
     repeats = [event.permission for event in seen if isinstance(event, rb.events.RetryScheduled)]
     assert repeats == [proof] * (attempts - 1)
 
@@ -155,7 +155,7 @@ async def test_proof_tls_failed():
         with pytest.raises(httpx.ConnectError) as caught:
             await http.post(f"https://127.0.0.1:{port}/")
     failure = rb.classify(caught.value)
-    assert (failure.code, failure.executed) == ("CONN_TLS_HANDSHAKE_FAILED", rb.Executed.NO)
+    assert (failure.code, failure.executed) == ("CONN_TLS_HANDSHAKE_FAILED", rb.errors.Executed.NO)
     assert peer.requests == 0
     with pytest.raises(ssl.SSLCertVerificationError) as caught:
         async with peer.serving(ssl=context) as port:
@@ -252,7 +252,7 @@ async def test_proof_rpc_over_a_line():
         "    code = -32601 if said['method'] == 'nope' else -32700\n"
         "    print(json.dumps({'jsonrpc': '2.0', 'id': said['id'], 'error': {'code': code, 'message': 'no'}}), flush=True)\n"
     )
-    async with rb.stdio(sys.executable, "-c", program)() as peer:
+    async with rb.links.stdio(sys.executable, "-c", program)() as peer:
         for method, proof in (("nope", "rpc_unknown_method"), ("odd", "rpc_not_parsed")):
             outcome = await rb.capture(peer.request, method, {})
             assert rb.classify(outcome.error).proof == proof
@@ -299,7 +299,7 @@ async def test_proof_not_executed_and_stated():
     with pytest.raises(rb.NotExecutedError) as caught:
         await order(rb.NotExecutedError)
     assert rb.classify(caught.value).proof == "not_executed"
-    with rb.classify.register(NoServerError, kind=rb.Kind.TRANSIENT, executed=rb.Executed.NO):
+    with rb.classify.register(NoServerError, kind=rb.Kind.TRANSIENT, executed=rb.errors.Executed.NO):
         with pytest.raises(NoServerError) as caught:
             await order(NoServerError)
         assert rb.classify(caught.value).proof == "stated"
@@ -351,7 +351,7 @@ async def test_a13_a_post_that_was_redirected_to_no_one_went_out_once():
             with pytest.raises(httpx.ConnectError) as caught:
                 await send()
             assert peer.effects == before + 1
-            assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+            assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
 
 
 async def test_a03_a_body_longer_than_declared_was_read_by_the_server():
@@ -366,7 +366,7 @@ async def test_a03_a_body_longer_than_declared_was_read_by_the_server():
     async with peer.serving() as port, client() as http:
         with pytest.raises(Exception, match="Too much data") as caught:  # h11's own, or httpx's
             await http.post(f"http://127.0.0.1:{port}/", content=body(), headers={"Content-Length": "5"})
-    assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+    assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
     assert peer.effects == 1
 
 
@@ -384,4 +384,4 @@ async def test_a03_a_closed_http2_connection_is_a_lost_connection(method, sent):
         with pytest.raises(httpx.LocalProtocolError) as caught:
             await http.request(method, "https://host.example/")
     failure = rb.classify(caught.value)
-    assert (len(calls), failure.code, failure.executed) == (sent, "CONN_RESET", rb.Executed.MAYBE)
+    assert (len(calls), failure.code, failure.executed) == (sent, "CONN_RESET", rb.errors.Executed.MAYBE)

@@ -50,7 +50,7 @@ async def reported(kind: str, message: str, retryable: bool, session_valid: bool
     """What a client over a link to such a bridge gets to see."""
     fields = {"type": kind, "message": message, "retryable": retryable, "sessionValid": session_valid}
     policy = rb.Policy(rb.Retry(attempts=1))
-    link = rb.reconnecting(rb.stdio(sys.executable, "-c", BRIDGE), policy)
+    link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", BRIDGE), policy)
     async with link as peer:
         with pytest.raises(rb.BridgeError) as caught:
             await peer.request("say", fields)
@@ -106,7 +106,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
     policy = rb.presets.stdiobus.evolve(calls=rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01))))
-    link = rb.reconnecting(rb.stdio(sys.executable, "-c", bridge), policy)
+    link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", bridge), policy)
     async with link as peer:
         calls, _ = await peer.request("sessions_prompt", {})
         assert calls == 2
@@ -116,8 +116,8 @@ for line in sys.stdin:
 @pytest.mark.requirement("S11")
 async def test_after_a_failure_health_tells_whether_the_bridge_is_ready():
     """Ready while there is a child; not ready, with the reason and the last failure, while there is none."""
-    patient = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(60)))
-    link = rb.reconnecting(rb.stdio(sys.executable, "-c", BRIDGE), patient)
+    patient = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(60)))
+    link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", BRIDGE), patient)
     async with link as peer:
         assert link.health().ready
         with pytest.raises(rb.OutcomeUnknownError):
@@ -139,16 +139,18 @@ async def test_what_cannot_be_run_is_not_started_again(code, when, tmp_path):
     """126 and 127 are a configuration: one start, FAILED, and what to do; also if it comes out only with the first request."""
     starts = tmp_path / "starts"
     wait = "read line; " if when == "asked" else ""
-    child = rb.stdio("sh", "-c", f"echo >> {starts}; {wait}exit {code}")
+    child = rb.links.stdio("sh", "-c", f"echo >> {starts}; {wait}exit {code}")
     link = rb.reconnecting(
-        child, rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.01))), patience=5
+        child,
+        rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01))),
+        patience=5,
     )
     with pytest.raises(rb.BridgeError) as caught:
         async with link as peer:
             await peer.request("ping")
             await peer.request("ping")
     failure = rb.classify(caught.value)
-    assert link.state in (rb.BridgeState.FAILED, rb.BridgeState.CLOSED)
+    assert link.state in (rb.bridge.BridgeState.FAILED, rb.bridge.BridgeState.CLOSED)
     assert failure.details["exit_code"] == code
     assert link.health().reconnects == 0
     assert len(starts.read_text().splitlines()) == 1

@@ -110,7 +110,7 @@ async def test_ten_megabytes_survive_in_both_directions():
 async def test_a_line_over_the_limit_is_skipped_and_the_next_is_whole():
     """It is counted as noise, and who waits for it waits in vain; the line after it is read."""
     async with stdio(*CHILD, max_line=1_000)() as peer:
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await peer.request("echo", {"text": "x" * 200_000}, timeout=0.3)
         assert await peer.request("echo", {"text": "x" * 900}) == {"text": "x" * 900}
         assert (peer.noise, peer.unmatched) == (1, 0)
@@ -165,7 +165,7 @@ async def test_a_malformed_answer_is_the_failure_of_the_worker(answer):
             await peer.request("answer", answer)
         failure = rb.classify(caught.value)
         assert (failure.category, failure.retryable) == (rb.Category.UPSTREAM, False)
-        assert failure.executed is rb.Executed.MAYBE
+        assert failure.executed is rb.errors.Executed.MAYBE
         assert peer.noise == 0
 
 
@@ -174,12 +174,12 @@ async def test_a_request_that_takes_too_long_may_have_run_and_its_answer_is_drop
     """AttemptTimeoutError, retryable; the late answer is counted, and no later request gets it."""
     async with stdio(*CHILD)() as peer:
         with pytest.raises(
-            rb.AttemptTimeoutError, match=r"silence: no answer within 0\.1 s; it was handed out"
+            rb.errors.AttemptTimeoutError, match=r"silence: no answer within 0\.1 s; it was handed out"
         ) as caught:
             await peer.request("silence", timeout=0.1)
         failure = rb.classify(caught.value)
         assert (failure.code, failure.retryable) == ("SYS_TIMEOUT", True)
-        assert failure.executed is rb.Executed.MAYBE
+        assert failure.executed is rb.errors.Executed.MAYBE
         await peer.notify("say", {"message": {"id": 1, "result": "too late"}})
         assert await peer.request("echo", {"a": 1}) == {"a": 1}
         assert peer.unmatched == 1
@@ -190,7 +190,7 @@ async def test_l05_a_request_without_a_limit_waits():
     async with stdio(*CHILD)() as peer:
         asking = asyncio.create_task(peer.request("silence", timeout=None))
         await until(lambda: peer._calls)
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await peer.request("silence", timeout=0)
         with pytest.raises(rb.ConfigError, match=r"request\.timeout"):
             await peer.request("silence", timeout="none")
@@ -205,9 +205,9 @@ async def test_a_request_that_was_never_sent_says_so():
         await peer.request("deaf")
         full = asyncio.create_task(peer.request("length", {"text": "x" * 10**6}))
         await until(lambda: peer._calls)
-        with pytest.raises(rb.AttemptTimeoutError, match="it never left") as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="it never left") as caught:
             await peer.request("echo", timeout=0.1)
-        assert rb.classify(caught.value).executed is rb.Executed.NO
+        assert rb.classify(caught.value).executed is rb.errors.Executed.NO
         assert not peer._child._queue
         full.cancel()
 
@@ -278,10 +278,10 @@ async def test_l02_a_second_reader_of_notifications_is_refused():
 
         task = asyncio.create_task(first())
         await peer.request("echo")  # by now it waits
-        with pytest.raises(rb.errors.ConfigError, match="one reader at a time"):
+        with pytest.raises(rb.ConfigError, match="one reader at a time"):
             async for _ in peer.notifications():
                 pass
-        with pytest.raises(rb.errors.ConfigError, match=r"Peer\.notifications"):
+        with pytest.raises(rb.ConfigError, match=r"Peer\.notifications"):
             await anext(peer.notifications())
         for name in ("one", "last"):
             await peer.notify("say", {"message": {"method": name}})
@@ -407,7 +407,7 @@ def test_it_loads_no_network():
 async def test_k01_the_dicts_of_a_peer_are_answers_of_a_server(answer):
     """Behind a link, a tool's reported failure is one: repeated, counted by the circuit, and returned."""
     calls = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(2))
-    link = rb.reconnecting(stdio(*CHILD), rb.BridgePolicy(calls=calls), idempotent=True)
+    link = rb.reconnecting(stdio(*CHILD), rb.bridge.BridgePolicy(calls=calls), idempotent=True)
     async with link as peer:
         assert await peer.request("echo", answer) == answer
-        assert rb.circuit(link).state == ("open" if "isError" in answer else "closed")
+        assert rb.calls.circuit(link).state == ("open" if "isError" in answer else "closed")

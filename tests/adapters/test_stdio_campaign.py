@@ -91,7 +91,7 @@ class Campaign:
         """Make all calls, in rounds."""
         retry = rb.Retry(attempts=ATTEMPTS, backoff=rb.Backoff.constant(0), budget=None)
         policy = quick(calls=rb.Policy(retry), backoff=rb.Backoff.constant(0))
-        link = rb.reconnecting(rb.stdio(*CHILD, str(self.ledger)), policy, **options)
+        link = rb.reconnecting(rb.links.stdio(*CHILD, str(self.ledger)), policy, **options)
         async with asyncio.timeout(100), link as peer:
             for number in range(ROUNDS):
                 await link.wait_ready(20)
@@ -123,7 +123,7 @@ class Campaign:
             victim.fault, victim.times = what, 1
         return calls
 
-    async def _kill(self, link: rb.Reconnecting, what: str) -> None:
+    async def _kill(self, link: rb.links.Reconnecting, what: str) -> None:
         """Kill the child between two rounds: its pipe is closed before the next call is made, whether the link knows or not."""
         self.faults["killed" if what == "crash at start" else what] += 1
         if what == "crash at start":
@@ -135,7 +135,7 @@ class Campaign:
         if what == "killed at rest":
             await until(lambda: link.state != "READY" or link._supervisor.current.pid != pid)
 
-    async def _deaf(self, link: rb.Reconnecting, peer: rb.Peer, calls: list[Call]) -> None:
+    async def _deaf(self, link: rb.links.Reconnecting, peer: rb.links.Peer, calls: list[Call]) -> None:
         """It reads one call and nothing more: the pipe takes a part of the second, and the others never leave."""
         pid = link._supervisor.current.pid
         first, *others = calls
@@ -149,7 +149,7 @@ class Campaign:
         await asyncio.gather(*tasks)
         assert sum(call.reported == "unknown" for call in others) <= 1, (others, self.replay)
 
-    async def _one(self, peer: rb.Peer, call: Call) -> None:
+    async def _one(self, peer: rb.links.Peer, call: Call) -> None:
         params = {"key": call.key, "fault": call.fault, "times": call.times, "filler": call.filler}
         try:
             # Not said is no, and leaves the word to the link.

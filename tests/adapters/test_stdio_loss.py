@@ -45,17 +45,19 @@ async def test_when_the_child_goes_every_request_learns_what_is_known():
                 await task
             reported = task.exception()
             assert reported.__cause__ is reported.failure.cause is peer.close_exc
-            assert reported.failure.executed is rb.Executed.MAYBE
+            assert reported.failure.executed is rb.errors.Executed.MAYBE
             assert reported.failure.details["exit_code"] == 3
             assert reported.failure.details["stderr"].endswith("fatal")
             assert SECRET not in reported.failure.explain() + str(reported) + str(reported.__cause__) + repr(
                 peer
             )
         for late in (peer.request("echo"), peer.notify("x"), anext(peer.notifications())):
-            with pytest.raises(rb.NotConnectedError, match="ended with exit code 3; it never left") as caught:
+            with pytest.raises(
+                rb.errors.NotConnectedError, match="ended with exit code 3; it never left"
+            ) as caught:
                 await late
             assert caught.value.__cause__ is peer.close_exc
-            assert caught.value.failure.executed is rb.Executed.NO
+            assert caught.value.failure.executed is rb.errors.Executed.NO
             assert caught.value.failure.retryable
         assert "lost waiting=0" in repr(peer)
 
@@ -74,7 +76,7 @@ async def test_what_was_not_sent_did_not_run():
         with pytest.raises(rb.OutcomeUnknownError):
             await started
         for task in waiting:
-            with pytest.raises(rb.NotConnectedError, match="exit code -9; it never left") as caught:
+            with pytest.raises(rb.errors.NotConnectedError, match="exit code -9; it never left") as caught:
                 await task
             assert caught.value.__cause__ is peer.close_exc
 
@@ -86,7 +88,7 @@ async def test_a_request_to_a_child_that_just_died_names_the_exit():
         os.kill(peer.pid, signal.SIGTERM)
         while is_running(peer.pid):  # without a turn of the loop, which must not know yet
             time.sleep(0.001)
-        with pytest.raises(rb.NotConnectedError, match="exit code -15") as caught:
+        with pytest.raises(rb.errors.NotConnectedError, match="exit code -15") as caught:
             await peer.request("echo")
         assert caught.value.__cause__ is peer.close_exc
         assert peer.close_exc.returncode == -signal.SIGTERM
@@ -111,7 +113,7 @@ async def test_the_reason_says_whether_another_child_can_help(how, category, ret
         await peer.wait_closed()
         failure = rb.classify(peer.close_exc)
         assert (failure.category, failure.retryable) == (category, retryable)
-        with pytest.raises(rb.NotConnectedError) as caught:
+        with pytest.raises(rb.errors.NotConnectedError) as caught:
             await peer.request("echo")
         assert caught.value.failure.retryable is (category is not rb.Category.CONFIG)
         assert caught.value.failure.details["exit_code"] == peer.returncode
@@ -172,7 +174,7 @@ async def test_leaving_tells_who_waits_and_reaps_the_child():
     assert caught.value.__cause__ is None
     await gone
     assert (peer.close_exc, peer.returncode, is_reaped(peer.pid)) == (None, 0, True)
-    with pytest.raises(rb.NotConnectedError, match=f"echo: {PROGRAM} was closed; it never left"):
+    with pytest.raises(rb.errors.NotConnectedError, match=f"echo: {PROGRAM} was closed; it never left"):
         await peer.request("echo")
     assert "closed waiting=0" in repr(peer)
 
@@ -277,7 +279,7 @@ for line in sys.stdin:
 async def test_f14_a_timeout_says_what_the_child_wrote_instead(method, text, details):
     """A banner, or an answer to another id: it is in the error, without secrets, and not in a counter alone."""
     async with stdio(sys.executable, "-I", "-S", "-c", PRINTS)() as peer:
-        with pytest.raises(rb.AttemptTimeoutError, match="it was handed out") as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="it was handed out") as caught:
             await peer.request(method, timeout=1)
         assert text in str(caught.value)
         assert ("instead" in str(caught.value)) is bool(text)

@@ -28,7 +28,7 @@ from tests.threats.certificates import KINDS, serving, trusting
 
 CANARY = "c4n4ry-S3CR3T-8f1e7a02b9d64c55"
 QUICK = rb.presets.default.evolve(
-    reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"), connects_per_minute=6000),
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"), connects_per_minute=6000),
     calls=rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01))),
 )
 pytestmark = pytest.mark.real
@@ -109,7 +109,7 @@ async def test_row_43_a_link_ends_with_it(kind):
                 pytest.fail("entered")
     assert caught.value.failure.code == "CONN_TLS_HANDSHAKE_FAILED"
     assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
-    assert link.state is rb.BridgeState.FAILED
+    assert link.state is rb.bridge.BridgeState.FAILED
 
 
 # ---- 22: what a proxy cuts ------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ async def test_row_18_a_handshake_that_never_ends_is_abandoned():
         await reader.read()
 
     policy = QUICK.evolve(
-        reconnect=rb.Reconnect(
+        reconnect=rb.bridge.Reconnect(
             backoff=rb.Backoff.constant(0.01), connect_timeout=0.1, connects_per_minute=6000
         )
     )
@@ -187,7 +187,7 @@ async def test_row_18_a_handshake_that_never_ends_is_abandoned():
             lambda: websockets.connect(f"ws://127.0.0.1:{port}", open_timeout=None), policy, patience=0.1
         )
         async with link as ws:
-            with pytest.raises(rb.NotConnectedError) as caught:
+            with pytest.raises(rb.errors.NotConnectedError) as caught:
                 await ws.send("hello")
             while len(accepted) < 3:
                 await asyncio.sleep(0.01)
@@ -215,7 +215,7 @@ async def test_row_40_a_link_shows_no_secret(caplog):
                     async with asyncio.timeout(0.3):  # many connections, each closed with words that hold it
                         await ws.recv()
         parts += [repr(link), repr(link.health()), repr(list(events))]
-    child = rb.stdio(sys.executable, "-c", "import sys; sys.exit(3)", CANARY, env={"TOKEN": CANARY})
+    child = rb.links.stdio(sys.executable, "-c", "import sys; sys.exit(3)", CANARY, env={"TOKEN": CANARY})
     link = rb.reconnecting(child, QUICK, patience=0.2)
     with rb.testing.record() as events:
         async with link as peer:

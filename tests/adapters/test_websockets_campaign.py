@@ -154,7 +154,7 @@ class Campaign:
         finally:
             await self.stop()
 
-    async def _round(self, number: int, ws, link: rb.Reconnecting) -> None:
+    async def _round(self, number: int, ws, link: rb.links.Reconnecting) -> None:
         self.rng = rng = random.Random(f"{self.seed}:{number}")
         before = link._supervisor.current
         what = rng.choice([*GONE, *BROKEN, "", ""])
@@ -181,7 +181,7 @@ class Campaign:
         if what not in BROKEN:  # what was told to be sent is there, soon
             await until(lambda: all(self.ran[call.key] for call in calls if call.reported == "done"))
 
-    async def _break(self, what: str, victim: str, link: rb.Reconnecting) -> None:
+    async def _break(self, what: str, victim: str, link: rb.links.Reconnecting) -> None:
         rng, before = self.rng, link._supervisor.current
         here = list(self._server.connections)
         self._victim, self._fault = (victim, what) if what in BROKEN else ("", "")
@@ -201,7 +201,7 @@ class Campaign:
         elif what.startswith("cut"):
             await self._cut(what, here, link)
 
-    async def _cut(self, what: str, here: list[ServerConnection], link: rb.Reconnecting) -> None:
+    async def _cut(self, what: str, here: list[ServerConnection], link: rb.links.Reconnecting) -> None:
         before = link._supervisor.current
         if what in {"cut at rest", "cut unnoticed"}:
             for connection in here:

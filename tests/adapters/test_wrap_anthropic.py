@@ -149,7 +149,7 @@ async def test_every_form_of_a_call_is_protected(form):
 async def test_an_open_circuit_refuses_every_form(form):
     """Nothing is sent, the rejection is anthropic's base error, too, and no coroutine is left behind."""
     async with Providers() as server, wrapped(server) as client:
-        rb.circuit(client).isolate()
+        rb.calls.circuit(client).isolate()
         with pytest.raises(anthropic.AnthropicError) as caught:
             await form(client)
         assert isinstance(caught.value, rb.CircuitOpenError)
@@ -305,7 +305,7 @@ async def test_a_stream_that_fails_later_is_not_repeated(form):
         assert (caught.value.status_code, caught.value.type) == (200, "overloaded_error")
         assert caught.value.__notes__ == ["not repeated: items had been handed out"]
         assert (server.requests, time.slept, in_use(client)) == (1, [], 0)
-        assert "1/3 failed" in repr(rb.circuit(client))
+        assert "1/3 failed" in repr(rb.calls.circuit(client))
 
 
 @real
@@ -330,7 +330,7 @@ async def test_a_stream_may_be_closed_early():
         stream = await client.messages.create(**ASK, stream=True)
         await stream.close()
         assert (server.requests, in_use(client)) == (2, 0)
-        assert "0/" in repr(rb.circuit(client))
+        assert "0/" in repr(rb.calls.circuit(client))
 
 
 @real

@@ -205,7 +205,7 @@ def test_each_method_may_have_a_policy_of_its_own():
         store.failing = 2
         client.items.delete("k")
     assert time.slept == [2.0] * 4 + [1.0] * 2
-    assert rb.circuit(client).key == rb.circuit(client.items).key
+    assert rb.calls.circuit(client).key == rb.calls.circuit(client.items).key
 
 
 REFUSED = {
@@ -333,10 +333,10 @@ async def test_the_circuit_is_the_objects():
         for call in (SYNC["get"], SYNC["items.delete"]):
             with pytest.raises((ConnectionResetError, rb.CircuitOpenError)):
                 call(first)
-        assert rb.circuit(first).state == "open"
+        assert rb.calls.circuit(first).state == "open"
         with pytest.raises(rb.CircuitOpenError):
             await first.aget("k")
-    assert rb.circuit(second).state == "closed"
+    assert rb.calls.circuit(second).state == "closed"
     assert first.__wrapped__.size == 5
 
 
@@ -360,7 +360,7 @@ async def test_a_cancelled_call_is_not_repeated():
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert client.calls == 1
-    assert "0/" in repr(rb.circuit(client))
+    assert "0/" in repr(rb.calls.circuit(client))
     assert asyncio.all_tasks() == before
 
 
@@ -397,7 +397,7 @@ def test_k01_the_dicts_of_a_users_object_are_answers_only_with_answers(name, ans
     found = getattr(wrapped, name)()
     found = asyncio.run(found) if asyncio.iscoroutine(found) else found
     assert found["error"]["message"] == "server busy"
-    assert (server.calls, rb.circuit(wrapped).state) == ((3, "open") if answers else (1, "closed"))
+    assert (server.calls, rb.calls.circuit(wrapped).state) == ((3, "open") if answers else (1, "closed"))
 
 
 def test_k01_answers_is_a_flag():

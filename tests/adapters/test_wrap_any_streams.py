@@ -87,4 +87,4 @@ async def test_a_stream_that_is_returned_is_repeated_up_to_its_first_item(name):
             assert (got, failed, streaming.closed) == ([1, 2, 3], None, [0])
     assert (got, time.slept) == ([1], [1.0])
     assert "not repeated: items had been handed out" in failed.__notes__
-    assert "1/5 failed" in repr(rb.circuit(client))
+    assert "1/5 failed" in repr(rb.calls.circuit(client))

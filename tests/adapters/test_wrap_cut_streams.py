@@ -79,9 +79,9 @@ async def test_e27_a_stream_that_ends_before_its_answer_is_reported(asked):
         assert caught.value.message == caught.value.failure.message
         if theirs is not genai.errors.APIError:
             assert (caught.value.request.method, caught.value.body) == ("POST", None)
-        assert caught.value.failure.executed is rb.Executed.MAYBE
+        assert caught.value.failure.executed is rb.errors.Executed.MAYBE
         await _close(client)
-        assert (server.requests, rb.circuit(client).state) == (1, "open")
+        assert (server.requests, rb.calls.circuit(client).state) == (1, "open")
 
 
 @pytest.mark.parametrize("asked", FORMS)
@@ -91,7 +91,7 @@ async def test_e27_a_complete_stream_is_reported_as_before(asked):
         client, _, stream = await asked(server)
         assert len([item async for item in stream]) >= 3
         await _close(client)
-        assert rb.circuit(client).state == "closed"
+        assert rb.calls.circuit(client).state == "closed"
 
 
 async def test_e27_a_cut_stream_of_a_sync_client_is_reported_too():

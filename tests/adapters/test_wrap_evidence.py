@@ -47,7 +47,7 @@ async def test_a13_a_call_that_was_redirected_is_not():
     with pytest.raises(openai.APIConnectionError) as caught:
         await provider.client().batches.create(**BATCH)
     assert provider.methods == ["POST", "GET"]
-    assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+    assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
     (note,) = caught.value.__notes__
     assert "2 requests were sent inside of it" in note
 
@@ -67,7 +67,7 @@ async def test_429_is_a_convention_that_a_word_closes(idempotent, sent):
     with rb.listen(seen.append), pytest.raises(openai.RateLimitError) as caught:
         await provider.client(idempotent=idempotent).batches.create(**BATCH)
     assert len(provider.methods) == sent
-    assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+    assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
     repeats = [event.permission for event in seen if isinstance(event, rb.events.RetryScheduled)]
     assert repeats == ["limiter"] * (sent - 1)
 

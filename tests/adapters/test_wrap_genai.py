@@ -124,7 +124,7 @@ async def test_an_open_circuit_refuses_every_form(form):
         server.script(Turn.refused("unavailable"))
         with rb.testing.virtual_time():
             await form(_Both(aio))
-        rb.circuit(aio).isolate()
+        rb.calls.circuit(aio).isolate()
         with pytest.raises(errors.APIError) as caught:
             await form(_Both(aio))
         assert isinstance(caught.value, rb.CircuitOpenError)
@@ -270,7 +270,7 @@ async def test_a_chat_remembers_a_repeated_message_once():
         server.script(Turn.refused("unavailable"))
         with rb.testing.virtual_time():
             await chat.send_message("hi")
-        rb.circuit(aio).isolate()
+        rb.calls.circuit(aio).isolate()
         assert [content.role for content in chat.get_history()] == ["user", "model"]
         assert aio.chats.create(model="m").get_history() == []
 
@@ -302,7 +302,7 @@ async def test_a_stream_that_fails_later_is_not_repeated(form):
             await form(_Both(aio))
         assert caught.value.__notes__ == ["not repeated: items had been handed out"]
         assert (server.requests, time.slept) == (1, [])
-        assert "1/3 failed" in repr(rb.circuit(aio))
+        assert "1/3 failed" in repr(rb.calls.circuit(aio))
 
 
 @real
@@ -316,7 +316,7 @@ async def test_fifty_calls_at_once_share_circuit_and_client():
         ended = await asyncio.gather(*[_plain(client) for _ in range(50)], return_exceptions=True)
     assert all(isinstance(each, errors.APIError) for each in ended)
     assert len(requests) < 100
-    assert rb.circuit(client).state == "open"
+    assert rb.calls.circuit(client).state == "open"
 
 
 # ---- the side that blocks -------------------------------------------------------------------------------------------

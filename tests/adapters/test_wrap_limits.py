@@ -49,9 +49,9 @@ async def test_the_bound_is_exact(kind):
     bound = 10 if kind != "data as json" else 12
     client = rb.wrap(Any(), methods=["ask"], max_bytes={"prompt": bound})
     assert client.ask(prompt=fits) == "asked"
-    with pytest.raises(rb.RejectedError, match="prompt exceeds maximum size"):
+    with pytest.raises(rb.errors.RejectedError, match="prompt exceeds maximum size"):
         client.ask(prompt=exceeds)
-    with pytest.raises(rb.RejectedError, match="prompt exceeds maximum size"):
+    with pytest.raises(rb.errors.RejectedError, match="prompt exceeds maximum size"):
         client.ask(exceeds)
 
 
@@ -64,7 +64,7 @@ async def test_what_is_too_large_is_not_sent():
     with pytest.raises(openai.OpenAIError) as caught:
         await client.chat.completions.create(model="m", messages=words)
     error = caught.value
-    assert isinstance(error, rb.RejectedError)
+    assert isinstance(error, rb.errors.RejectedError)
     failure = rb.classify(error)
     assert (failure.code, failure.category, failure.executed) == (
         "SYS_TOO_LARGE",
@@ -75,7 +75,7 @@ async def test_what_is_too_large_is_not_sent():
     assert failure.details == {"argument": "messages", "size": 173, "max": 100}
     assert "secret" not in failure.explain()
     assert requests == []
-    with pytest.raises(rb.RejectedError, match="metadata"):
+    with pytest.raises(rb.errors.RejectedError, match="metadata"):
         await client.chat.completions.create(model="m", messages=[], metadata={"a": "x" * 60})
     await client.chat.completions.create(model="m", messages=[], metadata={"a": "x"})
     assert len(requests) == 1
@@ -94,12 +94,12 @@ async def test_the_bound_holds_for_every_form(is_async):
         for each in (part.create, part.with_raw_response.create, part.stream, part.parse)
     ]
     for call in [*calls, client.with_streaming_response.chat.completions.create]:
-        with pytest.raises(rb.RejectedError):
+        with pytest.raises(rb.errors.RejectedError):
             result = call(model="m", messages=["hello"])
             if is_async:
                 await result
     assert requests == []
-    assert "0/" in repr(rb.circuit(client))
+    assert "0/" in repr(rb.calls.circuit(client))
 
 
 @pytest.mark.requirement("S5")
@@ -109,11 +109,11 @@ async def test_the_rejection_is_the_base_error_of_each_sdk():
     claude = rb.wrap(anthropic.AsyncAnthropic(api_key="k", base_url=nowhere), max_bytes={"system": 5})
     with pytest.raises(anthropic.AnthropicError) as caught:
         await claude.messages.create(model="m", max_tokens=1, messages=[], system="too long")
-    assert isinstance(caught.value, rb.RejectedError)
+    assert isinstance(caught.value, rb.errors.RejectedError)
     google = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=nowhere))
     with pytest.raises(errors.APIError) as refused:
         rb.wrap(google, max_bytes={"contents": 5}).models.generate_content(model="m", contents="too long")
-    assert isinstance(refused.value, rb.RejectedError)
+    assert isinstance(refused.value, rb.errors.RejectedError)
 
 
 @pytest.mark.requirement("S5")
@@ -126,7 +126,7 @@ async def test_a_generator_of_any_object_is_refused_too():
 
     client = rb.wrap(Any(), methods=["rows"], max_bytes={"query": 3})
     assert list(client.rows(query="abc")) == ["abc"]
-    with pytest.raises(rb.RejectedError):
+    with pytest.raises(rb.errors.RejectedError):
         client.rows(query="abcd")
 
 

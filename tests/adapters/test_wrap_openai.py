@@ -92,7 +92,7 @@ async def test_derived_clients_stay_wrapped_and_without_own_retries(derive):
     with rb.testing.virtual_time(), pytest.raises(openai.InternalServerError):
         await derived.chat.completions.create(**ASK)
     assert len(requests) == 3
-    assert rb.circuit(client).state == rb.circuit(derived).state == "open"
+    assert rb.calls.circuit(client).state == rb.calls.circuit(derived).state == "open"
 
 
 async def test_leaving_the_client_closes_it():
@@ -369,7 +369,7 @@ async def test_a_cancelled_call_leaves_nothing():
         with pytest.raises(asyncio.CancelledError):
             await call
         assert in_use(client) == 0
-        assert "0/" in repr(rb.circuit(client))
+        assert "0/" in repr(rb.calls.circuit(client))
         assert asyncio.all_tasks() <= before
 
 

@@ -111,7 +111,7 @@ async def test_streams_are_repeated_up_to_their_first_item(kind):
 async def test_a_rejection_is_openais_base_error(kind):
     """An open circuit refuses without a request."""
     client, requests = scripted(kind)
-    rb.circuit(client).isolate()
+    rb.calls.circuit(client).isolate()
     with pytest.raises(openai.OpenAIError) as caught:
         await ask(client)
     assert isinstance(caught.value, rb.CircuitOpenError)

@@ -82,7 +82,7 @@ async def test_an_open_circuit_refuses_every_form(form):
     """Nothing is sent, and the rejection is openai's base error, too; no coroutine is left behind."""
     async with Providers() as server, wrapped(server) as client:
         await client.chat.completions.create(**ASK)
-        rb.circuit(client).isolate()
+        rb.calls.circuit(client).isolate()
         with pytest.raises(openai.OpenAIError) as caught:
             await form(client)
         assert isinstance(caught.value, rb.CircuitOpenError)
@@ -157,7 +157,7 @@ async def test_a_stream_that_fails_later_is_not_repeated(form):
         assert "not repeated: items had been handed out" in caught.value.__notes__
         assert (server.requests, time.slept) == (1, [])
         assert rb.classify(caught.value).stopped == "not_idempotent"
-        assert "1/3 failed" in repr(rb.circuit(client))
+        assert "1/3 failed" in repr(rb.calls.circuit(client))
         assert in_use(client) == 0
 
 
@@ -172,7 +172,7 @@ async def test_a_stream_may_be_closed_early():
         async with await client.chat.completions.create(**ASK, stream=True) as stream:
             assert stream.response.status_code == 200
         assert (server.requests, in_use(client)) == (2, 0)
-        assert "0/" in repr(rb.circuit(client))
+        assert "0/" in repr(rb.calls.circuit(client))
 
 
 @real
@@ -249,12 +249,12 @@ def test_preparing_a_stream_is_no_call():
             client.chat.completions.create(**ASK)
         time.advance(31)
         manager = client.chat.completions.stream(**ASK)
-        assert rb.circuit(client).state == "open"
+        assert rb.calls.circuit(client).state == "open"
         assert len(requests) == 3
         with pytest.raises(openai.OpenAIError), manager:
             pass
         assert len(requests) == 4
-        assert rb.circuit(client).state == "open"
+        assert rb.calls.circuit(client).state == "open"
 
 
 def test_threads_share_a_client_that_blocks():

@@ -26,7 +26,7 @@ async def _hanging(reader, writer):
     ("policy", "error"),
     [
         (rb.Policy(rb.Deadline(0.5), rb.Retry()), rb.DeadlineExceededError),
-        (rb.Policy(rb.Retry(), rb.Timeout(20, idle=0.5)), rb.AttemptTimeoutError),
+        (rb.Policy(rb.Retry(), rb.Timeout(20, idle=0.5)), rb.errors.AttemptTimeoutError),
     ],
     ids=["deadline", "idle"],
 )

@@ -82,8 +82,8 @@ def assert_protected(server, client, forms, streams, *, refusal, later, ours):
             form(client)
         assert "not repeated: items had been handed out" in caught.value.__notes__
         assert server.requests - before == 3
-        rb.circuit(client).reset()
-    rb.circuit(client).isolate()
+        rb.calls.circuit(client).reset()
+    rb.calls.circuit(client).isolate()
     before = server.requests
     for form in forms:
         with pytest.raises(ours) as caught:

@@ -146,7 +146,7 @@ class World:
     def __init__(self, *answers, board=True, dollars="100", read_file=None, look_at=None, **options):
         self.page = printed()
         self.edge, self.board, self.budget = Edge(*answers), Board(board), rb.agent.SpendBudget(dollars)
-        self.toolbox, self.ran = rb.Toolbox(), []
+        self.toolbox, self.ran = rb.agent.Toolbox(), []
 
         @self.toolbox.tool(name="read_file")
         async def read(path: str) -> str:

@@ -52,7 +52,7 @@ async def test_looks_come_every_one_to_two_seconds():
             command = await peer.commands(time, interval=interval, timeouts=(60,)).start("click")
             assert await command.result() == 1
             assert time.slept == waits
-    limited = rb.RejectedError(rb.Failure.of("SYS_RATE_LIMITED", retry_after=7))
+    limited = rb.errors.RejectedError(rb.Failure.of("SYS_RATE_LIMITED", retry_after=7))
     with virtual_time() as time:
         peer = Peer(limited, complete(1))
         assert await (await peer.commands(time, timeouts=(60,)).start("click")).result() == 1
@@ -144,14 +144,14 @@ async def test_the_waiting_escalates_and_the_peer_goes_on():
     with virtual_time() as time, record() as seen:
         began = time.now
         command = await peer.commands(time).start("audit")
-        with pytest.raises(rb.AttemptTimeoutError) as raised:
+        with pytest.raises(rb.errors.AttemptTimeoutError) as raised:
             await command.result()
         assert 37 <= time.now - began <= 37 + 3 * 2  # virtual time goes on to the end of each last pause
         failure = raised.value.failure
         assert "command audit not complete after 37 s: the peer keeps working" in failure.message
         assert failure.details["waited"] == (2, 5, 30)
         assert failure.details["correlation_id"] == command.correlation_id
-        assert (failure.executed, failure.details["status"]) == (rb.Executed.MAYBE, "timeout")
+        assert (failure.executed, failure.details["status"]) == (rb.errors.Executed.MAYBE, "timeout")
         assert command.status == "timeout"
         assert "timeout_ms" in command.hint
         parts = [event for event in seen if isinstance(event, rb.events.RetryScheduled)]
@@ -174,7 +174,7 @@ async def test_the_waiting_escalates_in_real_time():
     peer, loop = Peer(), asyncio.get_running_loop()
     began = loop.time()
     command = await peer.commands(timeouts=(0.02, 0.05, 0.1), interval=30).start("audit")
-    with pytest.raises(rb.AttemptTimeoutError, match=r"after 0\.17 s"):
+    with pytest.raises(rb.errors.AttemptTimeoutError, match=r"after 0\.17 s"):
         await command.result()
     assert 0.16 < loop.time() - began < 10
     assert len(peer.looks) == 3
@@ -191,7 +191,7 @@ async def test_an_outer_retry_does_not_cut_the_escalation():
         async def audit():
             return await (await commands.start("audit")).result()
 
-        with pytest.raises(rb.AttemptTimeoutError, match="after 37 s"):
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="after 37 s"):
             await audit()
         assert len(peer.starts) == 1  # it may have run, and must not run twice
 
@@ -201,7 +201,7 @@ async def test_a_wait_of_ones_own():
     peer = Peer()
     with virtual_time() as time, record() as seen:
         command = await peer.commands(time).start("audit")
-        with pytest.raises(rb.AttemptTimeoutError, match="not complete after 3 s") as raised:
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="not complete after 3 s") as raised:
             await command.result(timeout=timedelta(seconds=3))
         assert (raised.value.failure.details["waited"], seen) == ((3,), [])
         with pytest.raises(rb.DeadlineExceededError):
@@ -217,7 +217,7 @@ async def test_the_peer_says_timeout():
     with virtual_time() as time:
         commands = peer.commands(time)
         command = await commands.start("audit")
-        with pytest.raises(rb.AttemptTimeoutError, match="in the time that the peer gives it"):
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="in the time that the peer gives it"):
             await command.result()
         assert (time.slept, command.status, commands.unfinished()) == ([], "timeout", (command,))
         assert await command.poll() is CommandStatus.TIMEOUT
@@ -236,7 +236,7 @@ async def test_the_peer_has_lost_the_result(answer):
             with pytest.raises(rb.OutcomeUnknownError, match="command audit expired") as raised:
                 await command.result()
         failure = raised.value.failure
-        assert (failure.executed, failure.retryable) == (rb.Executed.MAYBE, False)
+        assert (failure.executed, failure.retryable) == (rb.errors.Executed.MAYBE, False)
         assert (command.status, command.hint) == ("expired", failure.suggestions[0])
         assert "run the command again" in command.hint
         assert (commands.unfinished(), len(peer.looks)) == ((), 2)
@@ -288,7 +288,7 @@ async def test_looks_that_hang_are_cut_and_expire():
         for _ in range(30):
             await asyncio.sleep(0)
             time.advance(0.1)
-        with pytest.raises(rb.AttemptTimeoutError, match="timed out after 2 s"):
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="timed out after 2 s"):
             await look
 
 
@@ -313,7 +313,7 @@ async def test_a_schedule_of_zeros_does_not_spin():
     peer = Peer()
     with virtual_time() as time:
         command = await peer.commands(time, interval=rb.Backoff.constant(0)).start("audit")
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await command.result(timeout=1)
         assert len(peer.looks) <= 102
 

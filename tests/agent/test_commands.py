@@ -197,7 +197,7 @@ async def test_a_command_ends_at_its_limit_with_all_it_started(script, tmp_path)
     async with leaving_nothing():
         outcome = await toolbox.call("bash", {"script": f"echo begun; echo $$ > {tmp_path}/pid; {script}"})
     assert time.monotonic() - began < 8
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.errors.Executed.MAYBE)
     assert outcome.stdout.startswith("begun")
     assert not running_in((tmp_path / "pid").read_text().strip())
 
@@ -251,7 +251,7 @@ async def test_a_program_that_cannot_be_started_is_not_repeated(program, type, t
         outcome = await toolbox.call("run", "")
         with pytest.raises(OSError):
             await command()
-    assert (outcome.failure.executed, outcome.type, outcome.attempts) == (rb.Executed.MAYBE, type, 1)
+    assert (outcome.failure.executed, outcome.type, outcome.attempts) == (rb.errors.Executed.MAYBE, type, 1)
     assert outcome.failure.code == "TOOL_EXECUTION_FAILED"
     assert "hunter2" not in str(outcome.failure.to_dict())
 

@@ -150,7 +150,7 @@ async def test_the_table_is_bounded():
         first, second = await commands.start("a"), await commands.start("b")
         with pytest.raises(rb.errors.BulkheadFullError, match="2 are unfinished") as raised:
             await commands.start("c")
-        assert raised.value.failure.executed is rb.Executed.NO
+        assert raised.value.failure.executed is rb.errors.Executed.NO
         with pytest.raises(rb.errors.BulkheadFullError):
             commands.follow("elsewhere")
         assert len(peer.starts) == 2

@@ -68,7 +68,7 @@ def test_it_is_a_value():
 
 
 def test_a_circuit_is_taken_as_the_handle_says_it():
-    """`rb.circuit(…).state` says half_open."""
+    """`rb.calls.circuit(…).state` says half_open."""
     assert ConnectionStates(circuit="half_open") == ConnectionStates(circuit="half-open")
 
 

@@ -110,7 +110,7 @@ async def test_without_a_hook_it_is_an_error_that_says_compact():
     }
     assert (failure.code, failure.executed, failure.retryable) == (
         "SYS_CONTEXT_OVERFLOW",
-        rb.Executed.NO,
+        rb.errors.Executed.NO,
         False,
     )
     assert failure.suggestions[0].startswith("compact the history")

@@ -150,10 +150,10 @@ async def test_tasks_share_a_start_that_fails(bed):
     """Five at once learn of one failure at one time; who asks later has a start of his own."""
     daemon = bed.shell("exit 3", startup_timeout=0.3)
     failures = await asyncio.gather(*[daemon.ensure() for _ in range(5)], return_exceptions=True)
-    assert [type(failure) for failure in failures] == [rb.NotConnectedError] * 5
+    assert [type(failure) for failure in failures] == [rb.errors.NotConnectedError] * 5
     assert len({str(failure) for failure in failures}) == 1
     assert len(bed.pids) == 1
-    with pytest.raises(rb.NotConnectedError):
+    with pytest.raises(rb.errors.NotConnectedError):
         await daemon.ensure()
     assert len(bed.pids) == 2
 
@@ -193,10 +193,14 @@ async def test_one_that_ends_at_once(bed):
     """The exit code and the end of its stderr are told, without secrets, and what to do about that."""
     text = "api_key=sk-verysecret0123\nOSError: [Errno 98] Address already in use\n"
     daemon = bed.shell('printf "$SAID" >&2; exit 3', startup_timeout=0.5, env={"SAID": text})
-    with pytest.raises(rb.NotConnectedError) as raised:
+    with pytest.raises(rb.errors.NotConnectedError) as raised:
         await daemon.ensure()
     failure = raised.value.failure
-    assert (failure.code, failure.executed, failure.retryable) == ("CONN_NOT_CONNECTED", rb.Executed.NO, True)
+    assert (failure.code, failure.executed, failure.retryable) == (
+        "CONN_NOT_CONNECTED",
+        rb.errors.Executed.NO,
+        True,
+    )
     assert "ended, and nobody else is ready after 0.5 s: " in failure.message
     assert failure.message.endswith("exit code 3: OSError: [Errno 98] Address already in use")
     assert "api_key=" in failure.details["stderr"]
@@ -211,7 +215,9 @@ async def test_one_that_ends_at_once(bed):
 async def test_one_that_is_slow(bed):
     """Started but not responding: it is left to go on, found when it is ready, and never started twice."""
     daemon = bed.daemon("deaf=0.8", startup_timeout=0.2)
-    with pytest.raises(rb.NotConnectedError, match=r"started but not responding after 0\.2 s") as raised:
+    with pytest.raises(
+        rb.errors.NotConnectedError, match=r"started but not responding after 0\.2 s"
+    ) as raised:
         await daemon.ensure()
     assert "go on as if it had started" in raised.value.failure.suggestions[0]
     assert daemon.failed
@@ -235,7 +241,7 @@ async def test_a_foreign_server_on_its_port(bed):
 
     async with await asyncio.start_server(refuse, "127.0.0.1", bed.port):
         daemon = bed.shell("exit 1", startup_timeout=0.3)
-        with pytest.raises(rb.NotConnectedError) as raised:
+        with pytest.raises(rb.errors.NotConnectedError) as raised:
             await daemon.ensure()
     assert raised.value.failure.details["seen"] == "http status 404"
     assert daemon.failed
@@ -261,7 +267,7 @@ async def test_sec6_a_function_tells_a_foreign_server_from_the_daemon(bed):
     async with await asyncio.start_server(answer, "127.0.0.1", bed.port):
         assert await Daemon("/bin/false", health=bed.url).ensure() is READY
         asking = Daemon("/bin/sh", "-c", "exit 1", health=is_ours, startup_timeout=0.3)
-        with pytest.raises(rb.NotConnectedError):
+        with pytest.raises(rb.errors.NotConnectedError):
             await asking.ensure()
 
 
@@ -292,7 +298,7 @@ async def test_a_log_takes_its_output(bed, tmp_path):
     log = tmp_path / "daemon.log"
     log.write_text("from last year\n")
     daemon = bed.shell("echo no configuration; exit 3", startup_timeout=0.3, log=log)
-    with pytest.raises(rb.NotConnectedError) as raised:
+    with pytest.raises(rb.errors.NotConnectedError) as raised:
         await daemon.ensure()
     assert log.read_text() == "from last year\nno configuration\n"
     assert raised.value.failure.details["stderr"] == "no configuration"
@@ -301,7 +307,7 @@ async def test_a_log_takes_its_output(bed, tmp_path):
 async def test_environment_and_folder(bed, tmp_path):
     """`env` is added to ours, `cwd` is where it runs."""
     daemon = bed.shell('echo "$PATH|$MARK|$PWD" > seen', env={"MARK": "x"}, cwd=tmp_path, startup_timeout=0.3)
-    with pytest.raises(rb.NotConnectedError):
+    with pytest.raises(rb.errors.NotConnectedError):
         await daemon.ensure()
     assert (tmp_path / "seen").read_text() == f"{os.environ['PATH']}|x|{tmp_path}\n"
 
@@ -336,7 +342,7 @@ async def test_x03_a_start_that_no_process_is_waited_for_takes_no_real_time():
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
     for health in (down, url):
         with virtual_time() as clock:
-            with pytest.raises(rb.NotConnectedError, match="after 4 s"):
+            with pytest.raises(rb.errors.NotConnectedError, match="after 4 s"):
                 await Daemon(sys.executable, "-c", "", health=health).ensure()
             assert clock.elapsed == pytest.approx(sum(clock.slept))
         if health is down:

@@ -88,7 +88,7 @@ async def _fail() -> None:
 async def test_without_an_old_answer_the_error_is_raised(bed):
     """Nothing is made up: the first question to a daemon that cannot be had fails."""
     daemon = bed.shell("exit 5", startup_timeout=0.2)
-    with pytest.raises(rb.NotConnectedError):
+    with pytest.raises(rb.errors.NotConnectedError):
         await daemon.answer("tools/list", Tools().list)
 
 
@@ -103,7 +103,7 @@ async def test_h10_a_supplied_cache_answers_when_the_first_start_fails(bed):
     assert 10 <= old.age <= 10.3  # the patience of the start included
     assert "exit code 5" in old.failure.message
     assert daemon.failed
-    with pytest.raises(rb.NotConnectedError):
+    with pytest.raises(rb.errors.NotConnectedError):
         await daemon.answer("resources/list", Tools().list)
 
 

@@ -65,7 +65,7 @@ async def test_a_tool_that_is_cancelled_from_inside_has_failed(make, kind):
     toolbox.tool(make(kind()), name="wait")
     outcome = await toolbox.call("wait", {})
     assert (outcome.failure.code, outcome.attempts) == ("TOOL_EXECUTION_FAILED", 1)
-    assert outcome.failure.executed is rb.Executed.MAYBE
+    assert outcome.failure.executed is rb.errors.Executed.MAYBE
     assert isinstance(outcome.error.__cause__, kind)
     assert asyncio.current_task().cancelling() == 0
 
@@ -184,7 +184,7 @@ def test_what_a_closed_loop_leaves_behind_is_forgotten():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
 
-    async def late() -> rb.Outcome[object]:
+    async def late() -> rb.calls.Outcome[object]:
         with rb.testing.virtual_time() as clock:
             call = asyncio.create_task(toolbox.call("stubborn", {}))
             for seconds in (0.01, bounded.GRACE):
@@ -292,7 +292,7 @@ def test_a_line_is_one_line_to_every_reader(end):
 @pytest.mark.parametrize(("code", "reported"), [(2, 2), (0, 0), (None, 0), ("no such option", 1)])
 async def test_a_tool_that_exits_ends_itself_alone(is_async, code, reported):
     """As argparse does: its exit code is data, and the agent goes on."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     def parse() -> None:
         raise SystemExit(code)
@@ -308,7 +308,7 @@ async def test_a_tool_that_exits_ends_itself_alone(is_async, code, reported):
 
 async def test_arguments_of_megabytes_are_not_read():
     """Reading them would hold the loop for seconds."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
     called = []
     toolbox.tool(name="keep")(called.append)
     outcome = await toolbox.call("keep", '{"object": "' + "x" * 4_000_000 + '"}')

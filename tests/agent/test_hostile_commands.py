@@ -34,7 +34,7 @@ async def test_words_that_a_model_filled_are_data(words):
 
     outcome = await toolbox.call("run", {"words": words})
     assert (outcome.failure.code, outcome.type) == ("TOOL_ARGUMENTS_INVALID", "validation")
-    assert outcome.failure.executed is rb.Executed.NO
+    assert outcome.failure.executed is rb.errors.Executed.NO
     with pytest.raises(rb.BridgeError, match="words"):
         await run(words)
 

@@ -93,7 +93,11 @@ async def test_waiting_has_a_time_limit():
         with pytest.raises(SpendLimitError) as refused:
             await waiting
     failure = refused.value.failure
-    assert (failure.code, failure.executed, failure.retryable) == ("SYS_SPEND_LIMIT", rb.Executed.NO, False)
+    assert (failure.code, failure.executed, failure.retryable) == (
+        "SYS_SPEND_LIMIT",
+        rb.errors.Executed.NO,
+        False,
+    )
     assert {name: failure.details[name] for name in ("spent", "limit", "mode")} == {
         "spent": "10.25",
         "limit": "10",

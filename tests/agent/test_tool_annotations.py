@@ -51,7 +51,7 @@ class Pin(BaseModel):
 
 def box(function):
     """A toolbox with that tool, called `tool`, and what it was called with."""
-    toolbox, seen = rb.Toolbox(), []
+    toolbox, seen = rb.agent.Toolbox(), []
 
     def tool(*args, **kwargs):
         seen.append((*args, *kwargs.values()))
@@ -123,7 +123,7 @@ async def test_j03_what_does_not_fit_is_named_and_nothing_is_called(annotation, 
     toolbox, seen = box(takes(annotation))
     outcome = await toolbox.call("tool", json.dumps({"a": value}) if as_text else {"a": value})
     assert (outcome.failure.code, outcome.failure.executed, outcome.type) == (
-        "TOOL_ARGUMENTS_INVALID", rb.Executed.NO, "validation",
+        "TOOL_ARGUMENTS_INVALID", rb.errors.Executed.NO, "validation",
     )  # fmt: skip
     assert [each["field"] for each in outcome.failure.details["violations"]] == fields
     assert (seen, outcome.attempts) == ([], 0)
@@ -156,7 +156,7 @@ async def test_j03_what_a_validator_says_holds_no_secret():
 
 async def test_j03_an_object_that_is_one_already_is_taken_as_it_is():
     """A program that calls with objects of Python: a member, a path, a model."""
-    toolbox, seen = rb.Toolbox(), []
+    toolbox, seen = rb.agent.Toolbox(), []
 
     @toolbox.tool
     def look(c: Color, p: pathlib.Path, q: Query) -> None:
@@ -173,7 +173,7 @@ async def test_j03_annotations_that_are_texts_and_local_are_found():
     class Size(enum.Enum):
         BIG = 1
 
-    toolbox, seen = rb.Toolbox(), []
+    toolbox, seen = rb.agent.Toolbox(), []
 
     @toolbox.tool
     async def grow(size: Size, **more: int) -> None:
@@ -201,7 +201,7 @@ def test_j03_pydantic_is_loaded_when_it_is_needed_and_only_then():
 import asyncio, enum, json, sys
 import resilient_bridge as rb
 class Color(enum.Enum): RED = "red"
-box = rb.Toolbox()
+box = rb.agent.Toolbox()
 @box.tool
 def plain(a: int, b: "list | None" = None): return a
 assert asyncio.run(box.call("plain", {"a": 1})).ok and box.schema()
@@ -221,7 +221,7 @@ assert box.schema()[1]["parameters"]["properties"] == {"c": {}, "n": {"type": "a
 
 def test_j03_the_schema_of_all_tools():
     """Name, docstring and parameters: what a provider's API takes, models as definitions."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool
     def search(query: Query, color: Color = Color.RED, most: int = 5, paths: list[str] | None = None) -> None:
@@ -270,7 +270,7 @@ def test_j03_what_fits_the_schema_fits_the_tool():
 @pytest.mark.parametrize("form", ["sync", "async"])
 async def test_a10_each_attempt_has_the_arguments_that_came(form, as_text):
     """What an attempt does to its lists, objects and models does not reach the next one, nor the caller."""
-    seen, toolbox = [], rb.Toolbox(rb.presets.ccsetup)
+    seen, toolbox = [], rb.agent.Toolbox(rb.presets.ccsetup)
 
     def act(xs: list, q: Query, more: dict[str, Any]) -> None:
         seen.append((list(xs), q.text, dict(more)))
@@ -292,7 +292,7 @@ async def test_a10_each_attempt_has_the_arguments_that_came(form, as_text):
 
 async def test_a10_a_commands_words_are_made_of_the_arguments_that_came():
     """Each attempt asks its function anew."""
-    seen, toolbox = [], rb.Toolbox(rb.presets.ccsetup)
+    seen, toolbox = [], rb.agent.Toolbox(rb.presets.ccsetup)
 
     @toolbox.command(idempotent=True)
     def run(words: list) -> list[str]:
@@ -310,7 +310,7 @@ async def test_a10_a_fallback_has_the_arguments_that_came_too():
     """The rung after the repeats is called with what the model wrote."""
     seen = []
     policy = rb.Policy(rb.Fallback(lambda xs: seen.append(list(xs))), rb.Retry(attempts=2))
-    toolbox = rb.Toolbox(policy)
+    toolbox = rb.agent.Toolbox(policy)
 
     @toolbox.tool(idempotent=True)
     async def op(xs: list) -> None:
@@ -324,7 +324,7 @@ async def test_a10_a_fallback_has_the_arguments_that_came_too():
 
 async def test_a10_a_tool_that_calls_itself_directly_passes_its_own():
     """Only what `Toolbox.call` has read is read anew."""
-    toolbox, seen = rb.Toolbox(), []
+    toolbox, seen = rb.agent.Toolbox(), []
 
     @toolbox.tool
     async def count(xs: list) -> None:
@@ -339,14 +339,14 @@ async def test_a10_a_tool_that_calls_itself_directly_passes_its_own():
 @pytest.mark.requirement("C3")
 async def test_a10_the_arguments_in_the_record_are_those_of_the_first_attempt(tmp_path):
     """A tool that changes its arguments changes neither the record of its failure nor what the phase called with."""
-    toolbox = rb.Toolbox(rb.presets.ccsetup)
+    toolbox = rb.agent.Toolbox(rb.presets.ccsetup)
 
     @toolbox.tool(idempotent=True)
     async def op(xs: list) -> None:
         xs.append("mutated")
         raise ConnectionResetError
 
-    flow = rb.Workflow(tmp_path / "state.json", tools=toolbox)
+    flow = rb.agent.Workflow(tmp_path / "state.json", tools=toolbox)
 
     @flow.phase
     async def only(phase):

@@ -161,7 +161,11 @@ async def test_the_failure():
 
     outcome = await toolbox.call("grep", {"patern": "x", "most": "3"})
     failure = outcome.failure
-    assert (failure.code, failure.executed, outcome.attempts) == ("TOOL_ARGUMENTS_INVALID", rb.Executed.NO, 0)
+    assert (failure.code, failure.executed, outcome.attempts) == (
+        "TOOL_ARGUMENTS_INVALID",
+        rb.errors.Executed.NO,
+        0,
+    )
     assert (outcome.type, outcome.recoverable, called) == ("validation", False, [])
     assert failure.details["violations"] == (
         {"field": "pattern", "constraint": "a string", "received": "nothing"},
@@ -226,7 +230,7 @@ def test_a_callable_without_a_signature_is_refused():
 
 async def test_a_choice_is_not_taken_for_a_misspelt_name():
     """What stands in the words of a violation is no name that was meant: only its field can be one."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool
     async def look(path: str, mode: Literal["files", "paths"]) -> None:
@@ -249,7 +253,7 @@ def test_a01_a_schema_is_json_whatever_the_defaults_are():
         width: float = math.inf
         height: float = 1.0
 
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool
     def paint(

@@ -41,7 +41,11 @@ async def test_a_tool_ends_at_its_limit():
         clock.advance(0.1)
         outcome = await call
     failure = outcome.failure
-    assert (failure.code, failure.executed, outcome.type) == ("TOOL_TIMEOUT", rb.Executed.MAYBE, "timeout")
+    assert (failure.code, failure.executed, outcome.type) == (
+        "TOOL_TIMEOUT",
+        rb.errors.Executed.MAYBE,
+        "timeout",
+    )
     assert failure.message == "timed out after 30 s"
     assert (outcome.recoverable, outcome.seconds) == (True, 30)
 
@@ -68,7 +72,7 @@ async def test_a_direct_call_is_bounded_too(is_async):
     released.set()
     assert time.monotonic() - began < 5
     assert rb.classify(raised.value).code == "TOOL_TIMEOUT"
-    assert type(raised.value) is rb.AttemptTimeoutError
+    assert type(raised.value) is rb.errors.AttemptTimeoutError
 
 
 @pytest.mark.requirement("R12")
@@ -132,7 +136,7 @@ async def test_a_sync_tool_never_runs_on_the_loop():
     ticking.cancel()
     released.set()
     threads[0].join(5)
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.errors.Executed.MAYBE)
     assert ticks > 3
     assert threads[0].daemon
     assert threads[0] is not threading.main_thread()
@@ -355,7 +359,7 @@ async def test_context_variables_are_those_of_the_caller():
 # ---- the time that a caller gives ------------------------------------------------------------------------------------
 
 
-async def _called(toolbox: Toolbox, name: str, **options: object) -> rb.Outcome[object]:
+async def _called(toolbox: Toolbox, name: str, **options: object) -> rb.calls.Outcome[object]:
     """Call a tool in virtual time until its call ends."""
     with rb.testing.virtual_time() as clock:
         call = asyncio.create_task(toolbox.call(name, {}, **options))
@@ -379,7 +383,11 @@ async def test_a05_a_caller_may_set_a_timeout_for_one_call(timeout_ms, seconds):
 
     outcome = await _called(toolbox, "execute_js", timeout=None if timeout_ms is None else timeout_ms / 1000)
     failure = outcome.failure
-    assert (failure.code, failure.executed, outcome.type) == ("TOOL_TIMEOUT", rb.Executed.MAYBE, "timeout")
+    assert (failure.code, failure.executed, outcome.type) == (
+        "TOOL_TIMEOUT",
+        rb.errors.Executed.MAYBE,
+        "timeout",
+    )
     assert (failure.message, outcome.seconds, outcome.attempts) == (
         f"timed out after {seconds:g} s",
         seconds,

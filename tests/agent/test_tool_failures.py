@@ -16,7 +16,7 @@ import resilient_bridge as rb
 @pytest.mark.requirement("V16")
 async def test_h11_the_report_of_a_tools_failure_needs_no_time_from_the_caller():
     """Type, message, recoverable, context with the tool, suggestion, and the time of now."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool(idempotent=True)
     async def fetch() -> None:
@@ -35,7 +35,7 @@ async def test_h11_the_report_of_a_tools_failure_needs_no_time_from_the_caller()
 @pytest.mark.requirement("V6")
 async def test_a_failure_of_validation_is_data_too():
     """The type for arguments that do not fit."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
     toolbox.tool(lambda path: path, name="read")
     outcome = await toolbox.call("read", {"pth": "x"})
     assert json.loads(outcome.to_llm())["type"] == outcome.type == "validation"
@@ -45,7 +45,7 @@ async def test_a_failure_of_validation_is_data_too():
 @pytest.mark.parametrize("text", ["rate limit exceeded", "429 Too Many Requests"])
 async def test_h07_a_rate_limited_command_is_reported_as_such_and_repeated_with_jitter(text):
     """ "rate_limit" for the model, and waits that are not the same for two clients."""
-    toolbox = rb.Toolbox(rb.presets.recursor)
+    toolbox = rb.agent.Toolbox(rb.presets.recursor)
 
     @toolbox.command(idempotent=True)
     def run() -> list[str]:
@@ -65,7 +65,7 @@ async def test_h07_a_rate_limited_command_is_reported_as_such_and_repeated_with_
 @pytest.mark.parametrize("error", [OSError(errno.ENOMEM, "Cannot allocate memory"), MemoryError()])
 async def test_h07_without_memory_it_is_tried_once_more(error):
     """Seed: "retry once, then fail"."""
-    toolbox, calls = rb.Toolbox(rb.presets.recursor), []
+    toolbox, calls = rb.agent.Toolbox(rb.presets.recursor), []
 
     @toolbox.tool(idempotent=True)
     async def run() -> None:
@@ -94,7 +94,7 @@ SECOND_STEPS = [
     RuntimeError("Unexpected token < in JSON"),
     RuntimeError("Operation incomplete"),
     RuntimeError("State mismatch"),
-    rb.CircuitOpenError(rb.Failure.of("SYS_CIRCUIT_OPEN", "circuit open", executed=rb.Executed.NO)),
+    rb.CircuitOpenError(rb.Failure.of("SYS_CIRCUIT_OPEN", "circuit open", executed=rb.errors.Executed.NO)),
 ]
 
 
@@ -103,7 +103,7 @@ SECOND_STEPS = [
 )
 async def test_a01_a_tool_with_two_steps_runs_once_whatever_its_second_step_says(error, form):
     """The order is placed, then something is refused: that speaks of the last step, and the model is told that it may have run."""
-    placed, toolbox = [], rb.Toolbox()
+    placed, toolbox = [], rb.agent.Toolbox()
 
     def order(item: str) -> str:
         placed.append(item)
@@ -115,7 +115,7 @@ async def test_a01_a_tool_with_two_steps_runs_once_whatever_its_second_step_says
     toolbox.tool(name="order", idempotent=False)(later if form == "async" else order)
     with rb.testing.virtual_time():
         outcome = await toolbox.call("order", {"item": "book"})
-    assert (placed, outcome.failure.executed) == (["book"], rb.Executed.MAYBE)
+    assert (placed, outcome.failure.executed) == (["book"], rb.errors.Executed.MAYBE)
     assert json.loads(outcome.to_llm())["executed"] == "maybe"
 
 
@@ -124,7 +124,7 @@ async def test_a01_a_tool_with_two_steps_runs_once_whatever_its_second_step_says
 )
 async def test_a01_a_command_with_two_steps_runs_once(tmp_path, text):
     """Its effect, then its error output."""
-    toolbox, ledger = rb.Toolbox(), tmp_path / "ledger"
+    toolbox, ledger = rb.agent.Toolbox(), tmp_path / "ledger"
 
     @toolbox.command
     def order() -> list[str]:
@@ -132,12 +132,12 @@ async def test_a01_a_command_with_two_steps_runs_once(tmp_path, text):
 
     with rb.testing.virtual_time():
         outcome = await toolbox.call("order", {})
-    assert (ledger.read_text(), outcome.failure.executed is rb.Executed.NO) == ("x", False)
+    assert (ledger.read_text(), outcome.failure.executed is rb.errors.Executed.NO) == ("x", False)
 
 
 async def test_a_tool_that_says_that_it_did_nothing_is_repeated():
     """`raise NotExecutedError from error`: executed no, also for a tool that must not run twice."""
-    tries, toolbox = [], rb.Toolbox()
+    tries, toolbox = [], rb.agent.Toolbox()
 
     @toolbox.tool
     async def order(item: str) -> str:
@@ -150,7 +150,7 @@ async def test_a_tool_that_says_that_it_did_nothing_is_repeated():
         assert (await toolbox.call("order", {"item": "book"})).value == "placed"
         toolbox.tool(name="never")(_never_runs)
         outcome = await toolbox.call("never", {})
-    assert (outcome.failure.executed, outcome.attempts) == (rb.Executed.NO, 5)
+    assert (outcome.failure.executed, outcome.attempts) == (rb.errors.Executed.NO, 5)
 
 
 async def _never_runs() -> None:

@@ -124,7 +124,7 @@ def test_the_limits_of_openviber():
 
 def test_the_most_particular_limit_counts():
     """The decorator's, its policy's, the table by name, the preset by name, the two defaults, the policy's own, 30 s."""
-    preset = rb.BridgePolicy(
+    preset = rb.bridge.BridgePolicy(
         calls=rb.Policy(rb.Retry(), rb.Timeout(7)),
         tools={"a": rb.Policy(rb.Timeout(4)), "default": rb.Policy(rb.Timeout(6))},
     )
@@ -149,7 +149,7 @@ def test_the_most_particular_limit_counts():
 
 def test_other_layers_of_a_tool_replace_their_class():
     """A row of the preset's `tools` replaces its Retry; the rest of `calls` stays; `default` is for those without a row."""
-    preset = rb.BridgePolicy(
+    preset = rb.bridge.BridgePolicy(
         calls=rb.Policy(rb.Retry(attempts=4), rb.Breaker()),
         tools={
             "a": rb.Policy(rb.Retry(attempts=2), rb.Timeout(1)),
@@ -223,7 +223,7 @@ async def test_a_tool_that_is_not_there():
         toolbox.tool(lambda: None, name=name)
     with rb.testing.record() as reported:
         outcome = await toolbox.call("grpe", "{}")
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_NOT_FOUND", rb.Executed.NO)
+    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_NOT_FOUND", rb.errors.Executed.NO)
     assert (outcome.attempts, outcome.type, outcome.tool) == (0, "not_found", "grpe")
     assert "did you mean grep?" in outcome.suggestion
     assert "read_file" in outcome.suggestion

@@ -128,7 +128,7 @@ async def test_each_tool_has_its_circuit_however_it_is_called():
     await toolbox.call("one", {})
     outcome = await toolbox.call("one", {})
     assert (outcome.failure.code, outcome.attempts) == ("SYS_CIRCUIT_OPEN", 0)
-    assert rb.circuit(one).state == "open"
+    assert rb.calls.circuit(one).state == "open"
     assert (await toolbox.call("two", {})).failure.code == "CONN_REFUSED"
 
 
@@ -138,7 +138,7 @@ async def test_wrong_arguments_say_nothing_about_the_circuit():
     tool = toolbox.tool(lambda number=1: number, name="tool")
     for _ in range(3):
         assert not (await toolbox.call("tool", {"nmber": 1})).ok
-    assert rb.circuit(tool).state == "closed"
+    assert rb.calls.circuit(tool).state == "closed"
 
 
 async def test_another_policy_at_run_time():
@@ -172,7 +172,7 @@ async def test_a_policy_of_nothing_but_a_limit():
 
     toolbox.tool(fail, name="one")
     toolbox.tool(
-        fail, name="two", policy=rb.BridgePolicy(calls=rb.Policy(at_once(attempts=2))), idempotent=True
+        fail, name="two", policy=rb.bridge.BridgePolicy(calls=rb.Policy(at_once(attempts=2))), idempotent=True
     )
     assert toolbox.tools["one"].timeout == 5
     outcome = await toolbox.call("one", {})

@@ -110,7 +110,7 @@ def quick(**more):
         "connects_per_minute": 6_000,
         **more.pop("reconnect", {}),
     }
-    return rb.BridgePolicy(reconnect=rb.Reconnect(**reconnect), **more)
+    return rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(**reconnect), **more)
 
 
 class Watch:

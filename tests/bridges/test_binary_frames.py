@@ -49,7 +49,7 @@ def decode(data):
     body = data[5:]
     match kind:
         case 0:
-            return (d.Event(raw=body, type="body", position=value),)
+            return (d.Received(raw=body, type="body", position=value),)
         case 2:
             return (d.Replayed(through=value),)
         case 4:
@@ -70,7 +70,7 @@ def resume(record):
 def numbered(**settings):
     """The dialect."""
     positions = d.Positions(contiguous=True, repeats=True, ends="stated", distinct=True)
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         decode=decode,
         encode=encode,
         resume=resume,
@@ -111,8 +111,8 @@ def test_l10_a_text_that_holds_the_same_characters_is_another_frame():
     """Bytes and text are told apart everywhere that frames are compared."""
     assert canonical(b'{"b":1,"a":2}') == b'{"b":1,"a":2}' != canonical('{"b":1,"a":2}')
     rig = FramesRig(
-        rb.Dialect.plain(
-            decode=lambda data: (d.Event(raw=data, position=1),),
+        rb.bridge.Dialect.plain(
+            decode=lambda data: (d.Received(raw=data, position=1),),
             encode=encode,
             positions=d.Positions(repeats=True),
         )
@@ -159,7 +159,7 @@ def test_l10_a_dialect_that_speaks_text_refuses_bytes(dialect):
     rig = FramesRig(dialect)
     with pytest.raises(rb.errors.ProtocolError) as refused:
         rig.send("do", b"\x00")
-    assert refused.value.failure.executed is rb.Executed.NO
+    assert refused.value.failure.executed is rb.errors.Executed.NO
     assert not rig.session.outbound.outbox.queued
 
 

@@ -21,7 +21,7 @@ from tests.rows import each_row
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
-PLAIN = quick(dialect=rb.Dialect.plain())
+PLAIN = quick(dialect=rb.bridge.Dialect.plain())
 
 
 # -- aiohttp: a server that speaks JSON of its own ----------------------------------------------------------------------
@@ -71,7 +71,7 @@ async def test_c03_a_plain_server_is_ready_at_once_and_hears_nothing_of_ours():
 async def test_c03_without_a_token_and_an_answer_no_greeting_is_sent():
     """A dialect that waits for no greeting sends none without a token."""
     frames = []
-    policy = quick(dialect=rb.Dialect.plain(auth="auth"))
+    policy = quick(dialect=rb.bridge.Dialect.plain(auth="auth"))
     async with only_reads(frames) as url, Watch(url, policy=policy) as watch:
         await watch.client.wait_ready(5)
         await watch.client.send("note", {"i": 1})
@@ -80,7 +80,9 @@ async def test_c03_without_a_token_and_an_answer_no_greeting_is_sent():
 
 
 @pytest.mark.parametrize(
-    "dialect", [rb.Dialect.plain(), rb.Dialect.plain(ack="message_ack")], ids=["nothing", "an ack"]
+    "dialect",
+    [rb.bridge.Dialect.plain(), rb.bridge.Dialect.plain(ack="message_ack")],
+    ids=["nothing", "an ack"],
 )
 async def test_c06_what_nothing_can_confirm_does_not_fill_the_outbox(dialect):
     """2,500 sends to a server that never says a word: all of them arrive once, none is refused, and their receipts say `written`."""
@@ -98,7 +100,7 @@ async def test_c06_what_nothing_can_confirm_does_not_fill_the_outbox(dialect):
 
 async def test_c06_a_first_ack_is_waited_for():
     """A server without pings that acknowledges is believed: all of its receipts are `applied`."""
-    policy = quick(dialect=rb.Dialect(ping=None))
+    policy = quick(dialect=rb.bridge.Dialect(ping=None))
     async with Mini(ack=True).running() as bridge, Watch(bridge.url, token="t", policy=policy) as watch:
         await watch.client.wait_ready(5)
         receipts = [await watch.client.send("note", {"i": i}) for i in range(50)]
@@ -189,7 +191,7 @@ async def test_c07_of_several_requests_none_is_blamed():
         await watch.client.wait_ready(5)
         asked = [watch.client.request("file_read", {}, timeout=0.5) for _ in range(2)]
         errors = await asyncio.gather(*asked, return_exceptions=True)
-        assert all(isinstance(error, rb.AttemptTimeoutError) for error in errors)
+        assert all(isinstance(error, rb.errors.AttemptTimeoutError) for error in errors)
         assert all("not yours" in str(error) for error in errors)
         assert watch.read == ["error", "error"]
 
@@ -198,13 +200,13 @@ async def test_c07_a_late_refusal_is_not_the_answer_of_the_next_request():
     """A request that was given up may still be refused: the error ends no other one of its type."""
     async with Mini().running() as bridge, Watch(bridge.url, token="t") as watch:
         await watch.client.wait_ready(5)
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await watch.client.request("slow", {}, timeout=0.1)
         asking = asyncio.ensure_future(watch.client.request("slow", {}, timeout=1))
         await watch.until(lambda: bridge.types.count("slow") == 2)
         refusal = {"code": "PERMISSION_DENIED", "message": "not yours", "request_type": "slow"}
         await bridge.say(bridge.connections[0], "error", refusal, "fresh")
-        with pytest.raises(rb.AttemptTimeoutError, match="not yours"):
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="not yours"):
             await asking
         await bridge.say(bridge.connections[0], "error", refusal, "fresh2")
         assert watch.of(LateReply) == []

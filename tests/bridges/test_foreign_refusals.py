@@ -63,7 +63,7 @@ async def test_c01_what_another_server_speaks_is_asked_again():
 async def test_c01_a_ping_refused_as_unknown_is_done_without():
     """The link lives on without a heartbeat: no verdict of death follows from pings that nobody knows."""
     refuse = dict.fromkeys(["session_join", "heartbeat_ping"], "PROTO_INVALID_MESSAGE")
-    policy = quick(heartbeat=rb.Heartbeat(every=0.05, timeout=0.05))
+    policy = quick(heartbeat=rb.bridge.Heartbeat(every=0.05, timeout=0.05))
     async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t", policy=policy) as watch:
         await watch.client.wait_ready(5)
         await asyncio.sleep(0.7)  # more than a heartbeat that is due, unanswered and looked at once more
@@ -197,7 +197,7 @@ async def test_c10_health_and_wait_ready_say_why_the_link_is_down():
     """While in BACKOFF `health().failure` is the last loss, and so is the cause of `wait_ready`'s error."""
     refuse = {"session_join": {"code": "SYS_RATE_LIMITED", "message": "too many sessions"}}
     async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t") as watch:
-        with pytest.raises(rb.AttemptTimeoutError, match="too many sessions") as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="too many sessions") as caught:
             await watch.client.wait_ready(0.5)
         assert caught.value.__cause__.failure.code == "SYS_RATE_LIMITED"
         assert watch.client.health().failure.message == "too many sessions"
@@ -217,9 +217,9 @@ async def test_c03_a_server_that_says_nothing_is_named_with_the_answer_that_is_m
 ):
     """Which answer is missing, and which field of Dialect switches it off: in the error, and in `health()`."""
     frames = []
-    policy = quick(dialect=rb.Dialect(**switched_off))
+    policy = quick(dialect=rb.bridge.Dialect(**switched_off))
     async with only_reads(frames) as url, Watch(url, policy=policy) as watch:
-        with pytest.raises(rb.AttemptTimeoutError, match=f"`{missing}`") as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError, match=f"`{missing}`") as caught:
             await watch.client.wait_ready(1.5)
         assert any(field in text for text in caught.value.failure.suggestions)
         assert missing in watch.client.health().failure.message

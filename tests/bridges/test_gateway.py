@@ -33,7 +33,7 @@ def decode(frame):
         case 0, "RESUMED":
             return (say.Hello(), say.Replayed(complete=True))
         case 0, name:
-            return (say.Event(raw=body, type=name, payload=body["d"], position=body["s"]),)
+            return (say.Received(raw=body, type=name, payload=body["d"], position=body["s"]),)
     raise ValueError(f"no op {body['op']}")
 
 
@@ -50,7 +50,7 @@ def encode(intent):
     return None
 
 
-GATEWAY = rb.Dialect.plain(
+GATEWAY = rb.bridge.Dialect.plain(
     decode=decode,
     encode=encode,
     login="asked",
@@ -115,7 +115,7 @@ async def until(condition):
 async def test_the_server_says_how_often_it_wants_a_heartbeat():
     """Our policy says 15 s, the gateway 50 ms: it gets them, with the position, on each connection; a cut is RECOVERED."""
     gateway, seen = Gateway(), []
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.02)))
+    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.02)))
     async with (
         serving(gateway.handle) as url,
         rb.BridgeClient(url, dialect=GATEWAY, token="t", policy=policy) as bridge,
@@ -140,4 +140,4 @@ async def test_the_server_says_how_often_it_wants_a_heartbeat():
         verdict = await anext(event async for event in events if isinstance(event, rb.events.Resumed))
         task.cancel()
     assert gateway.asked == [None, 1]
-    assert (verdict.verdict, verdict.proof) == (rb.Verdict.RECOVERED, "stated")
+    assert (verdict.verdict, verdict.proof) == (rb.bridge.Verdict.RECOVERED, "stated")

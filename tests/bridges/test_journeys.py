@@ -45,7 +45,7 @@ async def test_push(stage):
 @pytest.mark.parametrize("how", ["abort", "fin", "black_hole", "reset", "1011", "1001", "4999"])
 async def test_cut_and_recover(stage, how):
     """Cut in seven ways, messages pushed meanwhile: RECOVERED, each message once, in order, the missed ones marked replayed."""
-    policy = quick(heartbeat=rb.Heartbeat(every=0.2, timeout=0.3, probe_timeout=0.3))
+    policy = quick(heartbeat=rb.bridge.Heartbeat(every=0.2, timeout=0.3, probe_timeout=0.3))
     async with stage.client(policy=policy) as watch:
         first = await stage.bridge.push(5)
         await watch.until(lambda: watch.ids == first, 10)
@@ -264,9 +264,9 @@ async def test_a_request_while_down(stage):
         stage.proxy.refuse()
         stage.proxy.apply(Fault.abort())
         await watch.until(lambda: watch.client.state != "READY", 10)
-        with pytest.raises(rb.AttemptTimeoutError) as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
             await watch.client.request("git_status_request", {"n": 1}, timeout=0.1)
-        assert caught.value.failure.executed is rb.Executed.NO
+        assert caught.value.failure.executed is rb.errors.Executed.NO
         waiting = asyncio.create_task(watch.client.request("git_status_request", {"n": 2}, timeout=10))
         await asyncio.sleep(0)
         stage.proxy.heal()

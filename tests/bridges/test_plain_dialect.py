@@ -152,7 +152,7 @@ async def test_each_reconnection_ends_unknown(feed):
         await anext(messages)
         feed.sockets[-1]._req.transport.abort()
         assert (await anext(messages)).raw == "welcome"
-    assert [gap.verdict for gap in gaps] == [rb.Verdict.UNKNOWN]
+    assert [gap.verdict for gap in gaps] == [rb.bridge.Verdict.UNKNOWN]
 
 
 async def test_a_server_that_does_not_answer_is_not_ready(feed):
@@ -161,10 +161,10 @@ async def test_a_server_that_does_not_answer_is_not_ready(feed):
     policy = rb.presets.default.evolve(reconnect=rb.presets.default.reconnect.evolve(connect_timeout=0.2))
     client = rb.BridgeClient(feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=subscribe)
     async with client as bridge:
-        with pytest.raises(rb.AttemptTimeoutError) as late:
+        with pytest.raises(rb.errors.AttemptTimeoutError) as late:
             await bridge.wait_ready(1)
         assert "on_connect was not done within 0.2" in str(late.value)
-        assert bridge.state is not rb.BridgeState.READY
+        assert bridge.state is not rb.bridge.BridgeState.READY
 
 
 async def test_an_error_of_on_connect_is_a_failed_connection(feed):
@@ -207,7 +207,7 @@ async def test_what_is_held_during_on_connect_is_bounded(feed, bound):
         await link.send({"op": "subscribe", "topic": "news"})
         await link.expect({"never": True})
 
-    policy = quick(replay=rb.Replay(**bound))
+    policy = quick(replay=rb.bridge.Replay(**bound))
     with rb.testing.record() as events:
         async with rb.BridgeClient(feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=deaf):
             while len(feed.sockets) < 2:
@@ -282,9 +282,9 @@ async def test_a_greeting_that_is_over_says_so(feed):
 
     async with feed.client(on_connect=keep) as bridge:
         await bridge.wait_ready(10)
-        with pytest.raises(rb.NotConnectedError):
+        with pytest.raises(rb.errors.NotConnectedError):
             await links[0].send({"op": "late"})
-        with pytest.raises(rb.NotConnectedError):
+        with pytest.raises(rb.errors.NotConnectedError):
             await links[0].expect({"ok": "late"})
 
 
@@ -350,7 +350,7 @@ async def test_a_request_that_cannot_be_matched_is_refused(feed):
 def _lines(frame):
     if not isinstance(frame, str):
         raise TypeError("text")
-    return tuple(rb.dialects.Event(raw=line, type="line", id=line) for line in frame.splitlines())
+    return tuple(rb.dialects.Received(raw=line, type="line", id=line) for line in frame.splitlines())
 
 
 def _line(message):
@@ -359,7 +359,7 @@ def _line(message):
 
 async def test_a_dialect_of_ones_own_reads_several_messages_from_a_frame(feed):
     """Each with its id, so that none comes twice; a frame that its `decode` refuses is told, and the link goes on."""
-    dialect = rb.Dialect.plain(decode=_lines, encode=_line)
+    dialect = rb.bridge.Dialect.plain(decode=_lines, encode=_line)
     with rb.testing.record() as events:
         async with rb.BridgeClient(feed.url, policy=quick(), dialect=dialect) as bridge:
             messages = aiter(bridge)

@@ -23,7 +23,7 @@ from tests.peers.running import until
 
 pytestmark = pytest.mark.real
 
-QUICK = rb.Reconnect(
+QUICK = rb.bridge.Reconnect(
     backoff=rb.Backoff.constant(0.02), attempts=3, grace=30, connect_timeout=1, connect_burst=10_000
 )
 FEW = QUICK.evolve(grace=0.2)
@@ -193,7 +193,7 @@ async def test_l09_in_clear_text_a_portal_gets_no_token_after_its_first_answer(k
             options["headers"] = {"Authorization": f"Bearer {TOKEN}"}
         else:
             url += f"?room=1&access_token={TOKEN}"
-        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.Dialect.plain())
+        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.bridge.Dialect.plain())
         async with rb.BridgeClient(url, policy=policy, **options) as client:
             await client.wait_ready(5)
             between.stand_between(ANSWERS["200"])
@@ -218,7 +218,7 @@ async def test_l09_in_clear_text_a_portal_gets_no_token_after_its_first_answer(k
 async def test_l09_in_clear_text_what_speaks_no_websocket_gets_no_token_again(answer):
     """It was told apart from the server by its handshake: the dials after it show nothing either."""
     async with WebSocketsServer(None).running() as server, portal(server.port) as between:
-        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.Dialect.plain())
+        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.bridge.Dialect.plain())
         async with rb.BridgeClient(
             f"ws://{HOST}:{between.port}/", token=lambda: TOKEN, policy=policy
         ) as client:
@@ -368,7 +368,7 @@ async def test_l12_who_waits_for_ready_learns_what_is_missing():
     async with portal(0) as between:
         between.stand_between(b"")
         async with rb.BridgeClient(f"ws://{HOST}:{between.port}/", dialect=rb.dialects.plain) as client:
-            with pytest.raises(rb.AttemptTimeoutError) as caught:
+            with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
                 await client.wait_ready(0.05)
         assert (
             caught.value.failure.message

@@ -22,7 +22,7 @@ from tests.peers.running import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 OLD, NEW = "old-token-77", "new-token-88"
-QUICK = rb.Reconnect(backoff=rb.Backoff.constant(0.01), connect_burst=10_000)
+QUICK = rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01), connect_burst=10_000)
 BEARER = rb.dialects.plain.evolve(bearer=True)
 POLICY = rb.presets.default.evolve(reconnect=QUICK, dialect=BEARER)
 

@@ -168,11 +168,11 @@ def test_l04_a_function_that_was_cancelled_elsewhere(argument):
         url = str(server.url)
         function = _CancelledOnce({"token": "t", "headers": {}, "url": url, "on_connect": None}[argument])
         options = {} if argument == "url" else {argument: function}
-        reconnect = rb.Reconnect(backoff=rb.Backoff.constant(0.5), allow_plaintext_credentials=True)
+        reconnect = rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5), allow_plaintext_credentials=True)
         async with rb.BridgeClient(
             function if argument == "url" else url,
             dialect=BEARER,
-            policy=rb.BridgePolicy(reconnect=reconnect),
+            policy=rb.bridge.BridgePolicy(reconnect=reconnect),
             **options,
         ) as bridge:
             await bridge.wait_ready(timeout=60)
@@ -198,9 +198,9 @@ def test_l04_a_factory_that_was_cancelled_elsewhere():
             made.append(1)
             return Cancelled()
 
-        policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5)))
+        policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5)))
         async with rb.BridgeClient.over(factory, dialect=rb.dialects.plain, policy=policy) as bridge:
-            with pytest.raises(rb.AttemptTimeoutError, match="was cancelled by something"):
+            with pytest.raises(rb.errors.AttemptTimeoutError, match="was cancelled by something"):
                 await bridge.wait_ready(timeout=5)
         assert len(made) > 2
 
@@ -352,7 +352,7 @@ def test_l04_what_a_plain_on_gap_returns_means_nothing(returned):
             seen.append(gap.reason)
             return returned
 
-        policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5)))
+        policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5)))
         async with rb.BridgeClient(
             str(server.url), dialect=dialect(), policy=policy, on_gap=on_gap
         ) as bridge:

@@ -59,7 +59,7 @@ def test_a02_a_model_is_not_invited_to_repeat_a_post_that_was_answered_by_503():
 @pytest.mark.parametrize(("idempotent", "invited"), [(True, True), (False, False), (None, False)])
 def test_a02_nor_a_tool_that_returned_its_failure(idempotent, invited):
     """As a tool that raises: only `idempotent=True` allows it."""
-    toolbox = rb.Toolbox(rb.Policy(rb.Retry(attempts=2, backoff=at_once)))
+    toolbox = rb.agent.Toolbox(rb.Policy(rb.Retry(attempts=2, backoff=at_once)))
 
     @toolbox.tool(idempotent=idempotent)
     async def order() -> dict[str, Any]:

@@ -86,7 +86,7 @@ async def test_every_layer_is_taken_for_each_attempt(is_async):
     with pytest.raises(REFUSED, match="mine"):
         await looped(policy, lambda _: server.get(), is_async=is_async)
     assert server.calls == 2
-    assert rb.circuit(policy).state == "open"
+    assert rb.calls.circuit(policy).state == "open"
     with pytest.raises(rb.CircuitOpenError):
         await looped(policy, lambda _: server.get(), is_async=is_async)
 

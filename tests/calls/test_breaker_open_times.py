@@ -143,7 +143,7 @@ def test_an_isolated_circuit_lets_nothing_through():
     circuit.isolate(0.0)
     error = rejection(circuit, 1e9)
     assert (error.retry_after, error.failure.retryable) == (None, False)
-    assert "rb.circuit('github').reset()" in str(error)
+    assert "rb.calls.circuit('github').reset()" in str(error)
     assert circuit.reasons == ["isolated"]
     circuit.reset(1.0)
     circuit.succeed()

@@ -51,7 +51,7 @@ async def test_so_many_at_once_and_so_many_in_line():
     with pytest.raises(rb.errors.BulkheadFullError) as rejected:
         await get("d")
     assert rejected.value.failure.retryable
-    assert rejected.value.failure.executed is rb.Executed.NO
+    assert rejected.value.failure.executed is rb.errors.Executed.NO
     await gate.end("a")
     assert gate.inside == ["b", "c"]
     for name in "bc":
@@ -225,4 +225,4 @@ def test_a_circuit_does_not_hear_of_them(form):
         for _ in range(3):
             with pytest.raises(rb.errors.ThrottledError):
                 form.run(get)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"

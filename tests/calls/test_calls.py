@@ -102,10 +102,10 @@ async def test_methods_are_protected():
 
 def test_a_method_has_one_circuit_for_all_instances():
     """The circuit belongs to the protected function, which is that of the class."""
-    rb.circuit(Client.get).isolate()
+    rb.calls.circuit(Client.get).isolate()
     with pytest.raises(rb.CircuitOpenError):
         Client().get("/")
-    rb.circuit(Client.get).reset()
+    rb.calls.circuit(Client.get).reset()
 
 
 class Callable:
@@ -254,7 +254,7 @@ def test_the_end_of_an_iterator_is_no_failure(way, virtual):
             with pytest.raises(StopIteration):
                 protected()
         if "short" in way or "breaker" in way:
-            assert rb.circuit(protected).state == "closed"
+            assert rb.calls.circuit(protected).state == "closed"
 
 
 @everywhere
@@ -324,7 +324,7 @@ def test_two_policies_around_one_function():
     outer = rb.Policy(at_once())(inner, idempotent=True)
     assert outer() == "ok"
     assert outer.policy != inner.policy
-    assert rb.circuit(inner).state == "closed"
+    assert rb.calls.circuit(inner).state == "closed"
 
 
 def test_call_returns_what_the_function_returns():

@@ -111,7 +111,7 @@ def test_no_exception_is_held(form, scene):
         get = rb.Policy(*layers)(form.of(watched.get), idempotent=True)
         let_end(form, get, kind, KeyError)
         if scene == "rejected in between":  # the circuit says why it opened, without the exception
-            assert rb.circuit(get).state == "open"
+            assert rb.calls.circuit(get).state == "open"
         assert watched.raised
         assert watched.alive == []
 
@@ -188,9 +188,9 @@ async def test_no_exception_is_held_by_a_timeout():
         """What the frame of the call holds."""
 
     for layers, error in [
-        ([rb.Timeout(5)], rb.AttemptTimeoutError),
+        ([rb.Timeout(5)], rb.errors.AttemptTimeoutError),
         ([rb.Deadline(5), at_once()], rb.DeadlineExceededError),
-        ([at_once(attempts=2), rb.Timeout(5)], rb.AttemptTimeoutError),
+        ([at_once(attempts=2), rb.Timeout(5)], rb.errors.AttemptTimeoutError),
     ]:
 
         @rb.Policy(*layers)(idempotent=False)

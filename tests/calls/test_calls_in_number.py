@@ -94,7 +94,7 @@ def test_a_function_that_is_thrown_away_takes_its_state_along():
     ref = made()
     gc.collect()
     assert ref() is None
-    assert not [name for name in rb.circuits() if "short_lived" in name]
+    assert not [name for name in rb.calls.circuits() if "short_lived" in name]
 
 
 def test_no_event_loop_stays_alive():

@@ -193,7 +193,7 @@ async def test_uncancel_counts_are_the_callers():
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
         counts.append(asyncio.current_task().cancelling())
-        with suppress(rb.AttemptTimeoutError):
+        with suppress(rb.errors.AttemptTimeoutError):
             await get()
         counts.append(asyncio.current_task().cancelling())
 

@@ -77,7 +77,7 @@ async def test_a07_conditions_of_a_breaker_and_a_fallback_are_awaited(says):
         protected = rb.Policy(rb.Breaker.consecutive(1, ignore=condition))(_reset)
         with pytest.raises(ConnectionResetError):
             await protected()
-        assert rb.circuit(protected).state == state
+        assert rb.calls.circuit(protected).state == state
     for condition, works in ((refuses, False), (allows, True)):
         protected = rb.Policy(rb.Fallback(lambda: "instead", on=condition, may_have_run=True))(_reset)
         outcome = await rb.capture(protected)

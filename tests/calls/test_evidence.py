@@ -24,7 +24,7 @@ SECOND_STEPS = {
     "pool timeout": lambda: httpx.PoolTimeout("no connection"),
     "local protocol": lambda: httpx.LocalProtocolError("Too little data for declared Content-Length"),
     "another circuit": lambda: rb.CircuitOpenError(rb.Failure.of("SYS_CIRCUIT_OPEN")),
-    "not connected": lambda: rb.NotConnectedError(rb.Failure.of("CONN_NOT_CONNECTED")),
+    "not connected": lambda: rb.errors.NotConnectedError(rb.Failure.of("CONN_NOT_CONNECTED")),
     "a proof of a step": lambda: httpx.ConnectError("all connection attempts failed"),
 }
 
@@ -44,7 +44,7 @@ def test_a01_a_function_with_two_steps_is_called_once(form, second):
     with form.world(), pytest.raises(Exception) as caught:
         form.run(rb.Policy(at_once(on=on))(form.of(order), idempotent=False))
     assert charged == [1]
-    assert rb.classify(caught.value).executed is rb.Executed.MAYBE
+    assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
 
 
 @both
@@ -59,7 +59,7 @@ def test_a01_what_is_captured_says_maybe(form, layers):
 
     function = form.of(order)
     outcome = form.run(partial(rb.capture, rb.Policy(*layers)(function) if layers else function))
-    assert (outcome.failure.code, outcome.failure.executed) == ("CONN_REFUSED", rb.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == ("CONN_REFUSED", rb.errors.Executed.MAYBE)
     assert '"executed": "maybe"' in outcome.to_llm()
 
 
@@ -71,7 +71,7 @@ def test_what_our_own_layer_refused_did_not_run(form):
     with pytest.raises(ConnectionResetError):
         form.run(protected)
     outcome = form.run(partial(rb.capture, protected))
-    assert (outcome.failure.code, outcome.failure.executed) == ("SYS_CIRCUIT_OPEN", rb.Executed.NO)
+    assert (outcome.failure.code, outcome.failure.executed) == ("SYS_CIRCUIT_OPEN", rb.errors.Executed.NO)
 
 
 # ---- NotExecutedError -----------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_repeat_that_cannot_help_is_not_made_though_it_would_be_safe(form):
     with pytest.raises(rb.NotExecutedError) as caught:
         form.run(rb.Policy(at_once())(form.of(order), idempotent=False))
     failure = rb.classify(caught.value)
-    assert (calls, failure.executed, failure.details["http_status"]) == ([1], rb.Executed.NO, 404)
+    assert (calls, failure.executed, failure.details["http_status"]) == ([1], rb.errors.Executed.NO, 404)
 
 
 @everywhere
@@ -126,7 +126,9 @@ def test_the_word_counts_for_the_innermost_function_alone(form, inner):
     with form.world(), pytest.raises(rb.NotExecutedError) as caught:
         form.run(rb.Policy(at_once(attempts=3))(form.of(order), idempotent=False))
     assert len(steps) == (1 if inner else 3)
-    assert rb.classify(caught.value).executed is (rb.Executed.MAYBE if inner else rb.Executed.NO)
+    assert rb.classify(caught.value).executed is (
+        rb.errors.Executed.MAYBE if inner else rb.errors.Executed.NO
+    )
 
 
 def test_the_same_error_object_raised_again_is_judged_anew():
@@ -151,7 +153,7 @@ def test_a_registration_is_the_same_word():
         pass
 
     server = Server(BusyError, BusyError)
-    with rb.classify.register(BusyError, kind=rb.Kind.TRANSIENT, executed=rb.Executed.NO):
+    with rb.classify.register(BusyError, kind=rb.Kind.TRANSIENT, executed=rb.errors.Executed.NO):
         inner = rb.Policy(at_once())(server.get, idempotent=False)
         assert inner() == "ok"
         server = Server(always=BusyError)
@@ -169,7 +171,7 @@ def test_it_pickles_and_says_what_happened():
     failure = rb.classify(again)
     assert (failure.message, failure.executed, failure.retryable, failure.proof) == (
         "queue is full",
-        rb.Executed.NO,
+        rb.errors.Executed.NO,
         True,
         "not_executed",
     )

@@ -177,7 +177,7 @@ def test_rejections_fall_back(form):
     policy = rb.Policy(rb.Fallback(rung("cached")), at_once(on=()), rb.RateLimit(1, per=3600), rb.Breaker())
     get = policy(form.of(Server().get), idempotent=True)
     assert [form.run(get) for _ in range(2)] == ["ok", "cached"]
-    rb.circuit(get).isolate()
+    rb.calls.circuit(get).isolate()
     assert form.run(get) == "cached"
 
 

@@ -107,7 +107,7 @@ async def test_j01_a_full_bulkhead_and_a_cancelled_call():
 def test_j01_every_door_is_heard():
     """`call`, a block, a stream to its last item, a Fallback and a tool emit one event each."""
     seen: list[rb.events.Event] = []
-    tools = rb.Toolbox()
+    tools = rb.agent.Toolbox()
 
     @tools.tool
     def search() -> str:

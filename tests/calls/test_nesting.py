@@ -109,7 +109,7 @@ def test_a_call_after_the_deadline_is_not_started(form):
         with pytest.raises(rb.DeadlineExceededError) as raised:
             form.run(rb.Policy(rb.Deadline(10))(body))
     assert server.calls == 0
-    assert raised.value.failure.executed is rb.Executed.NO
+    assert raised.value.failure.executed is rb.errors.Executed.NO
 
 
 async def test_an_inner_call_is_cut_off_by_the_outer_deadline():
@@ -214,7 +214,7 @@ def test_an_inner_rejection_is_repeated_by_the_outer_only_if_it_is_named(form):
     for on, attempts in [(rb.Kind.TRANSIENT, 1), (Exception, 1), (rb.CircuitOpenError, 3)]:
         with form.world():
             inner = rb.Policy(rb.Breaker())(Server().get)
-            rb.circuit(inner).isolate()
+            rb.calls.circuit(inner).isolate()
             numbers = []
 
             def body(inner=inner, numbers=numbers):

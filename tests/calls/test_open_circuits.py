@@ -65,13 +65,13 @@ def test_e17_an_isolated_circuit_ends_the_call(form):
     breaker = rb.Breaker(key="isolated under way")
 
     def pull():
-        rb.circuit("isolated under way").isolate()
+        rb.calls.circuit("isolated under way").isolate()
         raise REFUSED
 
     with rb.testing.virtual_time() as clock:
         with pytest.raises(REFUSED) as caught:
             form.run(rb.Policy(at_once(), breaker)(form.of(pull), idempotent=True))
-        rb.circuit("isolated under way").reset()
+        rb.calls.circuit("isolated under way").reset()
     assert (rb.classify(caught.value).stopped, clock.slept) == ("rejected", [])
 
 
@@ -87,17 +87,17 @@ async def test_e19_calls_that_are_overdue_and_under_way_count():
         calls = [asyncio.create_task(ask()) for _ in range(3)]
         await settle()
         clock.advance(4)
-        assert rb.circuit(ask).state == "closed"
+        assert rb.calls.circuit(ask).state == "closed"
         clock.advance(2)
         with pytest.raises(rb.CircuitOpenError, match="slow"):
             await ask()
         hung.set()
         await asyncio.gather(*calls)
-        assert rb.circuit(ask).state == "open"
+        assert rb.calls.circuit(ask).state == "open"
         (opened,) = [event for event in recorded if isinstance(event, rb.events.CircuitOpened)]
         clock.advance(60)
         await ask()
-        assert rb.circuit(ask).state == "closed"
+        assert rb.calls.circuit(ask).state == "closed"
     assert opened.reason == "slow_consecutive_failures_3"
 
 
@@ -127,14 +127,14 @@ async def test_e19_overdue_calls_are_not_looked_for_before_one_can_be():
             await ask()
         assert Counted.looks == 1
         clock.advance(4)
-        assert rb.circuit(ask).state == "open"
+        assert rb.calls.circuit(ask).state == "open"
         hung.set()
         await asyncio.gather(*calls)
 
 
 def test_e19_a_call_that_was_counted_while_it_was_under_way_counts_once():
     """Two are overdue and then fail: two failures of three, and the circuit stays closed; a third one opens it."""
-    handle = rb.circuit("counts once")
+    handle = rb.calls.circuit("counts once")
 
     @rb.Policy(rb.Breaker.consecutive(3, slow_after=5, open_for=60, key="counts once"))
     def nested(depth):
@@ -153,8 +153,8 @@ def test_e19_a_call_that_was_counted_while_it_was_under_way_counts_once():
 
 
 def test_e19_a_block_that_is_overdue_counts():
-    """A block `with rb.circuit(…):` counts in the same way."""
-    handle = rb.circuit("a block that is overdue")
+    """A block `with rb.calls.circuit(…):` counts in the same way."""
+    handle = rb.calls.circuit("a block that is overdue")
     call = rb.Policy(rb.Breaker.consecutive(1, slow_after=5, open_for=60, key="a block that is overdue"))(
         print
     )
@@ -180,6 +180,6 @@ def test_e19_a_block_that_never_ends_is_freed():
     with rb.testing.virtual_time() as clock:
         remaining = contextvars.copy_context().run(leave_behind)
         clock.advance(6)
-        assert rb.circuit("never ends").state == "closed"
+        assert rb.calls.circuit("never ends").state == "closed"
         gc.collect()
         assert remaining() is None

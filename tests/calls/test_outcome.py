@@ -69,7 +69,7 @@ def test_what_was_never_called_took_no_call(form):
     """Rejected by an open circuit: no attempt was made."""
     with form.world():
         get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get), idempotent=True)
-        rb.circuit(get).isolate()
+        rb.calls.circuit(get).isolate()
         outcome = form.run(rb.capture, get)
     assert outcome.failure.code == "SYS_CIRCUIT_OPEN"
     assert outcome.attempts == 0

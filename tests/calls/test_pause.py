@@ -130,7 +130,7 @@ def test_e04_it_costs_no_budget_and_opens_no_circuit(form):
         get = rb.Policy(retry, rb.Breaker.consecutive(1))(form.of(server.get), idempotent=True)
         for _ in range(50):
             form.run(get)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
     assert server.calls == 100
 
 

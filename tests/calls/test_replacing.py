@@ -82,7 +82,7 @@ def test_a_key_shares_on_purpose(form):
         other = rb.Policy(rb.Breaker.consecutive(1, key=key))(form.of(Server().get))
         with pytest.raises(rb.CircuitOpenError):
             form.run(other)
-        assert rb.circuit(key).state == rb.circuit(other).state == "open"
+        assert rb.calls.circuit(key).state == rb.calls.circuit(other).state == "open"
 
 
 @everywhere
@@ -99,7 +99,7 @@ def test_another_policy_at_run_time(form):
         with pytest.raises(REFUSED):
             form.run(get)
         assert server.calls == 7
-        assert "7/100 failed" in repr(rb.circuit(get))
+        assert "7/100 failed" in repr(rb.calls.circuit(get))
         assert get.policy.layers[0].attempts == 5
 
 

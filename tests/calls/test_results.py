@@ -62,7 +62,7 @@ def test_k01_what_a_function_returns_is_its_success(form, value):
     """No dict, list, text or model of the user's is searched: one call, and the circuit stays closed."""
     policy = rb.Policy(at_once(attempts=4), rb.Breaker.consecutive(1))
     result, calls, function = returning(form, policy, value)
-    assert (result is value, calls, rb.circuit(function).state) == (True, 1, "closed")
+    assert (result is value, calls, rb.calls.circuit(function).state) == (True, 1, "closed")
 
 
 @both
@@ -100,7 +100,7 @@ def made_by(package, name, **fields):
     return type(name, (), {"__module__": f"{package}.client", **fields})()
 
 
-FAILED = rb.Outcome(None, None, rb.classify(ConnectionResetError("reset")), 1, 0.0)
+FAILED = rb.calls.Outcome(None, None, rb.classify(ConnectionResetError("reset")), 1, 0.0)
 BY_TYPE = {
     "httpx": httpx.Response(503),
     "requests": answer_of_requests(503),
@@ -120,7 +120,7 @@ def test_k01_a_result_is_a_failure_by_its_type(form, name):
     value = BY_TYPE[name]
     policy = rb.Policy(at_once(attempts=2), rb.Breaker.consecutive(2))
     result, calls, function = returning(form, policy, value)
-    assert (result is value, calls, rb.circuit(function).state) == (True, 2, "open")
+    assert (result is value, calls, rb.calls.circuit(function).state) == (True, 2, "open")
 
 
 @both
@@ -212,7 +212,7 @@ async def test_k01_a_returned_failure_of_a_tool_is_repeated_and_counted(answer, 
         else:
             result = tool()
             assert (await result if is_async else result) == answer
-    assert (len(made), rb.circuit(tool).state) == (3, "open")
+    assert (len(made), rb.calls.circuit(tool).state) == (3, "open")
     names = [type(event).__name__ for event in heard]
     assert names.count("RetryScheduled") == 2
     finished = next(event for event in heard if type(event).__name__ == "CallFinished")

@@ -135,7 +135,7 @@ def test_a_rejection_inside_of_the_function_is_the_functions_own_error(form):
     server = Server(REFUSED)
     with form.world():
         inner = rb.Policy(rb.Breaker())(Server().get)
-        rb.circuit(inner).isolate()
+        rb.calls.circuit(inner).isolate()
 
         def body():
             server.get()

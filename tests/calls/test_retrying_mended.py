@@ -105,7 +105,7 @@ def test_a_rejected_call_is_the_same_in_real_and_virtual_time(form):
     """With an open circuit nothing was called, so there is no GaveUp, in real and in virtual time."""
     with form.world(), rb.testing.record() as recorded:
         get = rb.Policy(at_once(), rb.Breaker())(form.of(Server().get), idempotent=True)
-        rb.circuit(get).isolate()
+        rb.calls.circuit(get).isolate()
         recorded.clear()
         outcome = form.run(rb.capture, get)
     assert isinstance(outcome.failure, rb.Failure)

@@ -33,7 +33,7 @@ async def test_e05_a_deadline_ends_an_async_stream(seconds, items):
         with pytest.raises(rb.DeadlineExceededError, match="deadline of 1 s exceeded") as raised:
             async for item in stream(clock, seconds, closed=closed):
                 got += [item]
-        assert rb.circuit(stream).state == "closed"
+        assert rb.calls.circuit(stream).state == "closed"
     assert (got, closed) == (items, [True])
     assert raised.value.__notes__ == ["not repeated: items had been handed out"]
     assert raised.value.failure.executed == "maybe"
@@ -47,10 +47,10 @@ async def test_e05_a_stream_may_be_idle_for_so_long():
         stream = rb.Policy(rb.Breaker.consecutive(1), rb.Timeout(3, idle=10))(_drip)
         async for item in stream(clock, 9, 5):
             got += [item]
-        with pytest.raises(rb.AttemptTimeoutError, match="timed out after 10 s without an item"):
+        with pytest.raises(rb.errors.AttemptTimeoutError, match="timed out after 10 s without an item"):
             async for item in stream(clock, 11):
                 got += [item]
-        assert rb.circuit(stream).state == "open"
+        assert rb.calls.circuit(stream).state == "open"
     assert got == [0, 1, 2, 3, 4, 0]
 
 

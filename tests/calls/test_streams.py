@@ -74,7 +74,7 @@ def test_after_the_first_item_nothing_is_repeated(form):
         stream = rb.Policy(at_once(), rb.Breaker.consecutive(1))(streamed(form, items), idempotent=True)
         with pytest.raises(REFUSED) as raised:
             collected(form, stream, into=got)
-        assert rb.circuit(stream).state == "open"
+        assert rb.calls.circuit(stream).state == "open"
     assert raised.value is error
     assert (got, calls) == ([1], [1])
     assert error.__notes__ == ["not repeated: items had been handed out"]
@@ -94,7 +94,7 @@ def test_a_mistake_in_the_middle_is_no_failure_of_the_other_side(form, slow_afte
         stream = rb.Policy(rb.Breaker.consecutive(1, slow_after=slow_after))(streamed(form, items))
         with pytest.raises(ValueError):
             collected(form, stream)
-        assert rb.circuit(stream).state == "closed"
+        assert rb.calls.circuit(stream).state == "closed"
 
 
 @everywhere
@@ -111,7 +111,7 @@ def test_a_circuit_that_a_stream_opened_is_open_for_its_time(form):
         stream = rb.Policy(rb.Breaker.consecutive(1, open_for=60))(streamed(form, items))
         with pytest.raises(REFUSED):
             collected(form, stream)
-        assert 59 < rb.circuit(stream).retry_after <= 60
+        assert 59 < rb.calls.circuit(stream).retry_after <= 60
         with pytest.raises(rb.CircuitOpenError):
             collected(form, stream)
 
@@ -256,7 +256,7 @@ async def test_limits_are_for_the_first_item():
         hung = asyncio.create_task(anext(items(hangs=True)))
         await settle()
         clock.advance(3)
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await hung
 
 
@@ -282,7 +282,7 @@ async def test_cancelled_between_items():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert closed == [True]
-    assert rb.circuit(items).state == "closed"
+    assert rb.calls.circuit(items).state == "closed"
     again = items()
     assert await anext(again) == 1
     await again.aclose()

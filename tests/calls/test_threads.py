@@ -42,10 +42,10 @@ def test_the_caller_of_a_slow_thread_goes_on():
         return "late"
 
     began = time.monotonic()
-    with rb.testing.record() as recorded, pytest.raises(rb.AttemptTimeoutError) as raised:
+    with rb.testing.record() as recorded, pytest.raises(rb.errors.AttemptTimeoutError) as raised:
         rb.Policy(rb.Timeout(0.03, thread=True), name="slow").call(slow)
     assert 0.02 < time.monotonic() - began < 5
-    assert raised.value.failure.executed is rb.Executed.MAYBE
+    assert raised.value.failure.executed is rb.errors.Executed.MAYBE
     assert [type(event) for event in recorded] == [rb.events.ThreadLeftBehind]
     release.set()
     assert ended.wait(10)
@@ -104,7 +104,7 @@ def test_a_bulkhead_permit_belongs_to_the_caller():
     """A caller that gave up has returned its permit, although the thread still runs."""
     release = threading.Event()
     policy = rb.Policy(rb.Bulkhead(1), rb.Timeout(0.02, thread=True))
-    with pytest.raises(rb.AttemptTimeoutError):
+    with pytest.raises(rb.errors.AttemptTimeoutError):
         policy.call(release.wait, 10)
     assert policy.call(Server().get) == "ok"
     release.set()

@@ -18,7 +18,7 @@ async def hang():
 def limited(kind, seconds=5):
     """A policy with one time limit, and the error that it raises."""
     return {
-        "timeout": (rb.Policy(rb.Timeout(seconds)), rb.AttemptTimeoutError),
+        "timeout": (rb.Policy(rb.Timeout(seconds)), rb.errors.AttemptTimeoutError),
         "deadline": (rb.Policy(rb.Deadline(seconds)), rb.DeadlineExceededError),
     }[kind]
 
@@ -52,7 +52,7 @@ async def test_it_ends_what_takes_too_long(kind, clock):
         await task
     assert isinstance(raised.value, TimeoutError)
     assert isinstance(raised.value.__cause__, asyncio.CancelledError)
-    assert raised.value.failure.executed is rb.Executed.MAYBE
+    assert raised.value.failure.executed is rb.errors.Executed.MAYBE
     assert task.cancelling() == 0
 
 
@@ -269,7 +269,7 @@ async def test_each_attempt_has_its_own_limit(clock):
     for seconds in (2, 5, 30, 30):
         clock.advance(seconds)
         await settle()
-    with pytest.raises(rb.AttemptTimeoutError, match="30 s"):
+    with pytest.raises(rb.errors.AttemptTimeoutError, match="30 s"):
         await task
     assert [at - started_at[0] for at in started_at] == [0, 2, 7, 37]
 
@@ -280,7 +280,7 @@ async def test_many_calls_expire_each_in_its_time(clock):
     ended = []
 
     async def call(number):
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await get()
         ended.append((number, clock.now - start))
 
@@ -375,9 +375,9 @@ async def test_functions_of_one_length_end_each_by_itself(clock):
     clock.advance(3)
     second = await started(other())
     clock.advance(2)
-    with pytest.raises(rb.AttemptTimeoutError):
+    with pytest.raises(rb.errors.AttemptTimeoutError):
         await first
     assert not second.done()
     clock.advance(3)
-    with pytest.raises(rb.AttemptTimeoutError):
+    with pytest.raises(rb.errors.AttemptTimeoutError):
         await second

@@ -51,7 +51,7 @@ def test_k03_our_own_timeout_is_named_too():
 
     on = [rb.named("httpx", "ConnectError"), 503]
     work = rb.Policy(at_once(on=on), rb.Timeout(1))(slow, idempotent=True)
-    with pytest.raises(rb.AttemptTimeoutError) as raised:
+    with pytest.raises(rb.errors.AttemptTimeoutError) as raised:
         rb.testing.simulate(lambda _: work())
     note = raised.value.__notes__[0]  # the simulation adds its own
     assert note.startswith("not repeated: AttemptTimeoutError (")

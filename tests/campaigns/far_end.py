@@ -177,7 +177,7 @@ def key_in(path: str) -> str:
 
 
 def _reported(answer: Any) -> str:
-    if isinstance(answer, rb.Outcome):
+    if isinstance(answer, rb.calls.Outcome):
         return "done" if answer.failure is None else outcome_of(answer.failure)
     status = getattr(answer, "status_code", 200)
     return "done" if status < 300 else outcome_of(answer)

@@ -137,7 +137,7 @@ async def mcp_stdio(seed: int, number: int) -> Tally:
 async def tools(seed: int, number: int) -> Tally:
     """Tools of a Toolbox that charge and then send a mail, over plain httpx: an error that leaves a tool says that it may have run."""
     async with Far(seed, rate=0.3) as far, httpx.AsyncClient(base_url=far.url(""), trust_env=False) as http:
-        box = rb.Toolbox(policy=QUICK)
+        box = rb.agent.Toolbox(policy=QUICK)
 
         async def steps(key: str) -> str:
             for path in (f"/charge?key={key}", f"/mail?of={key}"):
@@ -147,7 +147,7 @@ async def tools(seed: int, number: int) -> Tally:
         box.tool(idempotent=False, name="once")(steps)
         box.tool(idempotent=True, name="again")(steps)
 
-        async def make(call: Call) -> rb.Outcome[Any]:
+        async def make(call: Call) -> rb.calls.Outcome[Any]:
             return await box.call("again" if call.may_repeat else "once", {"key": call.key})
 
         return await far.play(_calls(far, number), make)
@@ -161,7 +161,7 @@ async def phases(seed: int, number: int) -> Tally:
             Far(seed, rate=0.3) as far,
             httpx.AsyncClient(base_url=far.url(""), trust_env=False) as http,
         ):
-            box = rb.Toolbox(policy=QUICK)
+            box = rb.agent.Toolbox(policy=QUICK)
 
             async def order(key: str) -> str:
                 (await http.post(f"/order?key={key}", content=b"x")).raise_for_status()
@@ -173,7 +173,7 @@ async def phases(seed: int, number: int) -> Tally:
             box.tool(idempotent=False, name="order")(order)
 
             async def make(call: Call) -> Any:
-                flow = rb.Workflow(Path(folder) / f"{call.key}.json", tools=box)
+                flow = rb.agent.Workflow(Path(folder) / f"{call.key}.json", tools=box)
 
                 @flow.phase
                 async def buy(phase: Any) -> None:

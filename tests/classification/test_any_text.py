@@ -36,7 +36,7 @@ def test_k13_the_line_of_an_exception_is_read_as_the_exception(error, form):
     text = form.format(name=type(error).__name__, error=error).removesuffix(": ")
     failure, own = rb.classify(text), rb.classify(error)
     assert (failure.code, failure.category, failure.kind) == (own.code, own.category, own.kind)
-    assert failure.executed is not rb.Executed.NO
+    assert failure.executed is not rb.errors.Executed.NO
     assert failure.cause is None
 
 
@@ -61,7 +61,7 @@ def test_k13_what_a_text_says(text, code, category):
     """The code that its words, its class or its JSON mean."""
     failure = rb.classify(text)
     assert (failure.code, failure.category) == (code, category)
-    assert failure.executed is not rb.Executed.NO
+    assert failure.executed is not rb.errors.Executed.NO
 
 
 UNKNOWN = [
@@ -95,7 +95,7 @@ def test_u02_a_registered_pattern_is_searched_in_a_text():
 
 async def test_u02_a_tools_text_stays_a_result():
     """What a tool or a function returns as text is its success, whatever it says."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
     toolbox.tool(lambda: "connection refused", name="say")
     assert (await toolbox.call("say", {})).value == "connection refused"
     assert rb.capture(lambda: "connection refused").ok

@@ -44,7 +44,7 @@ def test_k12_a_printed_line_is_its_category(line):
     for failure in (classify(RuntimeError(line)), _typed(line)):
         assert (failure.category, failure.code, failure.retryable) == (category, code, retryable)
         assert failure.details.get("provider_id") == provider
-        assert failure.executed is rb.Executed.MAYBE  # a text proves nothing
+        assert failure.executed is rb.errors.Executed.MAYBE  # a text proves nothing
         assert failure.proof == ""
         assert "BridgeError" not in failure.message
 
@@ -80,7 +80,7 @@ The session may have expired. You can:
         assert (failure.category, failure.code, failure.retryable) == ("UPSTREAM", "SESS_NOT_FOUND", False)
         assert failure.message == "Session not found: abc-123"
         assert not failure.session_valid
-        assert (failure.executed, failure.proof) == (rb.Executed.MAYBE, "")
+        assert (failure.executed, failure.proof) == (rb.errors.Executed.MAYBE, "")
 
 
 @each_row("category", list(rb.Category))

@@ -62,7 +62,7 @@ def fields(what):
         "Retry.on": lambda: rb.Retry(on=what),
         "Retry.on, in a list": lambda: rb.Retry(on=[503, what]),
         "Retry.rules": lambda: rb.Retry(rules={what: rb.Rule()}),
-        "Reconnect.rules": lambda: rb.Reconnect(rules={what: rb.Rule()}),
+        "Reconnect.rules": lambda: rb.bridge.Reconnect(rules={what: rb.Rule()}),
         "Breaker.on": lambda: rb.Breaker(on=what),
         "Breaker.ignore": lambda: rb.Breaker(ignore=what),
         "Fallback.on": lambda: rb.Fallback(print, on=what),
@@ -137,7 +137,7 @@ def test_k14_a_file_spells_a_class_with_a_colon_and_refuses_a_misspelt_code(key)
 
     retry = rb.load({"kind": "Retry", "on": ["httpx:ReadTimeout"]})
     assert retry == rb.Retry(on=rb.named("httpx", "ReadTimeout"))
-    assert rb.load(rb.dump(retry)) == retry
+    assert rb.load(rb.settings.dump(retry)) == retry
     load("httpx:ReadTimeout")
     with pytest.raises(rb.ConfigError, match=r"SYS_RATE_LIMITTED.*did you mean SYS_RATE_LIMITED"):
         load("SYS_RATE_LIMITTED")

@@ -222,7 +222,7 @@ def test_f01_the_policy_around_requests_works(wires: Wires):
     with pytest.raises(requests.HTTPError):
         fetch()
     assert len(calls) == 3
-    assert rb.circuit(fetch).state == "open"
+    assert rb.calls.circuit(fetch).state == "open"
     with pytest.raises(rb.CircuitOpenError):
         fetch()
 

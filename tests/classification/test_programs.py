@@ -264,7 +264,7 @@ async def test_f03_the_real_program_as_a_command(monkeypatch, command, answer, k
     """As a command of a Toolbox, against a loopback server, it has this kind and this word for the model."""
     for name, value in (("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("NO_PROXY", "*"), ("no_proxy", "*")):
         monkeypatch.setenv(name, value)
-    toolbox = rb.Toolbox(rb.Policy(rb.Timeout(30, thread=True)))
+    toolbox = rb.agent.Toolbox(rb.Policy(rb.Timeout(30, thread=True)))
     with _server(answer) as port:
         words = command.format(port=port).split()
 

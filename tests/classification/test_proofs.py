@@ -62,7 +62,7 @@ def test_no_class_outside_the_table_proves_anything():
         except (TypeError, cls):  # needs arguments, or is a cancellation
             continue
         seen += 1
-        if failure.executed is rb.Executed.NO:
+        if failure.executed is rb.errors.Executed.NO:
             names = {base.__name__ for base in cls.__mro__}
             assert failure.proof in PROOFS
             assert names & PROVING[failure.proof], cls
@@ -76,9 +76,9 @@ def test_a_status_proves_what_its_specification_says(status):
     """401, 407, 421, 425 and 426 are proofs; any other 4xx is a refusal, except those of a server that may have started."""
     failure = rb.classify(httpx.Response(status))
     if status in {401, 407, 421, 425, 426}:
-        assert (failure.executed, failure.proof) == (rb.Executed.NO, f"http_{status}")
+        assert (failure.executed, failure.proof) == (rb.errors.Executed.NO, f"http_{status}")
         return
-    assert (failure.executed, failure.proof) == (rb.Executed.MAYBE, "")
+    assert (failure.executed, failure.proof) == (rb.errors.Executed.MAYBE, "")
     is_refusal = status < 500 and status not in {408, 409, 423, 429, 499}
     assert ("refused by the server" in failure.explain()) is is_refusal
     assert ("it may have run" in failure.explain()) is not is_refusal
@@ -92,7 +92,7 @@ def test_a_number_of_json_rpc_proves_what_its_specification_says():
         proof = {-32700: "rpc_not_parsed", -32601: "rpc_unknown_method"}.get(number, "")
         if not (data and proof):
             assert failure.proof == proof, (number, data)
-        assert (failure.executed is rb.Executed.NO) is bool(failure.proof)
+        assert (failure.executed is rb.errors.Executed.NO) is bool(failure.proof)
 
 
 def test_a05_a_mark_of_the_peer_is_no_statement_about_the_call():
@@ -103,7 +103,7 @@ def test_a05_a_mark_of_the_peer_is_no_statement_about_the_call():
         "data": {"type": "TIMEOUT", "retryable": True},
     }
     failure = rb.Failure.from_mcp(error)
-    assert (failure.retryable, failure.executed) == (True, rb.Executed.MAYBE)
+    assert (failure.retryable, failure.executed) == (True, rb.errors.Executed.MAYBE)
     assert "it did not run" not in failure.explain()
 
 
@@ -113,7 +113,7 @@ def test_a_code_of_a_peer_is_no_proof(code):
     from resilient_bridge.classification import classify_error_payload
 
     failure = classify_error_payload({"code": code, "message": "said"})
-    assert failure.executed is not rb.Executed.NO
+    assert failure.executed is not rb.errors.Executed.NO
 
 
 def test_the_table_says_why_and_where():

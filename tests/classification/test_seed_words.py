@@ -119,7 +119,7 @@ def test_k12_the_texts_of_an_execution_error_have_its_hint(text):
         assert failure.code == code
         assert word in failure.suggestions[0]
         assert failure.details.get("fallback") == ({"world": "isolated"} if "isolated" in word else None)
-    assert classify(RuntimeError(text)).executed is not rb.Executed.NO
+    assert classify(RuntimeError(text)).executed is not rb.errors.Executed.NO
 
 
 KINDS = {  # the column "Examples" of ccsetup's table, and its patterns that are sentences

@@ -75,7 +75,7 @@ def test_the_picture_is_80_columns_wide_in_a_pipe(capsys):
     code, out, _ = _run(capsys, "default", "--plot")
     assert code == 0
     table, _, picture = out.partition("\n\n")
-    assert table == rb.Reconnect().backoff.explain()
+    assert table == rb.bridge.Reconnect().backoff.explain()
     assert max(map(len, picture.splitlines())) == 80
     assert picture.startswith("wait  0 s")
 

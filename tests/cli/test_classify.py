@@ -42,14 +42,14 @@ def test_it_prints_what_explain_says(capsys):
     """
     code, out, err = _run(capsys, "SESS_NOT_FOUND")
     assert (code, err) == (0, "")
-    assert out == rb.Failure.of("SESS_NOT_FOUND", executed=rb.Executed.MAYBE).explain() + "\n"
+    assert out == rb.Failure.of("SESS_NOT_FOUND", executed=rb.errors.Executed.MAYBE).explain() + "\n"
 
 
 def test_the_data_are_those_of_the_failure(capsys):
     """`--json` is `Failure.to_dict()`, one object on one line."""
     assert (
         _json(capsys, "SESS_NOT_FOUND")
-        == rb.Failure.of("SESS_NOT_FOUND", executed=rb.Executed.MAYBE, proof="").to_dict()
+        == rb.Failure.of("SESS_NOT_FOUND", executed=rb.errors.Executed.MAYBE, proof="").to_dict()
     )
 
 

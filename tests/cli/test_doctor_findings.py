@@ -52,7 +52,7 @@ class Story:
 
     def end(self, verdict, reason="", **more):
         """The verdict of a reconnection."""
-        event = rb.events.Resumed(session_id="s", verdict=rb.Verdict(verdict), reason=reason, **more)
+        event = rb.events.Resumed(session_id="s", verdict=rb.bridge.Verdict(verdict), reason=reason, **more)
         return self.tell("happened", event)
 
     def found(self, dialect, **more):

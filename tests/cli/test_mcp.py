@@ -21,7 +21,7 @@ from tests.internals.adapters import HttpLimits
 from tests.internals.cli import mcp_http, sidecar_of
 
 
-def _sidecar(*words: str) -> rb.Sidecar:
+def _sidecar(*words: str) -> rb.mcp.Sidecar:
     return sidecar_of(cli._parsed(["mcp", *words]))
 
 
@@ -52,7 +52,7 @@ def test_every_option_has_its_field():
         ),
         *("--cwd", "/srv", "--", "npx", "-y", "some-server", "--flag", "--", "x"),
     )
-    assert made == rb.Sidecar(
+    assert made == rb.mcp.Sidecar(
         command=("npx", "-y", "some-server", "--flag", "--", "x"),
         patience=5,
         start_timeout=9,
@@ -74,7 +74,7 @@ def test_every_option_has_its_field():
 def test_a_url_takes_headers_before_and_after_it():
     """As the first page shows it."""
     made = _sidecar("https://host/mcp", "--header", "Authorization: Bearer env:TOKEN", "--header", "X-A: b")
-    assert made == rb.Sidecar(
+    assert made == rb.mcp.Sidecar(
         url="https://host/mcp", headers={"Authorization": "Bearer env:TOKEN", "X-A": "b"}
     )
 
@@ -311,7 +311,7 @@ def test_a_server_is_named_for_its_program(command, name, capsys):
     """Not for the wrapper that starts it."""
     from tests.internals.cli import _name_of
 
-    assert _name_of(rb.Sidecar(command=tuple(command.split()))) == name
+    assert _name_of(rb.mcp.Sidecar(command=tuple(command.split()))) == name
     capsys.readouterr()
 
 
@@ -330,7 +330,7 @@ def test_m08_a_server_at_a_url_is_named_for_its_whole_host(url, name):
     """M08: and its port: a host name has no suffix to cut off, and two servers have two names."""
     from tests.internals.cli import _name_of
 
-    assert _name_of(rb.Sidecar(url=url)) == name
+    assert _name_of(rb.mcp.Sidecar(url=url)) == name
 
 
 def test_m07_an_entry_can_have_variables(program, monkeypatch, capsys):
@@ -451,7 +451,7 @@ def test_sec2_the_numbers_of_http_reach_the_front(monkeypatch, capfd):
         cli.main(["mcp", "--help"])
     help_text = " ".join(capfd.readouterr().out.split())
     page = Path("docs/how-to/keep-an-mcp-server-alive.md").read_text()
-    parameters = signature(rb.serve_sidecar).parameters
+    parameters = signature(rb.mcp.serve_sidecar).parameters
     limits = HttpLimits()
     for name in names:
         default = parameters[name].default

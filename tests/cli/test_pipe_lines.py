@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from resilient_bridge import Message
+from resilient_bridge.bridge import Message
 from resilient_bridge.errors import ProtocolError
 from tests.internals.cli import Outgoing, parse_line, print_message
 from tests.rows import each_row

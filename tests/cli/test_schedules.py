@@ -47,7 +47,7 @@ def test_what_a_schedule_prints_can_be_typed(schedule):
 
 def test_a_name_is_the_schedule_of_its_specification():
     """A preset is its waits after a loss, with what it does after some failures; one without a link of its own, those of its calls."""
-    assert read_schedule("default") == (rb.Reconnect().backoff, {})
+    assert read_schedule("default") == (rb.bridge.Reconnect().backoff, {})
     assert read_schedule("openviber")[0].delays(5) == [1, 2, 4, 8, 16]
     schedule, others = read_schedule("recursor")
     assert schedule == Backoff.steps(1, 2, 5, 10, 30)

@@ -15,7 +15,9 @@ from tests.samples import IS_ALL
 from .stepping import BOUND, Blow, sweep
 
 
-QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50))
+QUICK = rb.presets.default.evolve(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50)
+)
 
 
 def remaining() -> list[str]:
@@ -98,7 +100,7 @@ async def over_a_factory(server: Any, blow: Blow) -> None:
 
 async def sending(server: Any, blow: Blow) -> None:
     """Sends that wait for room while the link goes and comes: what returned is told, what was cancelled never leaves."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=3, overflow="block"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=3, overflow="block"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         taken: list[int] = []
@@ -175,7 +177,7 @@ async def telling_of_a_gap(server: Any, blow: Blow) -> None:
     """`on_gap` cancelled in its middle is told again, in its place; told once to the end, never again."""
     order: list[object] = []
 
-    async def on_gap(gap: rb.Gap) -> None:
+    async def on_gap(gap: rb.bridge.Gap) -> None:
         await asyncio.sleep(0.01)
         await client.request("git_status_request", {})
         order.append(gap.reason)

@@ -16,7 +16,9 @@ from tests.samples import IS_ALL, some
 from .stepping import before_turn
 
 
-QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50))
+QUICK = rb.presets.default.evolve(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=50)
+)
 BRIDGES: dict[str, dict[str, Any]] = {
     "correct": {},
     "asked only, slow": {"push_buffer": False, "slow": 0.01, "replay_delay": 0.02},
@@ -37,7 +39,7 @@ CLOSES = [  # a sample of three has each bridge, and both ways to drain
 ]
 
 
-async def live(server: Any, client: rb.BridgeClient, receipts: list[rb.Receipt]) -> None:
+async def live(server: Any, client: rb.BridgeClient, receipts: list[rb.bridge.Receipt]) -> None:
     """A life with everything in it: connect, both directions, a request, a loss, a resume, a flush."""
     await client.wait_ready()
     await server.push("tool_call", {})
@@ -57,7 +59,7 @@ async def closed_before(server: Any, turn: int, drain: float, behaviour: dict[st
     server.behave(**behaviour)
     loop: Any = asyncio.get_running_loop()
     client = rb.BridgeClient(server.url, policy=QUICK)
-    receipts: list[rb.Receipt] = []
+    receipts: list[rb.bridge.Receipt] = []
     now = asyncio.Event()
     await client.__aenter__()
     events = client.events()
@@ -126,7 +128,7 @@ class Program:
     def __init__(self, turn: int, how: str) -> None:
         self.turn, self.how = turn, how
         self.landed = False
-        self.receipts: list[rb.Receipt] = []
+        self.receipts: list[rb.bridge.Receipt] = []
         self.clients: list[rb.BridgeClient] = []
 
     async def main(self, server: Any) -> None:

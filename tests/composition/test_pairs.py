@@ -37,7 +37,7 @@ def test_every_pair_sees_one_end(pair, end):
     with rb.testing.virtual_time(), rb.listen(seen.append):
         function = rb.Policy(*(LAYERS[name] for name in pair))(call, idempotent=True)
         outcome = rb.capture(function)
-        circuit = rb.circuit(function).state if "breaker" in pair else None
+        circuit = rb.calls.circuit(function).state if "breaker" in pair else None
     (finished,) = (event for event in seen if isinstance(event, rb.events.CallFinished))
     calls = 2 if "retry" in pair and ended is not None else 1
     text = "ok" if ended is None else "fell_back" if "fallback" in pair else "failed"

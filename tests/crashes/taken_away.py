@@ -201,9 +201,9 @@ REDIS_CASES: Final = (
 # ---- a run -------------------------------------------------------------------------------------------------------------
 
 
-def _policy() -> rb.BridgePolicy:
+def _policy() -> rb.bridge.BridgePolicy:
     return rb.presets.default.evolve(
-        reconnect=rb.Reconnect(
+        reconnect=rb.bridge.Reconnect(
             backoff=rb.Backoff.constant(0.01), connect_burst=100, connects_per_minute=6000, attempts=None
         )
     )

@@ -43,10 +43,10 @@ REPORTED = (
 )  # fmt: skip
 
 
-def policy(order: dict[str, Any]) -> rb.BridgePolicy:
+def policy(order: dict[str, Any]) -> rb.bridge.BridgePolicy:
     """Return a policy whose waits are fractions of a second, and whose outbox holds all sends of an outage."""
-    return rb.BridgePolicy(
-        reconnect=rb.Reconnect(
+    return rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(
             backoff=rb.Backoff.constant(0.01),
             connect_timeout=order.get("patience", 1.0),
             stable_after=0,
@@ -54,9 +54,9 @@ def policy(order: dict[str, Any]) -> rb.BridgePolicy:
             connects_per_minute=6000,
             attempts=None,
         ),
-        heartbeat=rb.Heartbeat(every=0.5, timeout=0.5, probe_timeout=0.5),
-        replay=rb.Replay(timeout=3),
-        outbox=rb.Outbox(max_messages=2_000, overflow="block"),
+        heartbeat=rb.bridge.Heartbeat(every=0.5, timeout=0.5, probe_timeout=0.5),
+        replay=rb.bridge.Replay(timeout=3),
+        outbox=rb.bridge.Outbox(max_messages=2_000, overflow="block"),
     )
 
 

@@ -48,7 +48,7 @@ def _prometheus():
 
 def _mcp():
     async def serve():
-        async with rb.serve_sidecar(rb.Sidecar(command=["no-such-server"]), token=None):
+        async with rb.mcp.serve_sidecar(rb.mcp.Sidecar(command=["no-such-server"]), token=None):
             pass
 
     asyncio.run(serve())
@@ -78,7 +78,7 @@ def test_the_command_that_installs_it_is_named(module, use, monkeypatch, tmp_pat
     from tests.internals.config import yaml_nodes
 
     yaml_nodes._loader.cache_clear()
-    with pytest.raises(rb.errors.ConfigError) as caught:
+    with pytest.raises(rb.ConfigError) as caught:
         use(tmp_path)
     yaml_nodes._loader.cache_clear()
     assert how_to_install(module) in str(caught.value)
@@ -96,7 +96,7 @@ def test_each_extra_is_one_of_the_project():
 def test_a_package_without_an_extra_is_named_too():
     """By its own name."""
     with pytest.raises(
-        rb.errors.ConfigError, match="HTTPAdapter: wanted the package no_such: pip install 'no_such'"
+        rb.ConfigError, match="HTTPAdapter: wanted the package no_such: pip install 'no_such'"
     ):
         needed("no_such.adapters", "HTTPAdapter")
 

@@ -63,7 +63,7 @@ async def _page(text, folder, caplog):
 
 
 async def _workflow_file(text, folder, caplog):
-    flow = rb.Workflow(folder / "state.json", root=folder)
+    flow = rb.agent.Workflow(folder / "state.json", root=folder)
 
     @flow.phase
     def fails():

@@ -21,7 +21,7 @@ class Telemetry:
         self.tracers = TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
         self.meters = MeterProvider([self.reader])
-        self.exporter = rb.exporters.otel.install(
+        self.exporter = rb.telemetry.otel.install(
             tracer_provider=self.tracers, meter_provider=self.meters, **options
         )
 

@@ -1,4 +1,4 @@
-"""`rb.health_app()`: 200 while all is ready, 503 while something starts, is away or stops; asked by an HTTP client that is not ours."""
+"""`rb.telemetry.health_app()`: 200 while all is ready, 503 while something starts, is away or stops; asked by an HTTP client that is not ours."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask(app, method="GET", path="/health"):
 @pytest.mark.requirement("X9", "G9")
 async def test_it_follows_the_clients_of_the_process():
     """Starting is 503, ready is 200, away is 503 with its cause; a client that is closed is no longer there."""
-    app = rb.health_app()
+    app = rb.telemetry.health_app()
     before = await ask(app)
     assert (before.status_code, before.json()["status"], before.json()["links"]) == (200, "ready", [])
     async with BridgeServer() as server:
@@ -53,7 +53,7 @@ async def test_it_follows_the_clients_of_the_process():
             starting = await ask(app)
             assert (starting.status_code, starting.json()["status"]) == (503, "starting")
             async with asyncio.timeout(20):
-                while bridge.state is not rb.BridgeState.BACKOFF:
+                while bridge.state is not rb.bridge.BridgeState.BACKOFF:
                     await asyncio.sleep(0.01)
             away = await ask(app)
             (link,) = away.json()["links"]
@@ -69,12 +69,12 @@ def test_a_client_that_is_ready_is_listed_with_its_queues():
     """In virtual time: ready, then down with what waits, then ready again."""
 
     async def main(server):
-        app = rb.health_app()
+        app = rb.telemetry.health_app()
         async with rb.BridgeClient(server.url, name="agent", token="t0ken-s3cret-abc") as bridge:
             await bridge.wait_ready()
             assert app.status()["status"] == "ready"
             await server.cut("abort", seconds=20)
-            while bridge.state is rb.BridgeState.READY:
+            while bridge.state is rb.bridge.BridgeState.READY:
                 await asyncio.sleep(0.1)
             await bridge.send("note", {})
             status = app.status()
@@ -108,9 +108,9 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypa
         raise ConnectionResetError(104, "reset")
 
     rb.capture(prices)
-    with rb.Alerts() as alerts:
+    with rb.telemetry.Alerts() as alerts:
         emit(rb.events.GaveUp(name="bridge", failure=rb.Failure.of("PROTO_VIOLATION")))
-        answer = await ask(rb.health_app())
+        answer = await ask(rb.telemetry.health_app())
         assert alerts.active()
     body = answer.json()
     assert answer.status_code == 200
@@ -119,7 +119,7 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypa
     assert {"name": "tokens", "state": "RUNNING", "spent": "4", "limit": "10"} in body["spend_budgets"]
     assert [one["remaining"] for one in body["retry_budgets"] if one["key"] == "retries"] != []
     assert body["alerts"] == [{"rule": "failure", "level": "critical"}]
-    rb.circuit(prices).reset()
+    rb.calls.circuit(prices).reset()
 
 
 async def test_circuits_that_are_open_are_shown_first():
@@ -130,12 +130,12 @@ async def test_circuits_that_are_open_are_shown_first():
         raise ConnectionResetError(104, "reset")
 
     rb.capture(down)
-    rb.circuit("aa first of all")
-    shown = rb.health_app().status()["circuits"]
+    rb.calls.circuit("aa first of all")
+    shown = rb.telemetry.health_app().status()["circuits"]
     states = [one["state"] for one in shown]
     assert states == sorted(states, key=lambda state: state == "closed")
     assert "open" in states
-    rb.circuit(down).reset()
+    rb.calls.circuit(down).reset()
 
 
 async def test_a_store_that_refuses_is_shown(tmp_path):
@@ -146,17 +146,17 @@ async def test_a_store_that_refuses_is_shown(tmp_path):
     ):
         await bridge.wait_ready(20)
         bridge._driver.store_failed(rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE")))
-        (link,) = rb.health_app().status()["links"]
+        (link,) = rb.telemetry.health_app().status()["links"]
         assert link["store_failed"]
         bridge._driver.store_works()
-        (link,) = rb.health_app().status()["links"]
+        (link,) = rb.telemetry.health_app().status()["links"]
         assert not link["store_failed"]
 
 
 @pytest.mark.real
 async def test_the_stores_of_clients_are_listed_by_a_real_server(tmp_path):
     """Over uvicorn: its sort and name without folders, open or failed, and how much waits in it; memory is no store."""
-    app, path = rb.health_app(), tmp_path / "bridge.db"
+    app, path = rb.telemetry.health_app(), tmp_path / "bridge.db"
     async with BridgeServer() as bridge_server, serving_on_a_port(app) as url, httpx.AsyncClient() as http:
         assert (await http.get(url)).json()["stores"] == []
         async with (
@@ -174,7 +174,7 @@ async def test_the_stores_of_clients_are_listed_by_a_real_server(tmp_path):
             assert (await http.get(url)).json()["stores"] == [row]
             await bridge_server.cut("abort", seconds=60)
             async with asyncio.timeout(20):
-                while bridge.state is rb.BridgeState.READY:
+                while bridge.state is rb.bridge.BridgeState.READY:
                     await asyncio.sleep(0.01)
             await bridge.send("note", {})
             bridge._driver.store_failed(rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE")))
@@ -188,12 +188,12 @@ async def test_the_stores_of_clients_are_listed_by_a_real_server(tmp_path):
 
 async def test_a_process_that_stops_says_so_first():
     """503 before anything is closed, so that no more work is sent there; as the ASGI server's shutdown does."""
-    app = rb.health_app()
+    app = rb.telemetry.health_app()
     app.is_stopping = True
     answer = await ask(app)
     assert (answer.status_code, answer.json()["status"]) == (503, "stopping")
     answers, messages = [], [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-    other = rb.health_app()
+    other = rb.telemetry.health_app()
 
     async def receive():
         return messages.pop(0)
@@ -209,7 +209,7 @@ async def test_a_process_that_stops_says_so_first():
 @pytest.mark.parametrize("path", ["/", "/health", "/live/x"])
 async def test_any_path_answers_and_nothing_is_cached(path):
     """It can be mounted anywhere; HEAD has no body; a POST is refused."""
-    app = rb.health_app()
+    app = rb.telemetry.health_app()
     assert (await ask(app, path=path)).headers["cache-control"] == "no-store"
     head = await ask(app, "HEAD", path)
     assert (head.status_code, head.content) == (200, b"")
@@ -221,7 +221,7 @@ async def test_asking_listens_to_nothing():
     from tests.internals.telemetry import HUB
 
     before = HUB.listening
-    await ask(rb.health_app())
+    await ask(rb.telemetry.health_app())
     assert HUB.listening == before
 
 
@@ -229,7 +229,7 @@ async def test_asking_listens_to_nothing():
 @pytest.mark.requirement("G9")
 async def test_a_real_server_shows_it_to_our_own_probe():
     """uvicorn serves it, and the probe of `Daemon` reads 200 as ready and 503 after it as stopping."""
-    app = rb.health_app()
+    app = rb.telemetry.health_app()
     async with serving_on_a_port(app) as url:
         daemon = rb.agent.Daemon("true", health=url)
         assert await daemon.health() is rb.agent.DaemonHealth.READY
@@ -248,7 +248,7 @@ def test_budgets_may_be_made_while_somebody_asks():
             errors.append(error)
 
     rb.agent.SpendBudget(10)
-    app, thread = rb.health_app(), threading.Thread(target=make)
+    app, thread = rb.telemetry.health_app(), threading.Thread(target=make)
     sys.setswitchinterval(1e-6)
     try:
         thread.start()

@@ -249,7 +249,7 @@ def test_a_reconnect_is_a_span_of_its_own():
                 await server.push("tool_call", {})
                 await anext(aiter(bridge))
                 await server.cut("abort", seconds=10.0)
-                while bridge.state is rb.BridgeState.READY:
+                while bridge.state is rb.bridge.BridgeState.READY:
                     await asyncio.sleep(0.1)
                 await bridge.wait_ready(120)
             (span,) = telemetry.finished("resilient_bridge.reconnect")
@@ -274,7 +274,7 @@ async def test_a_closed_exporter_is_silent_and_another_may_trace():
     """One tracer at a time; after the close no call has a span."""
     with Telemetry() as first:
         with pytest.raises(rb.ConfigError, match="one tracer in a process"):
-            rb.exporters.otel.install(tracer_provider=first.tracers)
+            rb.telemetry.otel.install(tracer_provider=first.tracers)
         call = rb.Policy(FAST)(flaky(0), idempotent=True)
         await call()
         first.exporter.close()
@@ -341,7 +341,7 @@ async def test_no_secret_becomes_an_attribute(telemetry):
 def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
     """A scrape lists the circuits once, for the one gauge that shows them, and the alerts once."""
     rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="circuit of the gauges"))(lambda: 1))
-    ours = rb.circuits()["circuit of the gauges"]
+    ours = rb.calls.circuits()["circuit of the gauges"]
     monkeypatch.setattr(readings, "circuits", lambda: {"circuit of the gauges": ours})
     calls = Counter()
     for name in ("known_circuits", "standing_alerts", "open_links"):
@@ -349,7 +349,7 @@ def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
         monkeypatch.setattr(
             readings, name, lambda *args, name=name, read=read: calls.update([name]) or read(*args)
         )
-    of_ours = telemetry.points("resilient_bridge.circuit.state")
+    of_ours = telemetry.points("resilient_bridge.calls.circuit.state")
     assert {one.attributes["circuit"] for one in of_ours} == {"circuit of the gauges"}
     assert {one.attributes["state"]: one.value for one in of_ours}["closed"] == 1
     assert len(of_ours) == 5

@@ -29,7 +29,7 @@ class Scraped:
 
     def __init__(self, **options):
         self.registry = CollectorRegistry()
-        self.exporter = rb.exporters.prometheus.install(registry=self.registry, **options)
+        self.exporter = rb.telemetry.prometheus.install(registry=self.registry, **options)
 
     def __enter__(self):
         return self
@@ -193,14 +193,14 @@ def test_a_name_that_gets_no_series_is_not_masked_for_one(monkeypatch):
 
 
 @pytest.mark.requirement("R2")
-@pytest.mark.parametrize("severity", rb.Severity)
+@pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_a_failure_is_counted_from_the_severity_warning_on(scraped, severity):
     """Info is only logged."""
     emit(rb.events.MessageRejected(failure=rb.Failure.of("PROTO_INVALID_MESSAGE", severity=severity)))
     counted = [
         one for one in scraped.families()["resilient_bridge_errors"].samples if one.name.endswith("_total")
     ]
-    assert len(counted) == (0 if severity is rb.Severity.INFO else 1)
+    assert len(counted) == (0 if severity is rb.errors.Severity.INFO else 1)
 
 
 @pytest.mark.requirement("X9")
@@ -215,7 +215,7 @@ def test_a_link_is_counted_from_its_loss_to_its_verdict():
                 await server.push("tool_call", {})
                 await anext(aiter(bridge))
                 await server.cut("abort", seconds=20.0)
-                while bridge.state is rb.BridgeState.READY:
+                while bridge.state is rb.bridge.BridgeState.READY:
                     await asyncio.sleep(0.1)
                 await bridge.send("note", {"n": 1})
                 await asyncio.sleep(5.0)
@@ -248,7 +248,7 @@ def test_a_link_is_counted_from_its_loss_to_its_verdict():
 async def test_a_link_over_a_client_of_yours_is_counted_by_its_name(scraped):
     """`reconnecting` over a websocket of the library's own, cut once: one drop, two connections, and every event has the name."""
     async with BridgeServer() as server:
-        policy = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.05)))
+        policy = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05)))
         link = rb.reconnecting(lambda: connect(server.url), policy, name="search")
         with record() as seen:
             async with link:
@@ -308,9 +308,9 @@ def test_a_closed_exporter_counts_no_more_and_another_may_be_installed():
     with Scraped() as first:
         registry = first.registry
         with pytest.raises(rb.ConfigError, match=r"prometheus\.install\.registry"):
-            rb.exporters.prometheus.install(registry=registry)
+            rb.telemetry.prometheus.install(registry=registry)
     assert generate_latest(registry) == b""
-    with rb.exporters.prometheus.install(registry=registry):
+    with rb.telemetry.prometheus.install(registry=registry):
         emit(rb.events.HookRejected(failure=rb.Failure.of("HOOK_VALIDATION_FAILED")))
         assert registry.get_sample_value("resilient_bridge_hook_rejections_total") == 1
 
@@ -328,7 +328,7 @@ def test_an_option_that_cannot_be_meant_is_named(options, field):
     """And nothing is registered."""
     registry = CollectorRegistry()
     with pytest.raises(rb.ConfigError, match=rf"prometheus\.install\.{field}"):
-        rb.exporters.prometheus.install(registry=registry, **options)
+        rb.telemetry.prometheus.install(registry=registry, **options)
     assert generate_latest(registry) == b""
 
 
@@ -343,7 +343,7 @@ import sys
 sys.modules[{package!r}] = None
 import resilient_bridge as rb
 try:
-    rb.exporters.{exporter}.install()
+    rb.telemetry.{exporter}.install()
 except rb.ConfigError as error:
     print(error)
 """
@@ -353,7 +353,11 @@ except rb.ConfigError as error:
 
 def test_an_old_event_of_an_unknown_link_does_no_harm(scraped):
     """A verdict without a loss is no outage."""
-    emit(rb.events.Resumed(at=datetime.now(UTC), session_id="s1", verdict=rb.Verdict.GAP, reason="truncated"))
+    emit(
+        rb.events.Resumed(
+            at=datetime.now(UTC), session_id="s1", verdict=rb.bridge.Verdict.GAP, reason="truncated"
+        )
+    )
     assert scraped.value("resilient_bridge_gaps_total", bridge="", verdict="GAP") == 1
     assert (
         "resilient_bridge_reconnect_duration_seconds_count" not in generate_latest(scraped.registry).decode()

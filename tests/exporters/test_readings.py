@@ -22,7 +22,7 @@ def test_what_a_gauge_reads_is_its_part_of_all_readings(only):
     async def main(server):
         async with rb.BridgeClient(server.url, name="agent") as bridge:
             await bridge.wait_ready()
-            with rb.Alerts():
+            with rb.telemetry.Alerts():
                 emit(rb.events.GaveUp(name="bridge", failure=rb.Failure.of("PROTO_VIOLATION")))
                 named = readings.NamedCircuits(10_000, for_good=False)
                 everything = list(readings.readings(named))
@@ -30,7 +30,7 @@ def test_what_a_gauge_reads_is_its_part_of_all_readings(only):
         assert found == [one for one in everything if one[0] is only]
         assert found
 
-    with rb.circuit("circuit of the readings"):  # used, so that there is one
+    with rb.calls.circuit("circuit of the readings"):  # used, so that there is one
         pass
     simulate(main)
 
@@ -59,14 +59,16 @@ def test_opentelemetry_shows_every_circuit_however_many_there_were(monkeypatch, 
     """Ten scrapes of 400 new circuits each, far beyond what the SDK keeps: 200 have a name for good, the others are summed by state."""
     reader = InMemoryMetricReader()
     meters, names = MeterProvider([reader]), set()
-    with rb.exporters.otel.install(meter_provider=meters, spans=False):
+    with rb.telemetry.otel.install(meter_provider=meters, spans=False):
         for number in range(10):
             found = {f"circuit {number} {one}": _State("closed") for one in range(398)}
             found |= {"a": _State("open"), "z": _State("open")}
             monkeypatch.setattr(readings, "circuits", lambda found=found: found)
             (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
             (points,) = (
-                one.data.data_points for one in scope.metrics if one.name == "resilient_bridge.circuit.state"
+                one.data.data_points
+                for one in scope.metrics
+                if one.name == "resilient_bridge.calls.circuit.state"
             )
             last = {(one.attributes["circuit"], one.attributes["state"]): one.value for one in points}
             names |= {name for name, _ in last}

@@ -79,7 +79,7 @@ class Recording:
 
     async def main(self, server):
         """Run it, with sixty clients."""
-        with rb.exporters.prometheus.install(registry=self.registry):
+        with rb.telemetry.prometheus.install(registry=self.registry):
             tasks = [asyncio.create_task(self.scrape()), asyncio.create_task(self.work())]
             async with AsyncExitStack() as clients:
                 for _ in range(60):

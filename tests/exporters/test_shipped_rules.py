@@ -1,4 +1,4 @@
-"""The rules and the dashboard that come with the package: they name only metrics that there are, and the thresholds of `rb.Alerts`."""
+"""The rules and the dashboard that come with the package: they name only metrics that there are, and the thresholds of `rb.telemetry.Alerts`."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_every_query_names_metrics_and_labels_that_there_are(text):
 
 @pytest.mark.requirement("R19")
 def test_the_thresholds_are_those_of_the_process():
-    """Each rule of `rb.Alerts()`, warning and critical, strictly above."""
+    """Each rule of `rb.telemetry.Alerts()`, warning and critical, strictly above."""
     found: dict[str, dict[str, float]] = {}
     for part in RULES.split("- alert: ")[1:]:
         number = re.search(r"> ([\d.]+)\n", part)
         level = re.search(r"severity: (\w+), rule: (\w+)", part)
         if level:
             found.setdefault(level[2], {})[level[1]] = float(number[1])
-    parameters = inspect.signature(rb.Alerts).parameters
+    parameters = inspect.signature(rb.telemetry.Alerts).parameters
     names = ("error_rate", "reconnect_failures", "session_drops", "hook_failures")
     assert found == {
         name: dict(zip(("warning", "critical"), parameters[name].default, strict=True)) for name in names
@@ -62,6 +62,6 @@ def test_the_dashboard_asks_for_a_data_source_and_leaves_no_metric_out():
     assert unseen == {
         "resilient_bridge.alerts",
         "resilient_bridge.call.attempts",
-        "resilient_bridge.circuit.transitions",
+        "resilient_bridge.calls.circuit.transitions",
         "resilient_bridge.rejections",
     }

@@ -53,9 +53,9 @@ class Journey:
         self.server = server
         self.ledger = Ledger(lambda: server.server_id)
         self.log: list[tuple[float, rb.events.Event]] = []
-        self.messages: list[rb.Message] = []
-        self.gaps: list[rb.Gap] = []
-        self.receipts: dict[int, rb.Receipt] = {}
+        self.messages: list[rb.bridge.Message] = []
+        self.gaps: list[rb.bridge.Gap] = []
+        self.receipts: dict[int, rb.bridge.Receipt] = {}
         self.loop: Any = asyncio.get_running_loop()
         self.reader: asyncio.Task[None] | None = None
         self._reads = reads
@@ -87,7 +87,7 @@ class Journey:
             self.ledger.pushed(n)
             await self.server.push(type, {"n": n})
 
-    async def send(self, *serials: int, size: int = 0, **options: Any) -> rb.Receipt:
+    async def send(self, *serials: int, size: int = 0, **options: Any) -> rb.bridge.Receipt:
         """Send messages, `size` bytes larger than they need be; returns the last receipt."""
         for n in serials:
             payload = {"n": n, "pad": "x" * size} if size else {"n": n}
@@ -123,7 +123,7 @@ class Journey:
             if "n" in message.payload:
                 self.ledger.delivered(message)
 
-    async def _gap(self, gap: rb.Gap) -> None:
+    async def _gap(self, gap: rb.bridge.Gap) -> None:
         self.gaps.append(gap)
         self.ledger.marked()
         await asyncio.sleep(0)

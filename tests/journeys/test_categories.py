@@ -143,8 +143,8 @@ async def test_every_kind_of_loss_is_typed_in_the_events(server):
 @simulated
 async def test_a_starting_bridge_is_distinguished_from_a_missing_one(server):
     """A 503 on the upgrade, a refused and an unanswered connect have three codes; it is READY as soon as it answers 101."""
-    quick = rb.BridgePolicy(
-        reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2)
+    quick = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2)
     )
     async with Journey(server, policy=quick) as journey:
         await journey.ready()

@@ -16,7 +16,9 @@ from tests.rows import each_row
 from .journey import simulated
 
 
-STEADY = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(2), connect_burst=2_000))
+STEADY = rb.bridge.BridgePolicy(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(2), connect_burst=2_000)
+)
 STATES = (
     "IDLE CONNECTING AUTHENTICATING JOINING REPLAYING FLUSHING READY BACKOFF SUSPENDED FAILED DRAINING CLOSING CLOSED"
 ).split()
@@ -68,7 +70,7 @@ async def lead_to(server: Any, client: rb.BridgeClient, state: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClient, list[rb.Receipt]]]:
+async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClient, list[rb.bridge.Receipt]]]:
     """A client that stands in `state` and cannot leave it by itself soon, with three sends waiting or unconfirmed."""
     network: Any = asyncio.get_running_loop().network  # type: ignore[attr-defined]
     reconnect = attrs.evolve(STEADY.reconnect, attempts=1 if state == "SUSPENDED" else None)
@@ -101,7 +103,7 @@ async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClie
         await closing
 
 
-def others_of(client: rb.BridgeClient, receipts: list[rb.Receipt]) -> list[asyncio.Task[Any]]:
+def others_of(client: rb.BridgeClient, receipts: list[rb.bridge.Receipt]) -> list[asyncio.Task[Any]]:
     """Everybody who may wait for a client: first those who wait for the receipts."""
     waits: list[Any] = [receipt.confirmed() for receipt in receipts]
     if client.state != "IDLE":  # a client that was never entered refuses the rest
@@ -135,10 +137,10 @@ async def test_a_close_is_bounded_in_every_state(server, state, drain):
         assert {receipt.state for receipt in receipts} <= unknown
         async with asyncio.timeout(1):
             results = await asyncio.gather(*others, return_exceptions=True)
-        fine = rb.Message | rb.BridgeError | StopAsyncIteration | None
+        fine = rb.bridge.Message | rb.BridgeError | StopAsyncIteration | None
         assert all(isinstance(result, fine) for result in results)
         assert all(isinstance(result, rb.BridgeError) for result in results[: len(receipts)])
-        with pytest.raises(rb.NotConnectedError):
+        with pytest.raises(rb.errors.NotConnectedError):
             await client.send("a", {})
         assert await client.aclose() == []
     assert not [task for task in asyncio.all_tasks() if "resilient_bridge" in task.get_name()]
@@ -148,7 +150,7 @@ async def test_a_close_is_bounded_in_every_state(server, state, drain):
 @simulated
 async def test_leaving_the_block_drains_unless_it_is_cancelled(server, exits):
     """`async with`: what was sent is confirmed before it is left; an error of the body passes; a cancellation does not wait."""
-    receipts: list[rb.Receipt] = []
+    receipts: list[rb.bridge.Receipt] = []
     loop = asyncio.get_running_loop()
 
     async def body() -> None:

@@ -60,7 +60,7 @@ async def test_a_dead_link_that_the_application_doubts_is_replaced_at_once(serve
 @simulated
 async def test_a_short_probe_timeout_is_exact(server):
     """The verdict comes when the time is up, and not when the client happens to look at its clocks next."""
-    policy = rb.BridgePolicy(heartbeat=rb.Heartbeat(probe_timeout=0.1))
+    policy = rb.bridge.BridgePolicy(heartbeat=rb.bridge.Heartbeat(probe_timeout=0.1))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         await asyncio.sleep(20.01)
@@ -164,7 +164,7 @@ async def test_a_stalled_loop_is_no_reason_to_leave_a_doubted_link(server, stall
 @simulated
 async def test_a_full_inbox_is_no_reason_to_leave_a_doubted_link(server):
     """Nobody reads, so the pong lies unread: no verdict until reading goes on, and none then."""
-    policy = rb.BridgePolicy(inbox=rb.Inbox(max_messages=2))
+    policy = rb.bridge.BridgePolicy(inbox=rb.bridge.Inbox(max_messages=2))
     async with Journey(server, policy=policy, reads=False) as journey:
         messages = aiter(journey.client)
         await journey.ready()
@@ -183,7 +183,7 @@ async def test_a_doubt_where_nothing_can_be_asked_does_nothing(server):
     """Before the start, while authenticating, draining, closed; without a loop; without a ping in the dialect."""
     rb.BridgeClient(server.url).reconnect_now()
     await asyncio.to_thread(rb.BridgeClient(server.url).reconnect_now)
-    silent = rb.BridgePolicy(dialect=rb.Dialect(ping=None, pong=None))
+    silent = rb.bridge.BridgePolicy(dialect=rb.bridge.Dialect(ping=None, pong=None))
     for policy in (rb.presets.default, silent):
         server.behave(slow=0.3)
         async with Journey(server, policy=policy) as journey:

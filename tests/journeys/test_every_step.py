@@ -36,7 +36,9 @@ ALL_PAIRS = list(itertools.product(BRIDGES, DEATHS))
 PAIRS = list(
     zip(itertools.cycle(BRIDGES), DEATHS)
 )  # each death, and each bridge twice at least; `nox -s damage` plays all
-POLICY = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=10))
+POLICY = rb.presets.default.evolve(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5), connect_burst=10)
+)
 
 
 async def traffic(journey: Journey, size: int) -> None:

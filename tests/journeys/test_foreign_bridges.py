@@ -17,7 +17,9 @@ from tests.peers.plain_bridge import PlainBridge
 
 pytestmark = pytest.mark.real
 
-QUICK = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.05), connects_per_minute=6000))
+QUICK = rb.bridge.BridgePolicy(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05), connects_per_minute=6000)
+)
 
 
 class Consumer:
@@ -85,7 +87,7 @@ async def test_b01_without_a_join_every_connection_but_the_first_has_a_verdict()
     """Messages sent during a loss are lost on such a bridge, and the client reports that; with a replay they are not."""
     bridge = PlainBridge()
     bridge.refuse = {"request_replay": "UNKNOWN_TYPE"}
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(join=None))) as c:
         await bridge.push(bridge.message(1))
         await c.until(lambda: 1 in c.seen)
         bridge.cut()
@@ -96,7 +98,7 @@ async def test_b01_without_a_join_every_connection_but_the_first_has_a_verdict()
         assert c.seen == [1, "UNKNOWN no_replay", 3]
         assert [len(c.of("Joined")), len(c.of("Resumed"))] == [1, 1]
     bridge = PlainBridge()
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(join=None))) as c:
         await bridge.push(bridge.message(1))
         await c.until(lambda: 1 in c.seen)
         bridge.cut()
@@ -175,7 +177,7 @@ async def test_b03_what_is_older_than_the_memory_comes_flagged():
 async def test_b03_a_queue_that_is_pushed_as_if_it_were_live():
     """Three tool calls with ids, forty minutes of id-less messages, one cut, and a bridge that pushes all messages after each auth."""
     bridge = Pushing()
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(join=None))) as c:
         for i in range(3):
             await bridge.push(bridge.message(i, stamp="2026-01-01T00:00:00Z"))
         for i in range(3, 2100):
@@ -192,7 +194,7 @@ async def test_b03_a_queue_that_is_pushed_as_if_it_were_live():
 async def test_b09_what_came_again_is_counted():
     """After a queue of 200 at each of three reconnects, 600 duplicates were dropped."""
     bridge = Pushing()
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(join=None))) as c:
         for i in range(200):
             await bridge.push(bridge.message(i))
         await c.until(lambda: 199 in c.seen)
@@ -240,7 +242,7 @@ async def test_b12_what_the_client_says_itself_is_refused_from_the_user(type_):
             await c.bridge.send(type_, {})
         with pytest.raises(rb.ConfigError, match=type_):
             await c.bridge.request(type_, {})
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(join=None))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(join=None))) as c:
         await c.bridge.send("session_join", {"session_id": "x"})
 
 
@@ -289,7 +291,7 @@ async def test_b04_an_acknowledgement_proves_reading_and_not_deduping():
 async def test_b04_where_the_user_says_that_it_dedupes_it_is_repeated_and_counted():
     """With `dedupes=True` the same id and key are sent again, each time with an event, and the receipt counts the sends."""
     bridge = Dies()
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(dedupes=True))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(dedupes=True))) as c:
         receipt = await c.bridge.send("charge", {"order": 42}, idempotency_key="k")
         assert await receipt.confirmed(timeout=10) == "read"
         assert (len(bridge.got), {m["idempotency_key"] for m in bridge.got}, receipt.sends) == (3, {"k"}, 3)

@@ -167,7 +167,7 @@ async def test_a_wall_clock_that_jumps_by_years_drives_nothing(server, jump, dow
 @simulated
 async def test_no_verdict_while_the_reader_waits(server):
     """A full inbox pauses reading: the pongs lie unread, and that is no sign of death, however long it lasts."""
-    policy = rb.BridgePolicy(inbox=rb.Inbox(max_messages=2))
+    policy = rb.bridge.BridgePolicy(inbox=rb.bridge.Inbox(max_messages=2))
     async with Journey(server, policy=policy, reads=False) as journey:
         await journey.ready()
         await journey.push(*range(1, 30))

@@ -108,7 +108,7 @@ async def test_the_check_runs_at_the_heartbeats_interval_and_never_twice_at_once
 async def test_a_run_longer_than_the_interval_is_awaited(server):
     """A timeout above the interval: the next run starts when this one has ended, and not before."""
     check = Check("hang")
-    policy = rb.BridgePolicy(heartbeat=rb.Heartbeat(every=5, timeout=8))
+    policy = rb.bridge.BridgePolicy(heartbeat=rb.bridge.Heartbeat(every=5, timeout=8))
     async with Journey(server, policy=policy, health_check=check) as journey:
         await journey.ready()
         await asyncio.sleep(40)
@@ -245,6 +245,6 @@ def test_a_check_that_cannot_be_called_is_refused(check):
 
 def test_a_check_without_a_ping_is_refused():
     """Its answer is a hint; where the dialect has no ping there is nothing that could confirm it."""
-    policy = rb.BridgePolicy(dialect=rb.Dialect(ping=None, pong=None))
+    policy = rb.bridge.BridgePolicy(dialect=rb.bridge.Dialect(ping=None, pong=None))
     with pytest.raises(rb.ConfigError, match="a dialect with a ping"):
         rb.BridgeClient("ws://127.0.0.1:1/ws", policy=policy, health_check=Check())

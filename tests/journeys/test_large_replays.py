@@ -31,7 +31,7 @@ async def test_b05_a_replay_above_the_bound_is_not_asked_for_again(answers):
             ]
 
     bridge = Bridge()
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(max_frame_bytes=100_000))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=100_000))) as c:
         for i in range(20):
             await bridge.push(bridge.message(i, stamp=f"2026-01-01T00:00:{2 * i:02}Z", text="x" * 10_000))
         await c.until(lambda: 19 in c.seen)
@@ -58,7 +58,7 @@ async def test_b05_a_later_question_that_fits_recovers():
             return [m for m in self.log if since is None or m["timestamp"] >= since]
 
     bridge = Bridge()
-    async with client(bridge, QUICK.evolve(dialect=rb.Dialect(max_frame_bytes=100_000))) as c:
+    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=100_000))) as c:
         for i in range(100):  # a question starts at the smallest of the last 64 timestamps
             text = "x" * (10_000 if i < 20 else 10)
             await bridge.push(bridge.message(i, stamp=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", text=text))
@@ -92,7 +92,7 @@ async def test_b05_a_pushed_replay_that_does_not_fit_ends_in_a_state(has_join):
 
     bridge = Pushing()
     bridge.names = []
-    dialect = rb.Dialect(max_frame_bytes=50_000, join="session_join" if has_join else None)
+    dialect = rb.bridge.Dialect(max_frame_bytes=50_000, join="session_join" if has_join else None)
     async with client(bridge, QUICK.evolve(dialect=dialect)) as c:
         for i in range(10):
             await bridge.push(bridge.message(i, text="x" * 10_000))
@@ -143,7 +143,8 @@ async def slow_line(url, bytes_per_second):
 
 
 IMPATIENT = QUICK.evolve(
-    heartbeat=rb.Heartbeat(every=0.3, timeout=0.4), replay=rb.Replay(timeout=0.4, max_seconds=10)
+    heartbeat=rb.bridge.Heartbeat(every=0.3, timeout=0.4),
+    replay=rb.bridge.Replay(timeout=0.4, max_seconds=10),
 )
 
 
@@ -177,7 +178,7 @@ async def test_b06_bytes_that_keep_coming_are_life():
 
 async def test_b06_an_answer_that_takes_longer_than_one_may_is_not_asked_for_again():
     """After `max_seconds` in all it asks for less, and in the end for nothing: UNKNOWN (too_large), and the client goes on."""
-    policy = IMPATIENT.evolve(replay=rb.Replay(timeout=0.4, max_seconds=0.8))
+    policy = IMPATIENT.evolve(replay=rb.bridge.Replay(timeout=0.4, max_seconds=0.8))
     async with over_a_slow_line(policy, 20_000) as (bridge, c):
         bridge.cut()
         await c.resumed(1)
@@ -212,7 +213,7 @@ async def test_b11_a_bridge_that_never_answers_is_waited_for_once():
     """It reads the join and the question, as its pongs show, and answers neither: the second re-join does not hold delivery again."""
     bridge = PlainBridge()
     bridge.ignore = frozenset({"session_join", "request_replay"})
-    async with client(bridge, QUICK.evolve(replay=rb.Replay(timeout=0.5))) as c:
+    async with client(bridge, QUICK.evolve(replay=rb.bridge.Replay(timeout=0.5))) as c:
         for n in range(3):
             await bridge.push(bridge.message(n))
             await c.until(lambda n=n: n in c.seen)

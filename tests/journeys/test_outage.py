@@ -12,8 +12,8 @@ import resilient_bridge as rb
 from .journey import Journey, simulated
 
 
-QUICK = rb.BridgePolicy(
-    reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), connect_burst=50, attempts=None)
+QUICK = rb.bridge.BridgePolicy(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(1), connect_burst=50, attempts=None)
 )
 
 
@@ -37,7 +37,7 @@ async def test_requests_in_flight_fail_at_the_loss_and_are_not_repeated(server):
             assert request.done()
             error = request.exception()
             assert isinstance(error, rb.OutcomeUnknownError)
-            assert error.failure.executed is rb.Executed.MAYBE
+            assert error.failure.executed is rb.errors.Executed.MAYBE
         await journey.rest()
         assert len(frames(server, "git_status_request")) == 3
     journey.check()
@@ -71,9 +71,9 @@ async def test_a_request_made_while_down_waits_inside_its_timeout(server):
         await asyncio.sleep(0.1)
         late = asyncio.create_task(journey.client.request("git_status_request", {"a": 1}, timeout=2))
         good = asyncio.create_task(journey.client.request("git_status_request", {"a": 2}, timeout=20))
-        with pytest.raises(rb.AttemptTimeoutError) as caught:
+        with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
             await late
-        assert caught.value.failure.executed is rb.Executed.NO
+        assert caught.value.failure.executed is rb.errors.Executed.NO
         assert (await good).payload["a"] == 2
         await journey.rest()
         assert [f["payload"]["a"] for f in frames(server, "git_status_request")] == [2]

@@ -18,7 +18,7 @@ from .journey import Journey, simulated
 async def test_a_reconnect_replays_the_gap_and_the_overlap(server, overlap):
     """One message a second for 20 minutes, a reconnect a minute: each asks from the last message less the overlap, once."""
     server.behave(push_buffer=False, replay_bytes=10_000_000)
-    policy = rb.presets.default.evolve(replay=rb.Replay(overlap=overlap))
+    policy = rb.presets.default.evolve(replay=rb.bridge.Replay(overlap=overlap))
     answered: list[int] = []
     async with Journey(server, policy=policy) as journey:
         await journey.ready()

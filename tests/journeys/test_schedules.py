@@ -83,7 +83,7 @@ async def test_recursor_waits_1_2_5_10_30_and_gives_up(server):
             with pytest.raises(rb.BridgeError) as caught:
                 await operation
             assert caught.value.failure.code == "CONN_RECONNECT_EXHAUSTED"
-        with pytest.raises(rb.NotConnectedError):
+        with pytest.raises(rb.errors.NotConnectedError):
             await asked
         assert receipt.state == "dropped"
         with pytest.raises(rb.errors.NotDeliveredError):
@@ -187,8 +187,8 @@ async def test_a_first_connect_that_times_out_follows_the_same_schedule(server):
 @simulated
 async def test_five_tries_then_synchronise_then_flush(server):
     """1 s times the attempt's number, five times; on the way back the replay is asked for before anything queued is sent."""
-    policy = rb.BridgePolicy(
-        reconnect=rb.Reconnect(
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(
             backoff=rb.Backoff.linear(BASE_DELAY, jitter="none"), attempts=MAX_RETRIES, on_exhausted="raise"
         )
     )
@@ -241,7 +241,7 @@ async def test_openviber_suspends_tells_and_goes_on(server):
         await asyncio.sleep(100)
         assert set(gaps_waited(journey, start)[5:]) == {16}
         assert len(journey.of(rb.events.Suspended)) == 1
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await client.wait_ready(1)
         journey.loop.network.heal()
         await journey.rest()
@@ -254,7 +254,9 @@ async def test_openviber_suspends_tells_and_goes_on(server):
 @simulated
 async def test_an_outage_that_outlasts_the_grace_suspends_however_few_the_attempts(server):
     """No attempt limit, waits of 200 s: when the bridge has forgotten the session (300 s) the user is told at that moment."""
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(200), attempts=None))
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(200), attempts=None)
+    )
     async with Journey(server, policy=policy) as journey:
         await cut_for_good(journey)
         start = journey.loop.time()
@@ -270,7 +272,9 @@ async def test_an_outage_that_outlasts_the_grace_suspends_however_few_the_attemp
 @simulated
 async def test_gasoline_connects_after_0_1_2_4_8_30_30(server, first):
     """The printed delays on connecting, as waits: 0, 1, 2, 4, 8, then 30 s for ever."""
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.steps(0, 1, 2, 4, 8, 30)))
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.steps(0, 1, 2, 4, 8, 30))
+    )
     loop: Any = asyncio.get_running_loop()
     await asyncio.sleep(0.1)
     if first == "connect":
@@ -301,7 +305,7 @@ async def test_reconnect_now_cuts_a_wait_short(server):
 @simulated
 async def test_a_servers_hint_is_a_lower_bound(server, hint, least):
     """429 on the upgrade: not before Retry-After, and never before 5 s where there is none or a shorter one."""
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1)))
+    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(1)))
     server.behave(reject_upgrade=429, retry_after=hint)
     async with Journey(server, policy=policy) as journey:
         await asyncio.sleep(1)

@@ -14,7 +14,9 @@ from tests.internals.transports import WebSocketTransport
 from .journey import Journey, simulated
 
 
-QUICK = rb.presets.default.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(1), connect_burst=50))
+QUICK = rb.presets.default.evolve(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(1), connect_burst=50)
+)
 
 
 def arrived(server: Any) -> list[Any]:
@@ -75,7 +77,7 @@ async def test_a_send_that_was_handed_out_cannot_be_withdrawn(server):
 @simulated
 async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, rounds):
     """overflow="block": cancelled while it waits for room, also in the very turn in which there is room."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=2, overflow="block"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=2, overflow="block"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         await server.cut("abort", seconds=3)
@@ -91,7 +93,9 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, round
             await asyncio.sleep(0)
         waiting[1].cancel()
         done = await asyncio.gather(*waiting, return_exceptions=True)
-        taken = [n for n, result in zip(range(3, 7), done, strict=True) if isinstance(result, rb.Receipt)]
+        taken = [
+            n for n, result in zip(range(3, 7), done, strict=True) if isinstance(result, rb.bridge.Receipt)
+        ]
         assert len(taken) >= 2
         assert 3 not in taken
         for n, result in zip(range(3, 7), done, strict=True):
@@ -107,7 +111,7 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, round
 async def test_blocked_sends_go_in_the_order_in_which_they_were_called(server, acks):
     """A send called later never overtakes one that waits for room; every one is confirmed."""
     server.behave(acks=acks)
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=3, overflow="block"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=3, overflow="block"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         receipts = []
@@ -128,7 +132,7 @@ async def test_blocked_sends_go_in_the_order_in_which_they_were_called(server, a
 @simulated
 async def test_a_send_that_finds_room_does_not_overtake_one_that_waits_for_it(server):
     """Room appears and somebody else sends in that very step: the one that was called first goes first; all are confirmed."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=2, overflow="block"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=2, overflow="block"))
     server.behave(acks="none")
     async with Journey(server, policy=policy) as journey:
         client = journey.client
@@ -154,7 +158,7 @@ async def test_a_send_that_finds_room_does_not_overtake_one_that_waits_for_it(se
 @simulated
 async def test_two_blocked_sends_with_one_key_are_one_message(server):
     """The key is still pending while its first send waits for room: the second one is that send."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=1, overflow="block"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=1, overflow="block"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         await server.cut("abort", seconds=3)
@@ -176,7 +180,7 @@ async def test_two_blocked_sends_with_one_key_are_one_message(server):
 @simulated
 async def test_failed_requests_and_sends_are_no_ghosts(server):
     """Timed out, cancelled, withdrawn, expired, coalesced, dropped, volatile: none of them is ever seen by the bridge."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=8, overflow="drop_oldest"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=8, overflow="drop_oldest"))
     async with Journey(server, policy=policy) as journey:
         client = journey.client
         await journey.ready()
@@ -218,9 +222,9 @@ async def test_a_request_that_was_handed_out_and_failed_is_not_sent_again(server
         )
         await asyncio.sleep(0.5)
         if end == "timeout":
-            with pytest.raises(rb.AttemptTimeoutError) as caught:
+            with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
                 await asked
-            assert caught.value.failure.executed is rb.Executed.MAYBE
+            assert caught.value.failure.executed is rb.errors.Executed.MAYBE
         elif end == "cancel":
             asked.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -286,7 +290,7 @@ async def test_a_lone_request_is_written_in_its_callers_turn_and_none_is_lost_wh
 @simulated
 async def test_a_volatile_send_that_waited_for_room_does_not_outlive_its_link(server):
     """`volatile` means now or never, also for one that had to wait for room."""
-    policy = QUICK.evolve(outbox=rb.Outbox(max_messages=2, overflow="block"))
+    policy = QUICK.evolve(outbox=rb.bridge.Outbox(max_messages=2, overflow="block"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         journey.loop.network.slow(

@@ -225,7 +225,7 @@ async def test_a_new_life_of_the_bridge_is_a_gap(server):
 @simulated
 async def test_a_dialect_without_replay_says_so(server):
     """`request_replay=None`: every resume ends UNKNOWN(no_replay), at once."""
-    policy = rb.presets.default.evolve(dialect=rb.Dialect(request_replay=None, replay=None))
+    policy = rb.presets.default.evolve(dialect=rb.bridge.Dialect(request_replay=None, replay=None))
     server.behave(push_buffer=False)
     async with Journey(server, policy=policy) as journey:
         await lose_three(journey)

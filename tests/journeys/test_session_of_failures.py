@@ -23,7 +23,7 @@ async def _raised(awaitable):
 async def test_every_failure_of_a_client_names_its_session(server):
     """No answer in time, an outcome that is unknown, a send that never left, one too many, a client that is closed, a fatal refusal."""
     server.on_request = lambda message: None
-    policy = quick().evolve(outbox=rb.Outbox(max_messages=1))
+    policy = quick().evolve(outbox=rb.bridge.Outbox(max_messages=1))
     failures = []
     async with Watch(server.url, session_id="s1", policy=policy) as watch:
         await watch.ready()
@@ -45,5 +45,5 @@ async def test_every_failure_of_a_client_names_its_session(server):
     assert [failure.details.get("session_id") for failure in failures] == ["s1"] * 6
     assert all("s1" in failure.explain() for failure in failures)
     assert [type(error_for(failure)) for failure in failures][1:4] == [
-        rb.AttemptTimeoutError, rb.errors.OutboxFullError, rb.errors.SessionError
+        rb.errors.AttemptTimeoutError, rb.errors.OutboxFullError, rb.errors.SessionError
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from .journey import Journey, simulated
 
 
 SESSION_GRACE_MS = 5 * 60 * 1000  # as the specification writes 5 minutes
-PATIENT = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(5), attempts=None))
+PATIENT = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(5), attempts=None))
 
 
 @pytest.mark.requirement("R4")
@@ -78,7 +78,7 @@ async def test_the_gap_stands_where_messages_are_missing(server):
 @simulated
 async def test_what_may_have_arrived_in_the_lost_session_is_not_repeated(server):
     """Handed out and unconfirmed when the session ended: UNKNOWN; never handed out: kept, or given back if asked for."""
-    policy = PATIENT.evolve(outbox=rb.Outbox(on_new_session="return"))
+    policy = PATIENT.evolve(outbox=rb.bridge.Outbox(on_new_session="return"))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         server.behave(ignored=frozenset({"tool_result", "heartbeat_ping"}))

@@ -20,7 +20,7 @@ POLICIES = {
     "recursor": rb.presets.recursor.evolve(
         reconnect=attrs.evolve(rb.presets.recursor.reconnect, on_exhausted="suspend")
     ),
-    "no wait": rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0))),
+    "no wait": rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0))),
 }
 # not 1006 at once: such a reset overtakes the upgrade, and the attempt was never accepted
 CLOSES = [
@@ -96,7 +96,7 @@ async def test_a_stable_link_is_not_capped(server):
 @simulated
 async def test_refused_attempts_are_never_capped(server):
     """The cap counts connections that were accepted; a schedule of refused attempts stays as it was written."""
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.5)))
+    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5)))
     async with Journey(server, policy=policy) as journey:
         await journey.ready()
         await asyncio.sleep(31)

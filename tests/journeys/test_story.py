@@ -15,7 +15,7 @@ from .journey import Journey, simulated
 
 
 CANARY = "canary-4f9a2b7c81d34e5d"
-EXACT = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(2)))
+EXACT = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(2)))
 
 
 def line_of(event: rb.events.Event) -> str:
@@ -195,7 +195,9 @@ def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplo
     """An info for the loss, a warning for each wait over 1 s and for disconnected mode, an error at the end; with a listener, the same lines (J02)."""
 
     async def main(server: Any) -> None:
-        policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.steps(1, 2, 4, 8), attempts=3))
+        policy = rb.bridge.BridgePolicy(
+            reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.steps(1, 2, 4, 8), attempts=3)
+        )
         async with rb.BridgeClient(server.url, policy=policy) as client:
             await client.wait_ready()
             await asyncio.sleep(1)

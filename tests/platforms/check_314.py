@@ -33,7 +33,7 @@ async def main() -> str:
     assert outcome.failure.code == "CONN_REFUSED", outcome
     try:
         rb.Retry(attempts=0)
-    except rb.errors.ConfigError as error:
+    except rb.ConfigError as error:
         assert "attempts" in str(error)
     else:
         raise AssertionError("attempts=0 was accepted")

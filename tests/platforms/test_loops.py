@@ -55,9 +55,9 @@ for line in sys.stdin:
 
 
 async def _survives_the_end_of_a_child():
-    async with rb.reconnecting(rb.stdio(sys.executable, "-c", SERVER)) as peer:
+    async with rb.reconnecting(rb.links.stdio(sys.executable, "-c", SERVER)) as peer:
         first = await peer.request("pid", {})
-        with pytest.raises(rb.errors.BridgeError):
+        with pytest.raises(rb.BridgeError):
             await peer.request("die", {})
         return first != await peer.request("pid", {})
 
@@ -113,7 +113,7 @@ for run in (trio.run, lambda f: anyio.run(f, backend="trio")):
         for call in calls:
             try:
                 run(call)
-            except rb.errors.ConfigError as error:
+            except rb.ConfigError as error:
                 assert str(error).startswith(name + ": wanted asyncio"), error
                 assert "a task of trio" in str(error) and "a sync function" in str(error), error
             else:
@@ -123,7 +123,7 @@ for run in (trio.run, lambda f: anyio.run(f, backend="trio")):
 trio.run(limited)
 try:
     trio.run(limited)
-except rb.errors.ConfigError as error:
+except rb.ConfigError as error:
     assert str(error).startswith("RateLimit: wanted asyncio"), error
 print("as told")
 """
@@ -141,6 +141,6 @@ def test_without_any_loop_the_error_says_so():
     """The same error names what was found: nothing that runs."""
     coroutine = rb.Policy(rb.Timeout(5))(_survives_a_cut)()
     with pytest.raises(
-        rb.errors.ConfigError, match=r"Timeout or Deadline: wanted asyncio.*got 'no running event loop'"
+        rb.ConfigError, match=r"Timeout or Deadline: wanted asyncio.*got 'no running event loop'"
     ):
         coroutine.send(None)

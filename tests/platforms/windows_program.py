@@ -175,7 +175,7 @@ def part_a_session_log_is_rotated(folder):
 async def part_a_child_that_is_deaf_is_taken_away(folder):
     import resilient_bridge as rb
 
-    async with rb.stdio(sys.executable, "-c", DEAF, close_timeout=0.3)() as peer:
+    async with rb.links.stdio(sys.executable, "-c", DEAF, close_timeout=0.3)() as peer:
         await asyncio.sleep(0)
         pid = peer.pid
     if not IS_WINDOWS:
@@ -187,7 +187,7 @@ async def part_a_child_that_is_deaf_is_taken_away(folder):
 async def part_a_command_is_ended_at_its_timeout(folder):
     import resilient_bridge as rb
 
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     nap = toolbox.command(lambda: command, name="nap", timeout=0.3)
     try:
@@ -222,7 +222,7 @@ async def part_a_daemon_that_fails_says_why(folder):
         )
         try:
             await daemon.ensure()
-        except rb.errors.BridgeError as error:
+        except rb.BridgeError as error:
             assert "no such database" in str(error), error
         else:
             raise AssertionError("it is ready")

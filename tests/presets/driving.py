@@ -16,7 +16,7 @@ class Drive(NamedTuple):
 
     calls: int
     slept: list[float]
-    outcome: rb.Outcome[Any]
+    outcome: rb.calls.Outcome[Any]
     events: list[rb.events.Event]
 
     @property
@@ -62,7 +62,7 @@ def limits(policy: rb.Policy, wanted: list[float]) -> bool:
                     return False
                 time.advance(seconds * 0.002)
                 await _run_tasks()
-            return isinstance(calling.exception(), rb.AttemptTimeoutError)
+            return isinstance(calling.exception(), rb.errors.AttemptTimeoutError)
 
     return asyncio.run(main())
 

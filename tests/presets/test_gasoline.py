@@ -78,14 +78,14 @@ def test_the_first_waits_while_the_circuit_is_closed():
     ]
 
 
-def _protected() -> tuple[Callable[[], None], rb.Circuit]:
+def _protected() -> tuple[Callable[[], None], rb.calls.Circuit]:
     """A function behind the preset's policy, and its circuit; a connection reset is not retried, so each failure is one call."""
 
     @gasoline.calls(idempotent=False)
     def ask() -> None:
         """Go as the script says."""
 
-    return ask, rb.circuit(ask)
+    return ask, rb.calls.circuit(ask)
 
 
 @pytest.mark.requirement("G2")
@@ -166,7 +166,7 @@ def test_the_numbers_are_options():
     with virtual_time(), inject(ask, *[RESET] * 3):
         for _ in range(3):
             rb.capture(ask)
-        assert rb.circuit(ask).retry_after == 10
+        assert rb.calls.circuit(ask).retry_after == 10
 
 
 @pytest.mark.requirement("G8")
@@ -197,7 +197,7 @@ def test_a09_a_timeout_is_not_repeated_immediately(error):
 @pytest.mark.requirement("G8")
 async def test_a09_nor_is_a_tool_that_timed_out():
     """In a Toolbox an idempotent `query` of 2 s is tried again after 1, 2, 4, 8 and 30 s."""
-    toolbox, began = rb.Toolbox(gasoline), []
+    toolbox, began = rb.agent.Toolbox(gasoline), []
     with virtual_time() as time:
 
         @toolbox.tool(idempotent=True)
@@ -245,7 +245,7 @@ def test_the_last_timeout_reports_and_the_work_goes_on():
 
     with record() as seen:
         failure = rb.capture(audit).failure
-    assert (failure.code, failure.executed) == ("SYS_TIMEOUT", rb.Executed.MAYBE)
+    assert (failure.code, failure.executed) == ("SYS_TIMEOUT", rb.errors.Executed.MAYBE)
     assert [type(event).__name__ for event in seen] == ["ThreadLeftBehind"]
     go.set()
     assert ended.wait(30)
@@ -271,10 +271,10 @@ def test_h15_each_number_of_the_preset():
 
 async def _hangs(
     name: str, **options: object
-) -> tuple[list[float], list[tuple[float, float]], rb.Outcome[None]]:
+) -> tuple[list[float], list[tuple[float, float]], rb.calls.Outcome[None]]:
     """Run a tool that never ends; return when it started, when it was reported pending, and its outcome."""
     began: list[float] = []
-    toolbox = rb.Toolbox(gasoline)
+    toolbox = rb.agent.Toolbox(gasoline)
 
     with virtual_time() as time, record() as seen:
 
@@ -302,7 +302,7 @@ async def test_h03_a_tool_that_escalates_runs_once_and_is_reported_pending(name,
     """One execution is reported pending after 2 s and 5 s, and times out after 30 s; also for a tool that the preset does not name."""
     began, pending, outcome = await _hangs(name, idempotent=idempotent)
     assert (len(began), pending) == (1, [(2, 30), (5, 30)])
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.errors.Executed.MAYBE)
     assert (outcome.seconds, outcome.attempts) == (30, 1)
     assert "what it has begun may go on" in outcome.message
 
@@ -311,7 +311,7 @@ async def test_h03_a_tool_that_escalates_runs_once_and_is_reported_pending(name,
 @pytest.mark.parametrize("form", ["async", "sync"])
 async def test_h03_a_script_of_20_seconds_ends_well(form):
     """It is neither cut off at 2 s nor run three times."""
-    began, toolbox = [], rb.Toolbox(gasoline)
+    began, toolbox = [], rb.agent.Toolbox(gasoline)
     with virtual_time() as time, record() as seen:
         done = asyncio.Event()
         go = threading.Event()

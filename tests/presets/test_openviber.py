@@ -120,7 +120,7 @@ def _small(prompt: str) -> str:
     return f"small: {prompt}"
 
 
-def _large(acknowledge) -> tuple[rb.Outcome[str], list[rb.events.Event], int]:
+def _large(acknowledge) -> tuple[rb.calls.Outcome[str], list[rb.events.Event], int]:
     """Call a model that always fails, with another model as its fallback."""
 
     @rb.Policy(rb.Fallback(_small, acknowledge=acknowledge), openviber.calls)(idempotent=True)

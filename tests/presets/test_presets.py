@@ -7,10 +7,10 @@ import pickle
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge import Heartbeat, Outbox, Policy, Reconnect, presets
+from resilient_bridge import Policy, presets
+from resilient_bridge.bridge import BridgePolicy, Heartbeat, Outbox, Reconnect
 from resilient_bridge.calls import Timeout
 from resilient_bridge.errors import ConfigError, Failure
-from resilient_bridge.presets import BridgePolicy
 from resilient_bridge.values import most_specific
 
 
@@ -118,6 +118,6 @@ def test_a_part_of_the_wrong_class_is_refused(part):
 def test_a_policy_for_calls_stands_where_one_for_links_is_asked():
     """The link is the recommended one then; anything else is refused by name."""
     client = rb.BridgeClient("ws://127.0.0.1:1/", policy=rb.Policy(rb.Retry(attempts=2)))
-    assert client.state is rb.BridgeState.IDLE
+    assert client.state is rb.bridge.BridgeState.IDLE
     with pytest.raises(rb.ConfigError, match=r"BridgeClient\.policy"):
         rb.BridgeClient("ws://127.0.0.1:1/", policy=rb.Retry())

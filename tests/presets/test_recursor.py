@@ -65,9 +65,9 @@ def test_the_circuit_opens_after_five_failures_for_sixty_seconds():
     ):
         for _ in range(2 * threshold - 1):
             rb.capture(ask)
-        assert rb.circuit(ask).state == "closed"
+        assert rb.calls.circuit(ask).state == "closed"
         rb.capture(ask)
-        assert (rb.circuit(ask).state, rb.circuit(ask).retry_after) == ("open", timeoutMs / 1000)
+        assert (rb.calls.circuit(ask).state, rb.calls.circuit(ask).retry_after) == ("open", timeoutMs / 1000)
         time.advance(59.9)
         assert rb.capture(ask).failure.code == "SYS_CIRCUIT_OPEN"
     assert script.calls == 10
@@ -87,8 +87,8 @@ def test_after_sixty_seconds_one_call_decides(probe, state):
             rb.capture(ask)
         time.advance(60)
         rb.capture(ask)
-        assert rb.circuit(ask).state == state
-        assert rb.circuit(ask).retry_after == (60 if state == "open" else None)
+        assert rb.calls.circuit(ask).state == state
+        assert rb.calls.circuit(ask).retry_after == (60 if state == "open" else None)
     assert [event.reason for event in seen if isinstance(event, rb.events.CircuitHalfOpened)] == [
         "reset_timeout_elapsed"
     ]

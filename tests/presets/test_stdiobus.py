@@ -82,7 +82,7 @@ def test_an_error_is_not_wrapped_away(error):
 async def test_a_failure_that_is_returned_is_not_success():
     """An answer of a tool that stands for a failure is one to its caller, and to a model that reads it."""
     broken = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "agent failed"}}
-    toolbox = rb.Toolbox(stdiobus)
+    toolbox = rb.agent.Toolbox(stdiobus)
     toolbox.tool(lambda: broken, name="ask")
     outcome = await toolbox.call("ask", {})
     assert outcome.failure is not None
@@ -135,7 +135,7 @@ def test_too_many_at_once_is_transport_and_retryable():
     go.set()
     running.join()
     assert (failure.category, failure.retryable) == (rb.Category.TRANSPORT, True)
-    assert failure.executed is rb.Executed.NO
+    assert failure.executed is rb.errors.Executed.NO
     assert failure.to_mcp()["code"] == -32000
     assert rb.capture(ask).value == "answer"
 

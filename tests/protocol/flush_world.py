@@ -12,7 +12,7 @@ import random
 from collections import deque
 from typing import Any
 
-from resilient_bridge import Dialect, Outbox
+from resilient_bridge.bridge import Dialect, Outbox
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry, EntryState
 from tests.protocol.driving import CUT, Rig

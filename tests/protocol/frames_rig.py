@@ -11,7 +11,7 @@ import json
 import attrs
 
 import resilient_bridge as rb
-from resilient_bridge import BridgeState
+from resilient_bridge.bridge import BridgeState
 from resilient_bridge.protocol import Gap
 from tests.internals.telemetry import OutboundInDoubt, Resumed
 from tests.protocol.driving import CUT, Rig
@@ -56,7 +56,7 @@ def dialect(positions=None, **settings):
     policy = None if positions is None else d.Positions(**positions)
     if policy is not None:
         settings.setdefault("resume", ask)
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         decode=decode, encode=encode, error=None, bearer=False, positions=policy, **settings
     )
 
@@ -65,7 +65,7 @@ def event(position, name=None, **fields):
     """An event at this position, whose frame is its name; a numbered one has a time, so that it can prove which log this is."""
     if isinstance(position, int) and not isinstance(position, bool):
         fields.setdefault("timestamp", str(1_767_225_600 + position))
-    return d.Event(raw=name or f"e{position}", position=position, **fields)
+    return d.Received(raw=name or f"e{position}", position=position, **fields)
 
 
 def events(first, last, **fields):
@@ -188,7 +188,7 @@ class Pinged(FramesRig):
     def up(self):
         """READY."""
         self.connect()
-        assert self.state is rb.BridgeState.READY
+        assert self.state is rb.bridge.BridgeState.READY
         return self
 
     def doubts(self):

@@ -66,8 +66,8 @@ class Reader:
 
     def __init__(self, server, speaks, *, url=None, replay=None, **options):
         self.stream, self.verdicts, self.seen = [], [], []
-        policy = rb.BridgePolicy().evolve(
-            reconnect=rb.Reconnect(
+        policy = rb.bridge.BridgePolicy().evolve(
+            reconnect=rb.bridge.Reconnect(
                 allow_plaintext_credentials=True, connect_timeout=5, backoff=rb.Backoff.constant(0.5)
             )
         )

@@ -11,7 +11,7 @@ import random
 
 import attrs
 
-from resilient_bridge import BridgeState, Replay, Verdict
+from resilient_bridge.bridge import BridgeState, Replay, Verdict
 from resilient_bridge.protocol import Gap, Message
 from resilient_bridge.stores import MemoryStore
 from tests.internals.telemetry import Resumed

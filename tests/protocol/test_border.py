@@ -11,7 +11,7 @@ import math
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge import BridgeState
+from resilient_bridge.bridge import BridgeState
 from tests.internals.protocol import facts_of, frame_of, own_frame, resume_of
 from tests.internals.telemetry import MessageRejected
 from tests.protocol.frames_rig import (
@@ -57,7 +57,7 @@ def talking(read=decode, write=encode, positions=None, **settings):
     """A dialect of these functions."""
     if positions is not None:
         settings.setdefault("resume", ask)
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         decode=read, encode=write, error=None, bearer=False, positions=positions, **settings
     )
 
@@ -99,7 +99,7 @@ def test_l03_an_event_whose_number_is_none_is_refused(position):
         rig.take()
     script.to(rig, event(3))
     assert rig.read() == ["e3?"]
-    assert "Event.position" in why(rig)[0]
+    assert "Received.position" in why(rig)[0]
     assert "a whole number" in why(rig)[0]
     assert rig.session.inbound.rejected == 1
     assert (rig.session.death, rig.state) == (None, BridgeState.READY)
@@ -214,14 +214,14 @@ def test_l04_a_decode_may_return_any_iterable(several):
 
 
 WRONG_FIELDS = (
-    (d.Event(raw=1, id=7), "Event.id as an int: wanted a text or None"),
-    (d.Event(raw=1, id="\ud800"), "Event.id as a text with a lone surrogate"),
-    (d.Event(raw=1, type=None), "Event.type as None: wanted a text"),
-    (d.Event(raw=1, payload=None), "Event.payload as None: wanted a dict"),
-    (d.Event(raw=1, payload=[]), "Event.payload as a list"),
-    (d.Event(raw=1, timestamp=1.5), "Event.timestamp as a float"),
-    (d.Event(raw=1, channel=7), "Event.channel as an int"),
-    (d.Event(raw=1, echo=b"x"), "Event.echo as a bytes"),
+    (d.Received(raw=1, id=7), "Received.id as an int: wanted a text or None"),
+    (d.Received(raw=1, id="\ud800"), "Received.id as a text with a lone surrogate"),
+    (d.Received(raw=1, type=None), "Received.type as None: wanted a text"),
+    (d.Received(raw=1, payload=None), "Received.payload as None: wanted a dict"),
+    (d.Received(raw=1, payload=[]), "Received.payload as a list"),
+    (d.Received(raw=1, timestamp=1.5), "Received.timestamp as a float"),
+    (d.Received(raw=1, channel=7), "Received.channel as an int"),
+    (d.Received(raw=1, echo=b"x"), "Received.echo as a bytes"),
     (d.Hello(epoch=7), "Hello.epoch as an int"),
     (d.Hello(silence="5"), "Hello.silence as a str"),
     (d.Hello(silence=math.nan), "Hello.silence as a float"),
@@ -315,7 +315,7 @@ def test_l04_an_encode_that_returns_no_frame(intent, frame, words):
     rig.connect("token")
     if intent is not d.Auth:
         rig.hear(d.Hello())
-        rig.hear(d.Ping() if intent is d.Pong else d.Event(raw="x", id="a", ack="a"))
+        rig.hear(d.Ping() if intent is d.Pong else d.Received(raw="x", id="a", ack="a"))
         rig.idle(60)
     death = rig.session.death
     assert (death.code, death.message) == (
@@ -337,7 +337,7 @@ def test_l04_a_message_without_a_frame_is_refused_where_it_is_sent():
         with pytest.raises(rb.errors.ProtocolError, match="frame") as refused:
             own_frame(lambda _, made=made: made, message)
         assert words in str(refused.value.failure.details)
-        assert refused.value.failure.executed is rb.Executed.NO
+        assert refused.value.failure.executed is rb.errors.Executed.NO
     assert frame_of(lambda _: b"x", message) == own_frame(lambda _: b"x", message) == b"x"
 
 
@@ -501,7 +501,7 @@ def test_l06_one_unreadable_command_of_centrifugo_leaves_the_others():
     facts = rb.dialects.centrifugo("news").decode(
         '{"push":{"channel":"news","pub":{"data":1,"offset":1}}}\n{"pu\n[1]\n{"id":7,"publish":{}}'
     )
-    assert [type(fact).__name__ for fact in facts] == ["Event", "Unreadable", "Unreadable", "Reply"]
+    assert [type(fact).__name__ for fact in facts] == ["Received", "Unreadable", "Unreadable", "Reply"]
 
 
 def test_l06_one_unreadable_publication_of_a_recovery_is_no_recovery():
@@ -518,4 +518,4 @@ def test_l06_one_unreadable_publication_of_a_recovery_is_no_recovery():
     more = ',"was_recovering":true,"recovered":true,"publications":[{"data":{"n":3},"offset":3},"odd",{"data":{"n":5},"offset":5}]'
     rig.hear(answer % (5, more))
     assert rig.resumed == ("UNKNOWN", "unreadable", {"news": "UNKNOWN"})
-    assert [item.payload["n"] for item in rig.take() if isinstance(item, rb.Message)] == [2, 3, 5]
+    assert [item.payload["n"] for item in rig.take() if isinstance(item, rb.bridge.Message)] == [2, 3, 5]

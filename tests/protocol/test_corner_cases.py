@@ -130,8 +130,8 @@ def test_a_finished_channel_is_asked_for_no_more():
 
 
 LARGE = {
-    "inbox": rb.Inbox(max_messages=100_000),
-    "replay": rb.BridgePolicy().replay.evolve(max_messages=100_000, max_bytes=10**9),
+    "inbox": rb.bridge.Inbox(max_messages=100_000),
+    "replay": rb.bridge.BridgePolicy().replay.evolve(max_messages=100_000, max_bytes=10**9),
 }
 
 
@@ -177,7 +177,7 @@ def test_a_long_queue_that_is_pushed_whole_is_delivered_once():
     rig.again()
     for frame in (accepted, *map(note, range(3001))):
         rig.hear(frame)
-    came = [item for item in rig.take() if not isinstance(item, rb.Gap)]
+    came = [item for item in rig.take() if not isinstance(item, rb.bridge.Gap)]
     assert [message.id for message in came if not message.maybe_duplicate] == ["n3000"]
 
 

@@ -26,7 +26,7 @@ def test_what_comes_live_during_the_snapshot_waits_behind_it():
         number = 10 * len(snapshots)
         connection.say(spoken(event(number + 1)))
         if frame.get("op") == "subscribe":
-            connection.say(spoken(d.Event(raw=f"snapshot {number}")))
+            connection.say(spoken(d.Received(raw=f"snapshot {number}")))
             connection.say(spoken(event(number + 2)))
 
     async def greet(link):
@@ -183,7 +183,7 @@ def test_a_dead_address_falls_back_to_the_users_own():
 
 
 @pytest.mark.parametrize(
-    ("dedupes", "error"), [(True, rb.errors.AttemptTimeoutError), (False, rb.errors.OutcomeUnknownError)]
+    ("dedupes", "error"), [(True, rb.errors.AttemptTimeoutError), (False, rb.OutcomeUnknownError)]
 )
 def test_an_answer_that_never_comes_leaves_the_outcome_open(dedupes, error):
     """A request goes out again where that is safe, and its repetition may be dropped in silence: in its time it fails, and may have run."""
@@ -195,7 +195,7 @@ def test_an_answer_that_never_comes_leaves_the_outcome_open(dedupes, error):
             server.drop()
             with pytest.raises(error) as failed:
                 await asking
-            assert failed.value.failure.executed is rb.Executed.MAYBE
+            assert failed.value.failure.executed is rb.errors.Executed.MAYBE
             assert len(server.heard) == 1 + dedupes
 
     served(main)

@@ -179,7 +179,7 @@ def test_a_refusal_that_says_nothing_of_the_token_leaves_it(status):
 
 def named(rig):
     """The gaps that the reader gets now: reason, channel, and the position of the last event before."""
-    return [(item.reason, item.channel, item.after) for item in rig.take() if isinstance(item, rb.Gap)]
+    return [(item.reason, item.channel, item.after) for item in rig.take() if isinstance(item, rb.bridge.Gap)]
 
 
 def numbered(positions, *facts):

@@ -332,7 +332,7 @@ def test_a_replay_that_was_cut_short_proves_nothing_by_its_anchor():
 )
 def test_what_comes_between_a_replay_needs_its_end(wrong):
     """Only times have to be put in order, and only where somebody says when the replay is over."""
-    with pytest.raises(rb.errors.ConfigError, match="interleaves"):
+    with pytest.raises(rb.ConfigError, match="interleaves"):
         d.Positions(**wrong, interleaves=True)
 
 

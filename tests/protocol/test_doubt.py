@@ -179,7 +179,7 @@ def test_l07_to_a_server_that_dedupes_it_is_sent_again():
 
 def test_l07_it_may_be_sent_again_where_the_user_permits_it():
     """`on_unknown="resend"` is the user's word."""
-    rig = Pinged(outbox=rb.Outbox(on_unknown="resend")).up()
+    rig = Pinged(outbox=rb.bridge.Outbox(on_unknown="resend")).up()
     entry = rig.send()
     rig.write()
     rig.lose()
@@ -271,7 +271,7 @@ def test_l07_what_a_killed_process_has_handed_out_is_in_doubt_in_the_next():
 
 def test_l07_a_server_that_acknowledges_is_asked_by_the_next_join():
     """Acks, no pings of its own: one event after the join, for what it could not settle; the rest is told with it."""
-    rig = Rig(dialect=rb.Dialect(ping=None, pong=None, dedupes=False))
+    rig = Rig(dialect=rb.bridge.Dialect(ping=None, pong=None, dedupes=False))
     entries = [rig.send() for _ in range(100)]
     rig.up()
     for entry in entries[:90]:
@@ -299,7 +299,7 @@ def test_l07_the_pong_of_a_server_shows_as_much():
 
 def test_l07_an_answer_still_confirms():
     """An answer that comes before the pong makes the receipt `applied`; a pong cannot take that back."""
-    rig = Rig(dialect=rb.Dialect(**MUTE))
+    rig = Rig(dialect=rb.bridge.Dialect(**MUTE))
     rig.connect()
     rig.authenticate()
     rig.hear("session_joined")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import resilient_bridge as rb
-from resilient_bridge import BridgeState
+from resilient_bridge.bridge import BridgeState
 from tests.protocol.driving import Rig, envelope
 
 
@@ -42,7 +42,7 @@ def test_a_greeting_has_a_time_of_its_own():
 
 def test_what_was_expected_makes_room_again():
     """A frame that was held and is then expected counts no longer; one that nobody expects does."""
-    rig = greeting(dialect=rb.dialects.plain, replay=rb.Replay(max_bytes=10))
+    rig = greeting(dialect=rb.dialects.plain, replay=rb.bridge.Replay(max_bytes=10))
     rig.connect()
     found = []
     for _ in range(3):
@@ -57,7 +57,7 @@ def test_what_was_expected_makes_room_again():
 
 def test_what_came_during_a_greeting_belongs_to_the_join():
     """It stands behind the gap and says when that ended; what may repeat a message from before the loss is marked."""
-    rig = greeting(dialect=rb.Dialect.plain())
+    rig = greeting(dialect=rb.bridge.Dialect.plain())
     hello, news = envelope("hello", timestamp=STAMPS[0]), envelope("news", timestamp=STAMPS[1])
     rig.connect()
     rig.session.receive(json.dumps(hello), rig.now)

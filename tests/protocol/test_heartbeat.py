@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge import Heartbeat as Policy
-from resilient_bridge import Inbox
+from resilient_bridge.bridge import Heartbeat as Policy
+from resilient_bridge.bridge import Inbox
 from resilient_bridge.presets import openviber
 from tests.internals.protocol import Heartbeat
 from tests.internals.telemetry import ClockJumped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge import Dialect
+from resilient_bridge.bridge import Dialect
 from tests.internals.telemetry import MessageRejected
 from tests.protocol.driving import Rig, envelope
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resilient_bridge import Inbox as InboxPolicy
-from resilient_bridge import Verdict
+from resilient_bridge.bridge import Inbox as InboxPolicy
+from resilient_bridge.bridge import Verdict
 from resilient_bridge.protocol import Gap, Message
 from tests.internals.protocol import Inbox
 from tests.rows import each_row

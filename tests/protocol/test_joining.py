@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge import BridgeState, Dialect, Outbox
+from resilient_bridge.bridge import BridgeState, Dialect, Outbox
 from tests.internals.telemetry import Connected, Joined, Resumed
 from tests.internals.testing import violations
 from tests.protocol.driving import Rig, closed

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from resilient_bridge import BridgeState
+from resilient_bridge.bridge import BridgeState
 from tests.internals.telemetry import MessageRejected
 from tests.protocol.driving import CUT, REFUSED, Rig
 

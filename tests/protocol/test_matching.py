@@ -175,7 +175,7 @@ def numbers(**positions):
 def plain(first, last, tag="e", **fields):
     """Numbered events without id and time; the frame of each is its name."""
     return [
-        d.Event(raw=f"{tag}{n}", position=n, **{name: value(n) for name, value in fields.items()})
+        d.Received(raw=f"{tag}{n}", position=n, **{name: value(n) for name, value in fields.items()})
         for n in range(first, last + 1)
     ]
 
@@ -316,15 +316,13 @@ def test_l08_another_content_or_another_id_is_another_log():
 
 def test_volatile_names_are_checked():
     """A time may be volatile only where an id remains; a text is no list of names."""
-    with pytest.raises(
-        rb.errors.ConfigError, match=r"sequence\.volatile.*no timestamp where events have no id"
-    ):
+    with pytest.raises(rb.ConfigError, match=r"sequence\.volatile.*no timestamp where events have no id"):
         sequence(id=None, volatile=["timestamp"])
-    with pytest.raises(rb.errors.ConfigError, match=r"sequence\.volatile.*a list of the names of fields"):
+    with pytest.raises(rb.ConfigError, match=r"sequence\.volatile.*a list of the names of fields"):
         sequence(volatile="replayed")
-    with pytest.raises(rb.errors.ConfigError, match=r"since\.volatile"):
+    with pytest.raises(rb.ConfigError, match=r"since\.volatile"):
         rb.dialects.since(field="at", volatile=["at"])
-    with pytest.raises(rb.errors.ConfigError, match=r"names_log.*per_channel=True"):
+    with pytest.raises(rb.ConfigError, match=r"names_log.*per_channel=True"):
         d.Positions(names_log=True)
 
 
@@ -340,7 +338,7 @@ class World(NamedTuple):
     is_restarted: bool
     is_named: bool
     ends: str
-    speaks: rb.Dialect
+    speaks: rb.bridge.Dialect
 
 
 def imagined(rng):

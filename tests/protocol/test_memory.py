@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from resilient_bridge import Inbox, Outbox
+from resilient_bridge.bridge import Inbox, Outbox
 from resilient_bridge.errors import OutboxFullError
 from tests.protocol.driving import CUT, Rig, closed
 from tests.samples import IS_ALL, some

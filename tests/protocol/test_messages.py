@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resilient_bridge import Verdict
+from resilient_bridge.bridge import Verdict
 from resilient_bridge.protocol import Gap, Message
 from tests.internals.protocol import parse_timestamp, print_like
 from tests.rows import each_row

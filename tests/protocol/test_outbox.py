@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from resilient_bridge import Outbox
+from resilient_bridge.bridge import Outbox
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.protocol import EntryState as S

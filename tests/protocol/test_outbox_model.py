@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from resilient_bridge import Outbox as Policy
+from resilient_bridge.bridge import Outbox as Policy
 from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry, Now
 from tests.internals.protocol import Outbox

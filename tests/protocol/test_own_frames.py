@@ -16,7 +16,7 @@ from tests.rows import each_row
 
 def read(frame):
     """One event for each line of a text."""
-    return tuple(rb.dialects.Event(raw=line, type="line") for line in frame.splitlines())
+    return tuple(rb.dialects.Received(raw=line, type="line") for line in frame.splitlines())
 
 
 def write(message):
@@ -38,7 +38,7 @@ def write(message):
 def test_fields_that_do_not_go_together_are_refused_by_name(fields, named):
     """One function without the other, or a message that the session would have to speak itself."""
     with pytest.raises(rb.ConfigError, match=named):
-        rb.Dialect.plain(**fields)
+        rb.bridge.Dialect.plain(**fields)
 
 
 def test_the_dialects_are_values():
@@ -46,7 +46,7 @@ def test_the_dialects_are_values():
     for value in (rb.dialects.plain, rb.dialects.recursor):
         assert pickle.loads(pickle.dumps(value)) == value
         assert hash(value) == hash(pickle.loads(pickle.dumps(value)))
-    assert rb.dialects.plain != rb.dialects.recursor == rb.Dialect()
+    assert rb.dialects.plain != rb.dialects.recursor == rb.bridge.Dialect()
 
 
 @each_row(
@@ -93,7 +93,7 @@ def test_a_message_that_cannot_be_written_is_refused():
     for encode in (lambda _: 1 / 0, lambda _: "\ud800", lambda _: 7):
         with pytest.raises(rb.errors.ProtocolError, match="frame") as refused:
             own_frame(encode, message)
-        assert refused.value.failure.executed is rb.Executed.NO
+        assert refused.value.failure.executed is rb.errors.Executed.NO
 
 
 # ---- what a server says of messages that it names itself --------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_l11_the_answer_to_a_ping_knows_the_position():
     speaks = dialect({"ends": "stated"}, pings=True, resume=lambda record: d.Resume()).evolve(encode=encode)
     rig = FramesRig(speaks).up()
     assert rig.hear(d.Ping()) == ['{"op": 1, "d": null}']
-    rig.hear(d.Event(raw="a", position=7))
+    rig.hear(d.Received(raw="a", position=7))
     assert rig.hear(d.Ping(body="x")) == ['{"op": 1, "d": 7}']
 
 
@@ -222,14 +222,14 @@ def _gateway():
             case "resumed":
                 return d.Hello(), d.Replayed(complete=True)
             case _:
-                return (d.Event(raw=rest[1], type="event", position=rest[0]),)
+                return (d.Received(raw=rest[1], type="event", position=rest[0]),)
 
     def encode(intent):
         if isinstance(intent, d.Auth) and intent.record.session is not None:
             return json.dumps(["resume", intent.record.session, intent.record.position])
         return json.dumps(["identify", intent.token]) if isinstance(intent, d.Auth) else None
 
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         decode=decode, encode=encode, error=None, bearer=False, login="asked", waits_for_hello=True,
         positions=d.Positions(contiguous=True, ends="stated", distinct=True),
     )  # fmt: skip

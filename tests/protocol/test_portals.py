@@ -7,7 +7,7 @@ import random
 import attrs
 import pytest
 
-from resilient_bridge import BridgeState, Reconnect
+from resilient_bridge.bridge import BridgeState, Reconnect
 from resilient_bridge.classification import classify_error_payload
 from resilient_bridge.errors import Failure
 from resilient_bridge.presets import ccsetup, default, gasoline, openviber, recursor, stdiobus

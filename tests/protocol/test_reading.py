@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resilient_bridge import BridgeState as S
-from resilient_bridge import Inbox, Reconnect
+from resilient_bridge.bridge import BridgeState as S
+from resilient_bridge.bridge import Inbox, Reconnect
 from tests.protocol.driving import Rig
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from resilient_bridge import Reconnect
+from resilient_bridge.bridge import Reconnect
 from resilient_bridge.classification import classify_close
 from resilient_bridge.errors import Category, Failure
 from resilient_bridge.presets import default, openviber, recursor

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from resilient_bridge import BridgeState, Dialect, Replay, Verdict
+from resilient_bridge.bridge import BridgeState, Dialect, Replay, Verdict
 from resilient_bridge.protocol import Gap
 from tests.internals.telemetry import DuplicateConflict, Joined, ReplayIgnored, Resumed
 from tests.protocol.driving import Rig, closed, envelope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge import Inbox, Outbox
+from resilient_bridge.bridge import Inbox, Outbox
 from resilient_bridge.protocol import EntryState as S
 from tests.internals.telemetry import LateReply
 from tests.protocol.driving import CUT, REFUSED, Rig, closed

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from resilient_bridge import Verdict
+from resilient_bridge.bridge import Verdict
 from tests.protocol.resume_world import World
 from tests.samples import some
 

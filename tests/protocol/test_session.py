@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from resilient_bridge import BridgeState as S
-from resilient_bridge import Reconnect
+from resilient_bridge.bridge import BridgeState as S
+from resilient_bridge.bridge import Reconnect
 from resilient_bridge.errors import Failure
 from resilient_bridge.values import Backoff
 from tests.internals.protocol import LINKED, TRANSITIONS

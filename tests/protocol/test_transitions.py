@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from resilient_bridge import BridgeState as S
-from resilient_bridge import Dialect
+from resilient_bridge.bridge import BridgeState as S
+from resilient_bridge.bridge import Dialect
 from tests.internals.protocol import EXPECTED, LINKED, SENDING, TRANSITIONS
 from tests.reference import REASONS
 from tests.reference_layout import mermaid

@@ -240,7 +240,7 @@ def test_structured_lines_give_codes_and_times_and_no_phases(tmp_path):
     for form in ("log", "openviber"):
         path = tmp_path / f"{form}.jsonl"
         with rb.stores.SessionLog(path, form=form):
-            box = rb.Toolbox()
+            box = rb.agent.Toolbox()
 
             @box.tool(idempotent=True)
             def broken() -> None:

@@ -1,4 +1,4 @@
-"""Thresholds of alerts from settings: the arguments of `rb.Alerts`, with the same defaults and the same rules."""
+"""Thresholds of alerts from settings: the arguments of `rb.telemetry.Alerts`, with the same defaults and the same rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ notify = "wake"
 
 def test_the_table_has_the_arguments_of_alerts():
     """Each with its default: nothing is said twice."""
-    arguments = inspect.signature(rb.Alerts).parameters
+    arguments = inspect.signature(rb.telemetry.Alerts).parameters
     fields = {field.name: field.default for field in attrs.fields(AlertSettings)}
     assert fields == {name: each.default for name, each in arguments.items()}
 
@@ -62,11 +62,11 @@ def test_what_is_dumped_is_loaded_as_equal():
     config = rb.load({"alerts": {"error_rate": [0.1, 0.2], "window": 300, "session_drops": False}})
     value = config.tables["alerts"]
     assert value == AlertSettings(error_rate=(0.1, 0.2), window=300.0, session_drops=None)
-    assert rb.dump(value) == {
+    assert rb.settings.dump(value) == {
         "kind": "AlertSettings", "error_rate": [0.1, 0.2], "session_drops": False, "window": 300.0,
     }  # fmt: skip
-    assert rb.load(rb.dump(value)) == value
-    assert rb.load(rb.dump(config)).tables["alerts"] == value
+    assert rb.load(rb.settings.dump(value)) == value
+    assert rb.load(rb.settings.dump(config)).tables["alerts"] == value
 
 
 WRONG = """\

@@ -55,7 +55,7 @@ class BusyError(Exception):
     """What the service of these tests raises."""
 
 
-def reload(gap: rb.Gap) -> None:
+def reload(gap: rb.bridge.Gap) -> None:
     """What the client does about a gap."""
 
 
@@ -103,8 +103,8 @@ def test_the_doors_of_the_values_lead_to_the_same_reader(path):
     """`from_config` on Policy, BridgePolicy, Toolbox and BridgeClient."""
     config = rb.load(path, names=NAMES)
     assert rb.Policy.from_config(path, "search", names=NAMES).layers[0] == rb.Deadline(60)
-    assert rb.BridgePolicy.from_config(path, names=NAMES) == config.bridge
-    toolbox = rb.Toolbox.from_config(path, names=NAMES)
+    assert rb.bridge.BridgePolicy.from_config(path, names=NAMES) == config.bridge
+    toolbox = rb.agent.Toolbox.from_config(path, names=NAMES)
     for box in (toolbox, config.toolbox):
 
         @box.tool
@@ -140,7 +140,7 @@ def test_a_secret_is_a_reference_that_is_read_when_it_is_needed(path, tmp_path, 
             config.client,
             config.merged,
             config.explain(),
-            rb.dump(config),
+            rb.settings.dump(config),
             rb.load(path, names=NAMES).tables,
         )
     )
@@ -307,7 +307,7 @@ def test_yaml_without_pyyaml_says_what_to_install(tmp_path):
 def test_a_client_from_settings_talks_to_a_bridge(monkeypatch):
     """URL, token by reference, policy and function of the settings, on the simulated network."""
     monkeypatch.setenv("BRIDGE_TOKEN", "s3cret-of-the-bridge")
-    gaps: list[rb.Gap] = []
+    gaps: list[rb.bridge.Gap] = []
 
     async def main(server: rb.testing.BridgeServer) -> str:
         settings = {
@@ -329,7 +329,7 @@ def test_a_state_is_a_url_and_shared_by_equal_settings():
     policy = rb.load({"policies": {"a": layers}}).policies["a"]
     assert policy.state == rb.stores.RedisState("redis://127.0.0.1:6379/0")
     with pytest.raises(rb.ConfigError, match="env:NAME"):
-        rb.dump(policy)
+        rb.settings.dump(policy)
     with pytest.raises(rb.ConfigError, match=r"policies\.a\.state"):
         rb.load({"policies": {"a": {**layers, "state": "http://host"}}})
 

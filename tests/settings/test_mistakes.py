@@ -212,7 +212,7 @@ def test_wrong_arguments_are_named(options):
     with pytest.raises(rb.ConfigError, match=r"load\.kind"):
         rb.load({}, int)
     with pytest.raises(rb.ConfigError, match=r"dump\.value"):
-        rb.dump(5)
+        rb.settings.dump(5)
 
 
 KEYS = st.sampled_from(

@@ -39,7 +39,7 @@ def test_a_reload_says_what_changed_and_keeps_the_circuits(path):
     for _ in range(2):
         rb.capture(fail)
         rb.capture(policy(idempotent=True).call, _fail)
-    assert (rb.circuit(fail).state, rb.circuit(policy).state) == ("open", "open")
+    assert (rb.calls.circuit(fail).state, rb.calls.circuit(policy).state) == ("open", "open")
     path.write_text(SECOND)
     assert [str(change) for change in config.reload()] == [
         "policies.search.retry.attempts: 1 → 3",
@@ -47,7 +47,10 @@ def test_a_reload_says_what_changed_and_keeps_the_circuits(path):
     ]
     assert fail.policy is config.policies["search"]
     assert fail.policy.layers[0].attempts == 3
-    assert (rb.circuit(fail).state, rb.circuit(config.policies["search"]).state) == ("open", "open")
+    assert (rb.calls.circuit(fail).state, rb.calls.circuit(config.policies["search"]).state) == (
+        "open",
+        "open",
+    )
     assert config.bridge.reconnect.grace == 60
     assert config.reload() == ()
 

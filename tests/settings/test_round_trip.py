@@ -34,25 +34,27 @@ def test_every_public_value_can_be_written():
 @given(st.sampled_from(KINDS).flatmap(values))
 def test_what_is_dumped_is_loaded_as_an_equal_value(value):
     """Over every field of every class; functions and classes by the caller's names."""
-    dumped = rb.dump(value, names=NAMES)
+    dumped = rb.settings.dump(value, names=NAMES)
     loaded = rb.load(dumped, names=NAMES)
     assert loaded == value
     assert repr(loaded) == repr(value)
-    assert rb.dump(loaded, names=NAMES) == dumped
+    assert rb.settings.dump(loaded, names=NAMES) == dumped
     assert rb.load(dumped, type(value), names=NAMES) == value
 
 
 @pytest.mark.requirement("X8")
 @settings(max_examples=20)
-@given(policy=values(rb.Policy), bridge=values(rb.BridgePolicy))
+@given(policy=values(rb.Policy), bridge=values(rb.bridge.BridgePolicy))
 def test_the_same_policy_comes_from_every_source(policy, bridge):
     """Code, a dict, TOML, YAML, JSON and the environment: equal values."""
-    link = {key: item for key, item in rb.dump(bridge, names=NAMES).items() if key != "kind"}
+    link = {key: item for key, item in rb.settings.dump(bridge, names=NAMES).items() if key != "kind"}
     layers = dict.fromkeys(("retry", "breaker"), False)  # else those of the default policy stay
     link["calls"] = {**layers, "order": [], **link.get("calls", {"retry": {}, "breaker": {}})}
     data = {
         **link,
-        "policies": {"search": {k: v for k, v in rb.dump(policy, names=NAMES).items() if k != "kind"}},
+        "policies": {
+            "search": {k: v for k, v in rb.settings.dump(policy, names=NAMES).items() if k != "kind"}
+        },
     }
     if not data["calls"]["order"]:
         del data["calls"]["order"]
@@ -68,13 +70,13 @@ def test_the_same_policy_comes_from_every_source(policy, bridge):
 def test_every_preset_is_written_and_read(name):
     """The values of the specifications, as data, and by their name."""
     preset = getattr(rb.presets, name)
-    assert rb.load(rb.dump(preset)) == preset
+    assert rb.load(rb.settings.dump(preset)) == preset
     assert rb.load({"preset": name}).bridge == preset
 
 
 def test_ready_dialects_are_written_by_name():
     """A dialect with functions is its name in `rb.dialects`."""
-    assert rb.dump(rb.BridgePolicy(dialect=rb.dialects.openhands)) == {
+    assert rb.settings.dump(rb.bridge.BridgePolicy(dialect=rb.dialects.openhands)) == {
         "kind": "BridgePolicy",
         "dialect": "openhands",
     }
@@ -97,5 +99,5 @@ def test_ready_dialects_are_written_by_name():
 def test_what_settings_cannot_say_is_refused_with_its_path(value, path):
     """A function without a name is not left out in silence."""
     with pytest.raises(rb.ConfigError, match="settings can say") as caught:
-        rb.dump(value)
+        rb.settings.dump(value)
     assert caught.value.problems[0].path == path

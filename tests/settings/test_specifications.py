@@ -55,7 +55,7 @@ degradation:
 
 @pytest.fixture
 def load(tmp_path):
-    def load(text: str, **options: object) -> rb.Config:
+    def load(text: str, **options: object) -> rb.settings.Config:
         path = tmp_path / "viber.yaml"
         path.write_text(text)
         return rb.load(path, **options)

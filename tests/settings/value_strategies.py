@@ -155,7 +155,7 @@ def values(kind: type) -> st.SearchStrategy:
 
 def _tidy(kind: type, fields: dict) -> object:
     """Fields that a class allows only beside others, put right."""
-    if kind is rb.Dialect:
+    if kind is rb.bridge.Dialect:
         if fields.get("pong", "") is None:
             fields["ping"] = None
         if fields.get("replay", "") is None:
@@ -164,13 +164,13 @@ def _tidy(kind: type, fields: dict) -> object:
         fields["floor"] = 1
     if kind is End and not any(fields.get(name) for name in ("close", "status", "code")):
         fields["code"] = "gone"
-    if kind is rb.Sidecar:
+    if kind is rb.mcp.Sidecar:
         fields |= {"command": ("some-server", "-x"), "url": None}
     if kind is Positions and fields.get("interleaves"):
         fields |= {"order": "time", "ends": "stated"}
     if kind is Positions and fields.get("names_log"):
         fields["per_channel"] = True
-    if kind is rb.Reconnect:
+    if kind is rb.bridge.Reconnect:
         fields.pop("rules", None)
     return kind(**fields)
 
@@ -185,5 +185,5 @@ def policies(draw):
     return rb.Policy(*(draw(values(kind)) for kind in order), name=draw(st.none() | names))
 
 
-KINDS = (*LAYERS, rb.Backoff, rb.Rule, rb.RetryBudget, rb.Policy, rb.BridgePolicy, rb.Reconnect, rb.Heartbeat,
-         rb.Outbox, rb.Inbox, rb.Replay, rb.Dialect, Positions, End, rb.Sidecar, AlertSettings)  # fmt: skip
+KINDS = (*LAYERS, rb.Backoff, rb.Rule, rb.RetryBudget, rb.Policy, rb.bridge.BridgePolicy, rb.bridge.Reconnect, rb.bridge.Heartbeat,
+         rb.bridge.Outbox, rb.bridge.Inbox, rb.bridge.Replay, rb.bridge.Dialect, Positions, End, rb.mcp.Sidecar, AlertSettings)  # fmt: skip

@@ -10,7 +10,7 @@ import attrs
 import resilient_bridge as rb
 
 
-def others(seed: int, behaviour: dict[str, Any], policy: rb.BridgePolicy) -> rb.BridgePolicy:
+def others(seed: int, behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy) -> rb.bridge.BridgePolicy:
     """Habits of bridges that others wrote, drawn apart, so that the runs before there were any stay what they were."""
     rng = random.Random(f"{seed}/others")
     if rng.random() < 0.12 and behaviour["timestamps"] != "none":
@@ -20,7 +20,7 @@ def others(seed: int, behaviour: dict[str, Any], policy: rb.BridgePolicy) -> rb.
     if rng.random() < 0.15:
         # Such a bridge never says that it dedupes, and a user who says so in its place is wrong.
         behaviour["dedupes"] = False
-        policy = policy.evolve(dialect=rb.Dialect())
+        policy = policy.evolve(dialect=rb.bridge.Dialect())
     if rng.random() < 0.1:
         behaviour["says_dedupes"] = False
     dialect = policy.dialect
@@ -33,7 +33,7 @@ def others(seed: int, behaviour: dict[str, Any], policy: rb.BridgePolicy) -> rb.
     return policy.evolve(dialect=dialect)
 
 
-def excused(behaviour: dict[str, Any], policy: rb.BridgePolicy, verdicts: dict[str, int]) -> set[str]:
+def excused(behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy, verdicts: dict[str, int]) -> set[str]:
     """The reasons for which a re-join need not be RECOVERED on such a bridge, whatever it holds."""
     reasons: set[str] = set()
     is_odd = behaviour.get("replay_order", "live") != "live" or behaviour.get("foreign_entries")

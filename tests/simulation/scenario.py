@@ -56,7 +56,7 @@ class Plan:
 
     behaviour: dict[str, Any]
     faults: Faults
-    policy: rb.BridgePolicy
+    policy: rb.bridge.BridgePolicy
     messages: int
     sends: int
     pace: float
@@ -111,7 +111,9 @@ def plan(seed: int) -> Plan:
     # Garbage on the way up makes the bridge end the link with 1002, which is final by default, and rightly so.
     policy = policy.evolve(reconnect=attrs.evolve(policy.reconnect, rules={1002: rb.Rule(), 1007: rb.Rule()}))
     if rng.random() < 0.2:
-        policy = policy.evolve(inbox=rb.Inbox(max_messages=5, overflow=rng.choice(["pause", "resync"])))
+        policy = policy.evolve(
+            inbox=rb.bridge.Inbox(max_messages=5, overflow=rng.choice(["pause", "resync"]))
+        )
     policy = others(seed, behaviour, policy)
     crashes = tuple(sorted(rng.uniform(2, until) for _ in range(rng.choice([0, 0, 0, 1, 2]))))
     return Plan(
@@ -206,7 +208,7 @@ class Scenario:
             if self.rng.random() < 0.3:
                 await asyncio.sleep(self.rng.choice([0.0, 0.01, 1.0]))
 
-    async def _on_gap(self, gap: rb.Gap) -> None:
+    async def _on_gap(self, gap: rb.bridge.Gap) -> None:
         self.ledger.marked()
         if self.rng.random() < 0.5:
             await asyncio.sleep(self.rng.choice([0.0, 0.5]))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from resilient_bridge import Verdict
+from resilient_bridge.bridge import Verdict
 from resilient_bridge.protocol import EntryState, Watermark
 from tests.internals.protocol import (
     Cut,

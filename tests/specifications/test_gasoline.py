@@ -51,14 +51,14 @@ async def test_each_status_has_its_hint(line):
 @pytest.mark.parametrize("options", [[], ["--persist"]])
 async def test_a_disconnect_is_noticed_and_the_process_reaped(how, options):
     """The server "detects EOF on stdin", says "MCP disconnected, shutting down in 100ms" and exits; or it goes first. No zombie stays."""
-    peer_of = rb.stdio(sys.executable, "-c", DAEMON, *options)
+    peer_of = rb.links.stdio(sys.executable, "-c", DAEMON, *options)
     async with peer_of() as peer:
         assert await peer.request("ping") == "here"
         if how == "its end" and not options:
             assert await peer.request("quit") == "here"
             await peer.wait_closed()
             assert peer.returncode == 0
-            with pytest.raises(rb.NotConnectedError):
+            with pytest.raises(rb.errors.NotConnectedError):
                 await peer.request("ping")
     assert (peer.returncode, is_reaped(peer.pid)) == (0, True)
     assert peer.stderr.strip() == "MCP disconnected, shutting down in 100ms"

@@ -51,7 +51,7 @@ TYPES = """\
 SESSIONS = "~/.openviber/vibers/{id}/sessions/*.jsonl"
 
 
-def _load(tmp_path, text: str) -> rb.Config:
+def _load(tmp_path, text: str) -> rb.settings.Config:
     path = tmp_path / "viber.yaml"
     path.write_text(text)
     return rb.load(path)

@@ -54,7 +54,7 @@ def test_the_tool_error_of_the_specification_is_read():
 @pytest.mark.requirement("R11")
 async def test_what_is_sent_for_a_failed_command_is_that_tool_error():
     """The same fields, from a command that prints these words; its cause is in the table, so nothing is to be repeated."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.command
     def bash() -> list[str]:

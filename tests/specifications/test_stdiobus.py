@@ -112,8 +112,8 @@ for line in sys.stdin:
 @pytest.mark.requirement("S11")
 async def test_bridge_health_checks_readiness_after_a_failure():
     """The bridge dies of `sessions_prompt`, which is not repeated; `bridge_health` waits for the next one and says ready."""
-    policy = rb.presets.stdiobus.evolve(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.01)))
-    link = rb.reconnecting(rb.stdio(sys.executable, "-c", BRIDGE), policy)
+    policy = rb.presets.stdiobus.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01)))
+    link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", BRIDGE), policy)
     async with link as peer:
         with pytest.raises(rb.OutcomeUnknownError):
             await peer.request("sessions_prompt", {})

@@ -52,7 +52,7 @@ class Program:
         repeats = rb.Policy(
             rb.Retry(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget), state=state
         )
-        self.circuit = rb.circuit(policy)
+        self.circuit = rb.calls.circuit(policy)
         may = policy(idempotent=True)  # what it does is counted, and is harmless twice
         self.sync, self.task = may(self._sync), may(self._task)
         self.repeated = repeats(idempotent=True)(self._fail)

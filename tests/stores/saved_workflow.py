@@ -9,14 +9,14 @@ import resilient_bridge as rb
 
 def saved_workflow(root, end=""):
     """Return the workflow, the phases that ran, and the orders that were placed; `end` is where it ends, if not at its last phase."""
-    box, ran, placed = rb.Toolbox(), [], []
+    box, ran, placed = rb.agent.Toolbox(), [], []
 
     @box.tool
     async def order(item: str) -> str:
         placed.append(item)
         return f"ordered {item}"
 
-    flow = rb.Workflow(root / "state.json", name="release", root=root, tools=box)
+    flow = rb.agent.Workflow(root / "state.json", name="release", root=root, tools=box)
 
     @flow.phase(artifacts=["notes.md"])
     async def collect():

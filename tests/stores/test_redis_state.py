@@ -52,7 +52,7 @@ def until(fact, patience: float = 5.0) -> float:
     return time.monotonic() - began
 
 
-def code(outcome: rb.Outcome) -> str:
+def code(outcome: rb.calls.Outcome) -> str:
     return "ok" if outcome.failure is None else outcome.failure.code
 
 
@@ -102,7 +102,9 @@ def test_a_success_between_starts_the_row_over_for_all(server, state, key):
         ask = policy(state, key)(lambda: "ok", idempotent=True)
         ask()
         assert other.ask("fail", 4) == {FAILED: 4}
-        until(lambda: "4/5 failed" in repr(rb.circuit(ask)))  # it is looked at: this process sees it, too
+        until(
+            lambda: "4/5 failed" in repr(rb.calls.circuit(ask))
+        )  # it is looked at: this process sees it, too
         ask()
         until(lambda: row(server, key) == "0")
         assert other.ask("fail", 4) == {FAILED: 4}
@@ -201,15 +203,15 @@ def test_it_stays_open_longer_each_time(server, state, key):
     ask = policy(state, key, open_for=schedule)(down, idempotent=True)
     for _ in range(5):
         assert code(rb.capture(ask)) == FAILED
-    until(lambda: rb.circuit(ask).state == "open")
-    assert (rb.circuit(ask).retry_after or 0) <= 0.2
+    until(lambda: rb.calls.circuit(ask).state == "open")
+    assert (rb.calls.circuit(ask).retry_after or 0) <= 0.2
     time.sleep(0.25)
     with RedisState(server.url, **PATIENT) as second:
         other = policy(second, key, open_for=schedule)(down, idempotent=True)
         assert code(rb.capture(other)) == FAILED  # the probe
-        until(lambda: rb.circuit(other).state == "open")
+        until(lambda: rb.calls.circuit(other).state == "open")
         assert code(rb.capture(other)) == REJECTED
-        assert 6 < rb.circuit(other).retry_after <= 7
+        assert 6 < rb.calls.circuit(other).retry_after <= 7
 
 
 def test_a_critical_failure_opens_it_for_all_at_once(server, state, key):
@@ -217,7 +219,7 @@ def test_a_critical_failure_opens_it_for_all_at_once(server, state, key):
     with Worker(url=server.url, key=key, options=PATIENT) as other:
         assert other.ask("call") == {"ok": 1}
         error = ssl.SSLCertVerificationError(1, "self-signed certificate")
-        assert rb.classify(error).severity is rb.Severity.CRITICAL
+        assert rb.classify(error).severity is rb.errors.Severity.CRITICAL
 
         @policy(state, key)(idempotent=True)
         def ask() -> None:
@@ -235,8 +237,8 @@ def test_a_hand_in_one_process_holds_in_all(server, state, key):
         assert other.ask("call") == {"ok": 1}
         other.ask("isolate")
         assert until(lambda: code(rb.capture(ask)) == REJECTED) < NOTICED
-        assert rb.circuit(ask).state == rb.circuit(key).state == "isolated"
-        rb.circuit(ask).reset()
+        assert rb.calls.circuit(ask).state == rb.calls.circuit(key).state == "isolated"
+        rb.calls.circuit(ask).reset()
         assert ask() == "ok"
         assert until(lambda: other.ask("call") == {"ok": 1}) < NOTICED
 
@@ -274,7 +276,7 @@ def test_every_way_to_call_shares_the_circuit(state, key):
             with attempt:
                 pytest.fail("let in")
     assert code(asyncio.run(rb.capture(guarded(asyncio.sleep, idempotent=True), 0))) == REJECTED
-    with pytest.raises(rb.CircuitOpenError), rb.circuit(key):
+    with pytest.raises(rb.CircuitOpenError), rb.calls.circuit(key):
         pytest.fail("let in")
 
 

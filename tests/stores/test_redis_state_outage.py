@@ -60,7 +60,7 @@ def reset_by_peer() -> None:
     raise ConnectionResetError
 
 
-def code(outcome: rb.Outcome) -> str:
+def code(outcome: rb.calls.Outcome) -> str:
     return "ok" if outcome.failure is None else outcome.failure.code
 
 
@@ -80,7 +80,7 @@ def test_killed_in_mid_use_the_process_goes_on_alone(form, server, state, seen, 
     ok, fails = guard(form.of(lambda: "ok")), guard(form.of(reset_by_peer))
     assert form.run(ok) == "ok"
     assert form.run(rb.capture, fails).failure.code == "CONN_RESET"
-    until(lambda: "1/3 failed" in repr(rb.circuit(key)))
+    until(lambda: "1/3 failed" in repr(rb.calls.circuit(key)))
     server.kill()
     until(lambda: of_store(seen) == ["StoreFailed"])
     ends = [code(form.run(rb.capture, fails)) for _ in range(3)]
@@ -103,7 +103,7 @@ def test_back_again_empty_it_is_a_fresh_window(server, state, seen, key):
     assert ends[3] == "SYS_CIRCUIT_OPEN"
     server.start()
     until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"])
-    until(lambda: rb.circuit(key).state == "closed" and state._exchange.is_up)
+    until(lambda: rb.calls.circuit(key).state == "closed" and state._exchange.is_up)
     assert [code(rb.capture(fails)) for _ in range(4)] == [*["CONN_RESET"] * 3, "SYS_CIRCUIT_OPEN"]
     assert of_store(seen) == ["StoreFailed", "StoreRecovered"]
 
@@ -223,7 +223,7 @@ def test_what_a_hand_set_while_away_holds_when_it_is_back(server, state, seen, k
     guard.call(lambda: "ok")
     server.kill()
     until(lambda: of_store(seen) == ["StoreFailed"])
-    rb.circuit(key).isolate()
+    rb.calls.circuit(key).isolate()
     assert code(rb.capture(guard(lambda: "ok"))) == "SYS_CIRCUIT_OPEN"
     server.start()
     until(lambda: "StoreRecovered" in of_store(seen))
@@ -236,8 +236,8 @@ def test_what_a_hand_set_on_a_server_that_hangs_is_not_lost_with_it(server, stat
     guard = guarded(state, key)
     guard.call(lambda: "ok")
     server.pause()
-    assert timed(rb.circuit(key).isolate) < TIMEOUT + SLACK
-    assert rb.circuit(key).state == "isolated"
+    assert timed(rb.calls.circuit(key).isolate) < TIMEOUT + SLACK
+    assert rb.calls.circuit(key).state == "isolated"
     server.restart()
     until(lambda: "StoreRecovered" in of_store(seen))
     with server.client() as client:
@@ -250,7 +250,7 @@ def test_the_permit_of_a_probe_that_came_too_late_is_not_lost(server, seen, key)
         guard = guarded(state, key, failures=1, open_for=0.1)
         fails, ok = guard(reset_by_peer), guard(lambda: "ok")
         rb.capture(fails)
-        until(lambda: rb.circuit(key).state == "open")
+        until(lambda: rb.calls.circuit(key).state == "open")
         time.sleep(0.15)
         sent = state._exchange._sent
 

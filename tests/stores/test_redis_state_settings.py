@@ -257,12 +257,12 @@ def test_the_handle_of_a_key_finds_the_shared_circuit():
     """`circuit(key)` and `circuits()` show it, for as long as a policy uses it here; a plain one of this name is another."""
     store = Store()
     guarded = rb.Policy(rb.Breaker(key="both"), state=store)(Api.get)
-    assert rb.circuit("both")._find() is guarded.__binding__.states.current
-    assert rb.circuits()["both"]._find() is guarded.__binding__.states.current
+    assert rb.calls.circuit("both")._find() is guarded.__binding__.states.current
+    assert rb.calls.circuits()["both"]._find() is guarded.__binding__.states.current
     plain = rb.Policy(rb.Breaker(key="both"))(Api.get)
     assert plain.__binding__.states.current is not guarded.__binding__.states.current
     del guarded
-    assert rb.circuit("both")._find() is plain.__binding__.states.current
+    assert rb.calls.circuit("both")._find() is plain.__binding__.states.current
 
 
 def test_a_policy_that_replaces_it_goes_over_to_the_shared_state():

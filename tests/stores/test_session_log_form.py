@@ -18,7 +18,7 @@ def read(path):
 @pytest.mark.requirement("V16")
 async def test_h11_a_tools_failure_is_a_line_with_level_time_message_tool_error_and_duration(tmp_path):
     """{"level":"error","ts":…,"msg":…,"tool":…,"error":"timeout","duration_ms":…}"""
-    toolbox = rb.Toolbox(timeouts={"shell_command": 0.05})
+    toolbox = rb.agent.Toolbox(timeouts={"shell_command": 0.05})
 
     @toolbox.tool(name="shell_command")
     async def hang() -> None:

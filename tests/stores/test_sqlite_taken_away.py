@@ -299,7 +299,7 @@ async def test_d02_the_owner_before_is_refused(path, how, durability):
             with pytest.raises(StoreError) as caught:
                 await done(work())
             assert caught.value.failure.code == "SESS_SUPERSEDED"
-            assert caught.value.failure.executed is rb.Executed.NO
+            assert caught.value.failure.executed is rb.errors.Executed.NO
         with pytest.raises(StoreError):
             await store.close()
     finally:

@@ -76,7 +76,7 @@ def test_d02_an_owner_that_was_replaced_saves_nothing(file, path, heard):
     with pytest.raises(StoreError) as caught:
         file.save_as(owner, ONE)
     assert caught.value.failure.code == "SESS_SUPERSEDED"
-    assert caught.value.failure.executed is rb.Executed.NO
+    assert caught.value.failure.executed is rb.errors.Executed.NO
     assert StateFile(path, version=1).load().value == THREE
     assert heard == []
     owner.release()
@@ -119,7 +119,7 @@ def test_d01_a_workflow_whose_folder_is_gone_goes_on(path, tmp_path, heard):
     ran: list[str] = []
 
     def steps():
-        flow = rb.Workflow(path, root=tmp_path)
+        flow = rb.agent.Workflow(path, root=tmp_path)
 
         @flow.phase
         def first():

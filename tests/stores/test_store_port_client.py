@@ -100,7 +100,7 @@ async def test_what_is_too_old_to_be_recognised_is_unknown(durable):
     """Handed out longer ago than the bridge remembers keys: UNKNOWN, said once, and not sent again."""
     async with BridgeServer() as bridge:
         await _unconfirmed(durable, bridge)
-        policy = quick(outbox=rb.Outbox(resend_within=0.01))
+        policy = quick(outbox=rb.bridge.Outbox(resend_within=0.01))
         async with _client(bridge.url, durable, policy=policy) as watch:
             receipts = watch.client.pending()
             await watch.ready(5)

@@ -197,7 +197,7 @@ def test_injected_faults_are_repeated_alike(row):
 @rows("repeated_calls", "executed")
 def test_what_is_repeated_by_executed_and_idempotent(row, form):
     """Retryable is a condition, whatever the kind; then what did not run is repeated, and what may have run only if idempotent."""
-    executed = rb.Executed(row["executed"])
+    executed = rb.errors.Executed(row["executed"])
     failure = rb.Failure.of(
         "SYS_UNAVAILABLE",
         kind=rb.Kind.TRANSIENT,
@@ -299,7 +299,7 @@ def test_a_link_waits_the_delay_of_a_specification(row):
         policy = getattr(rb.presets, name).reconnect
         assert policy.backoff == backoff
     link = Reconnection(
-        policy or rb.Reconnect(backoff=backoff), random.Random(0), superseded=(), can_refresh=False
+        policy or rb.bridge.Reconnect(backoff=backoff), random.Random(0), superseded=(), can_refresh=False
     )
     now, waited = 1000.0, []
     for _ in range(row["n"]):

@@ -74,7 +74,7 @@ def alerts_in(seen):
 @pytest.mark.parametrize(("rule", "happen", "level", "most"), PER_MINUTE)
 def test_more_a_minute_than_the_threshold_is_an_alert(rule, happen, level, most):
     """Exactly as many are none; one more is; a window after the last of them it is cleared."""
-    with virtual_time() as time, rb.Alerts() as alerts, record() as seen:
+    with virtual_time() as time, rb.telemetry.Alerts() as alerts, record() as seen:
         for _ in range(most):
             happen()
             time.advance(50 / most)
@@ -96,7 +96,7 @@ def test_more_a_minute_than_the_threshold_is_an_alert(rule, happen, level, most)
 )
 def test_a_share_of_failed_calls_above_the_threshold_is_an_alert(level, failed, total):
     """Five of a hundred are no more than 5 %; six of 101 are."""
-    with virtual_time(), rb.Alerts() as alerts, record() as seen:
+    with virtual_time(), rb.telemetry.Alerts() as alerts, record() as seen:
         for _ in range(total - failed):
             call("ok")
         for _ in range(failed):
@@ -110,7 +110,7 @@ def test_a_share_of_failed_calls_above_the_threshold_is_an_alert(level, failed, 
 @pytest.mark.requirement("R19")
 def test_few_calls_are_no_rate():
     """Nineteen that failed say little; the twentieth says it. Rejected and cancelled ones say nothing of the other side."""
-    with virtual_time(), rb.Alerts() as alerts:
+    with virtual_time(), rb.telemetry.Alerts() as alerts:
         for _ in range(19):
             call("failed")
         for _ in range(1_000):
@@ -124,7 +124,7 @@ def test_few_calls_are_no_rate():
 @pytest.mark.requirement("R19")
 def test_an_alert_is_one_event_and_eases_step_by_step():
     """Raised as a warning, then as critical; from critical to warning while that one still stands; then it is over."""
-    with virtual_time() as time, rb.Alerts() as alerts, record() as seen:
+    with virtual_time() as time, rb.telemetry.Alerts() as alerts, record() as seen:
         for _ in range(60):
             bad_hook()
         for _ in range(60):
@@ -152,7 +152,7 @@ def test_an_alert_is_one_event_and_eases_step_by_step():
 @pytest.mark.requirement("R19")
 def test_an_alert_stands_for_one_whole_window_below_its_threshold():
     """Looked at every second: from the first one below it, sixty more, and not one less."""
-    with virtual_time() as time, rb.Alerts() as alerts:
+    with virtual_time() as time, rb.telemetry.Alerts() as alerts:
         for _ in range(21):
             bad_hook()
         seconds = 0
@@ -164,7 +164,7 @@ def test_an_alert_stands_for_one_whole_window_below_its_threshold():
 
 def test_a_rate_that_swings_does_not_tell_every_time():
     """Below the threshold for less than a window is not over."""
-    with virtual_time() as time, rb.Alerts() as alerts, record() as seen:
+    with virtual_time() as time, rb.telemetry.Alerts() as alerts, record() as seen:
         for _ in range(5):
             for _ in range(21):
                 bad_hook()
@@ -174,17 +174,17 @@ def test_a_rate_that_swings_does_not_tell_every_time():
 
 
 @pytest.mark.requirement("R2")
-@pytest.mark.parametrize("severity", rb.Severity)
+@pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_severity_decides_about_notice_and_alert(severity):
     """As the specification prints it: a notice from error on, an alert from critical on, at once, whatever the rates."""
     noticed = []
     failure = rb.Failure.of("PROTO_INVALID_MESSAGE", severity=severity)
-    with virtual_time(), rb.Alerts(notify=noticed.append) as alerts, record() as seen:
+    with virtual_time(), rb.telemetry.Alerts(notify=noticed.append) as alerts, record() as seen:
         emit(rb.events.MessageRejected(failure=failure))
         emit(rb.events.MessageRejected(failure=failure))
         standing = alerts.active()
-    serious = severity in (rb.Severity.ERROR, rb.Severity.CRITICAL, rb.Severity.FATAL)
-    alarming = severity in (rb.Severity.CRITICAL, rb.Severity.FATAL)
+    serious = severity in (rb.errors.Severity.ERROR, rb.errors.Severity.CRITICAL, rb.errors.Severity.FATAL)
+    alarming = severity in (rb.errors.Severity.CRITICAL, rb.errors.Severity.FATAL)
     assert noticed == ([failure, failure] if serious else [])
     assert standing == ({"failure": "critical"} if alarming else {})
     assert [event.failure for event in alerts_in(seen)] == ([failure] if alarming else [])
@@ -193,7 +193,7 @@ def test_severity_decides_about_notice_and_alert(severity):
 @pytest.mark.requirement("R2")
 def test_an_alert_of_a_failure_is_for_its_code_and_cleared():
     """Two codes are two alerts; each is over a window after it was last seen."""
-    with virtual_time() as time, rb.Alerts() as alerts, record() as seen:
+    with virtual_time() as time, rb.telemetry.Alerts() as alerts, record() as seen:
         for code in ("CONN_TLS_HANDSHAKE_FAILED", "PROTO_VIOLATION"):
             emit(rb.events.GaveUp(name="bridge", failure=rb.Failure.of(code)))
         assert [event.failure.code for event in alerts_in(seen)] == [
@@ -210,7 +210,7 @@ def test_an_alert_of_a_failure_is_for_its_code_and_cleared():
 def test_an_alert_is_a_line_of_the_log_at_its_level(caplog):
     """Warning and critical, and info when it is over."""
     caplog.set_level(logging.INFO, "resilient_bridge")
-    with virtual_time() as time, rb.Alerts() as alerts:
+    with virtual_time() as time, rb.telemetry.Alerts() as alerts:
         for _ in range(101):
             bad_hook()
         time.advance(200)
@@ -232,7 +232,7 @@ def test_an_outage_of_a_real_client_raises_it():
     """A simulated bridge that is away: the attempts of twelve clients are more than ten a minute."""
 
     async def main(server):
-        with rb.Alerts() as alerts, record() as seen:
+        with rb.telemetry.Alerts() as alerts, record() as seen:
             clients = [rb.BridgeClient(server.url, name=f"c{n}") for n in range(12)]
             for client in clients:
                 await client.__aenter__()
@@ -252,7 +252,7 @@ def test_an_outage_of_a_real_client_raises_it():
 
 def test_a_rule_may_be_none_and_outside_of_the_block_nothing_is_counted():
     """None is no rule; what happens before and after the block is not counted."""
-    alerts = rb.Alerts(hook_failures=None)
+    alerts = rb.telemetry.Alerts(hook_failures=None)
     with virtual_time(), record() as seen:
         for _ in range(200):
             failed_attempt()
@@ -271,7 +271,7 @@ def test_a_notice_that_raises_is_contained(caplog):
     def notify(_failure):
         raise RuntimeError
 
-    with virtual_time(), rb.Alerts(notify=notify) as alerts:
+    with virtual_time(), rb.telemetry.Alerts(notify=notify) as alerts:
         for _ in range(21):
             bad_hook()
             drop()
@@ -296,12 +296,12 @@ def test_a_notice_that_raises_is_contained(caplog):
 def test_an_argument_that_cannot_be_meant_is_named(options, field):
     """Each by its name."""
     with pytest.raises(rb.ConfigError, match=rf"Alerts\.{field}"):
-        rb.Alerts(**options)
+        rb.telemetry.Alerts(**options)
 
 
 def test_it_is_entered_once_at_a_time():
     """A second time would count everything twice."""
-    alerts = rb.Alerts()
+    alerts = rb.telemetry.Alerts()
     with alerts, pytest.raises(rb.ConfigError, match="a second time"), alerts:
         pass
     with alerts:
@@ -315,7 +315,7 @@ async def test_t02_each_link_is_counted_by_itself_whatever_its_name():
 
     worlds = [World() for _ in range(5)]
     links = [rb.reconnecting(world.factory, quick()) for world in worlds]
-    with Scraped() as scraped, rb.Alerts(session_drops=(4, 99)) as alerts:
+    with Scraped() as scraped, rb.telemetry.Alerts(session_drops=(4, 99)) as alerts:
         async with contextlib.AsyncExitStack() as stack:
             for link in links:
                 await stack.enter_async_context(link)

@@ -53,7 +53,7 @@ async def outage(server):
     async with rb.BridgeClient(server.url, name="agent") as bridge:
         await bridge.wait_ready()
         await server.cut("abort", seconds=1.0)
-        while bridge.state is rb.BridgeState.READY:
+        while bridge.state is rb.bridge.BridgeState.READY:
             await asyncio.sleep(0.1)
         await bridge.wait_ready(60)
 
@@ -69,7 +69,7 @@ async def _all():
 
 async def test_every_kind_has_its_logger_and_its_fields(caplog):
     """circuit, polling, escalation and correlation, each a record at debug with its fields as extra."""
-    with rb.Debug():
+    with rb.telemetry.Debug():
         await _all()
     records = [record for record in caplog.records if record.name.count(".") == 1]
     assert kinds_of(records) == set(KINDS) - {"connection"}
@@ -85,7 +85,7 @@ async def test_every_kind_has_its_logger_and_its_fields(caplog):
 
 def test_a_connections_states_are_written(caplog):
     """From a simulated outage: each state with the name of the client and the depth of its queues."""
-    with rb.Debug("connection"):
+    with rb.telemetry.Debug("connection"):
         simulate(outage)
     records = [record for record in caplog.records if record.name == "resilient_bridge.connection"]
     assert [record.state for record in records if record.event_name == "StateChanged"].count("READY") == 2
@@ -98,7 +98,7 @@ def test_a_connections_states_are_written(caplog):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "connection"])
 async def test_one_kind_may_be_asked_for(kind, caplog):
     """And no other is written."""
-    with rb.Debug(kind):
+    with rb.telemetry.Debug(kind):
         await _all()
     assert kinds_of(caplog.records) == {kind}
 
@@ -113,7 +113,7 @@ GREPS = (
 async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp_path):
     """In the debug log, and in a session log of JSON lines."""
     log = rb.stores.SessionLog(tmp_path / "gasoline-logs.jsonl", form="log")
-    with rb.Debug(), log:
+    with rb.telemetry.Debug(), log:
         await _all()
     text = [record.getMessage() for record in caplog.records]
     lines = (tmp_path / "gasoline-logs.jsonl").read_text().splitlines()
@@ -142,7 +142,7 @@ async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp
 )
 def test_the_environment_says_which(environment, kinds):
     """Its own variable, and the one of the specification, of which only its own words count."""
-    assert rb.Debug.from_env(environment).kinds == kinds
+    assert rb.telemetry.Debug.from_env(environment).kinds == kinds
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_setting_says_the_same(setting, kinds):
     data = {} if setting is None else {"debug": setting}
     config = rb.load(data)
     assert config.debug.kinds == kinds
-    assert rb.load(rb.dump(config)).debug.kinds == kinds
+    assert rb.load(rb.settings.dump(config)).debug.kinds == kinds
     env = {"RESILIENT_BRIDGE_DEBUG": "escalation"}
     assert rb.load(data, env=env).debug.kinds == ("escalation",)
 
@@ -215,9 +215,9 @@ def test_the_command_line_follows_a_file(tmp_path):
 def test_a_wrong_word_is_named():
     """In the variable that is ours, and in code."""
     with pytest.raises(rb.ConfigError, match=r"RESILIENT_BRIDGE_DEBUG.*conection"):
-        rb.Debug.from_env({"RESILIENT_BRIDGE_DEBUG": "conection"})
+        rb.telemetry.Debug.from_env({"RESILIENT_BRIDGE_DEBUG": "conection"})
     with pytest.raises(rb.ConfigError, match=r"Debug.*conection"):
-        rb.Debug("conection")
+        rb.telemetry.Debug("conection")
 
 
 def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
@@ -225,7 +225,7 @@ def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
     from tests.internals.telemetry import HUB
 
     before = HUB.listening
-    with rb.Debug.from_env({}):
+    with rb.telemetry.Debug.from_env({}):
         assert HUB.listening == before
         rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=5))(lambda: 1 / 0))
     assert kinds_of(caplog.records) == set()
@@ -233,10 +233,10 @@ def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
 
 def test_the_levels_of_the_loggers_are_restored():
     """The block changes nothing for after it."""
-    logger = logging.getLogger("resilient_bridge.circuit")
+    logger = logging.getLogger("resilient_bridge.calls.circuit")
     logger.setLevel(logging.ERROR)
     try:
-        with rb.Debug("circuit"):
+        with rb.telemetry.Debug("circuit"):
             assert logger.level == logging.DEBUG
         assert logger.level == logging.ERROR
     finally:
@@ -259,7 +259,7 @@ def _run(*argv, **environment):
 
 PROGRAM = """
 import resilient_bridge as rb
-with rb.Debug.from_env():
+with rb.telemetry.Debug.from_env():
     @rb.Policy(rb.Breaker.consecutive(1, open_for=5, key="daemon"))
     def refused():
         raise ConnectionRefusedError(111, "refused token=sk-abcdefgh12345678")
@@ -271,9 +271,9 @@ def test_without_a_set_up_of_logging_the_lines_go_to_stderr():
     """A program that set up nothing sees them all the same, and no secret."""
     errors = _run("-c", PROGRAM, DEBUG="gasoline:*").stderr
     assert GREPS[1].search(errors)
-    assert "resilient_bridge.circuit" in errors
+    assert "resilient_bridge.calls.circuit" in errors
     assert "sk-abcdefgh12345678" not in errors
-    assert "resilient_bridge.circuit" not in _run("-c", PROGRAM).stderr
+    assert "resilient_bridge.calls.circuit" not in _run("-c", PROGRAM).stderr
 
 
 def test_the_command_line_reads_it():
@@ -288,9 +288,9 @@ def test_the_command_line_reads_it():
 @pytest.mark.parametrize("first_out", [0, 1])
 def test_t03_blocks_that_overlap_restore_the_levels_together(first_out, caplog):
     """In whatever order they end: the second goes on logging, and after the last one the levels are as before."""
-    names = ["resilient_bridge.circuit", "resilient_bridge.polling"]
+    names = ["resilient_bridge.calls.circuit", "resilient_bridge.polling"]
     before = [logging.getLogger(name).level for name in names]
-    blocks = [rb.Debug("circuit"), rb.Debug("circuit", "polling")]
+    blocks = [rb.telemetry.Debug("circuit"), rb.telemetry.Debug("circuit", "polling")]
     for block in blocks:
         block.__enter__()
     blocks.pop(first_out).__exit__(None, None, None)
@@ -307,7 +307,7 @@ def test_t03_the_handler_stays_until_the_last_block_has_ended(capsys):
     handlers, parents = logger.handlers, logger.propagate
     logger.handlers, logger.propagate = [], False
     try:
-        one, other = rb.Debug("circuit"), rb.Debug("circuit")
+        one, other = rb.telemetry.Debug("circuit"), rb.telemetry.Debug("circuit")
         one.__enter__()
         other.__enter__()
         one.__exit__(None, None, None)

@@ -17,12 +17,12 @@ def _shown():
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
-    exporter = rb.exporters.prometheus.install(registry=registry)
+    exporter = rb.telemetry.prometheus.install(registry=registry)
     try:
         scrape = generate_latest(registry).decode()
     finally:
         exporter.close()
-    names = [link["name"] for link in rb.health_app().status()["links"]]
+    names = [link["name"] for link in rb.telemetry.health_app().status()["links"]]
     assert all(f'bridge_ready{{bridge="{name}"}}' in scrape for name in names)
     return names
 
@@ -45,7 +45,7 @@ async def test_t01_a_forked_worker_does_not_show_the_links_of_its_parent(kind):
             try:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(20)
-                code = 0 if _shown() == [] and rb.health_app().status()["status"] == "ready" else 2
+                code = 0 if _shown() == [] and rb.telemetry.health_app().status()["status"] == "ready" else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -84,7 +84,9 @@ def test_what_is_reported_is_compared_with_what_was_done():
 
     def lies(url: str) -> None:
         if post(url).status_code != 200:
-            raise rb.RejectedError(rb.Failure.of("SYS_RATE_LIMITED", "no", executed=rb.Executed.NO))
+            raise rb.errors.RejectedError(
+                rb.Failure.of("SYS_RATE_LIMITED", "no", executed=rb.errors.Executed.NO)
+            )
 
     with pytest.raises(AssertionError, match="503 after the effect: the caller was told that it did not run"):
         assert_sent_at_most_once(lies)

@@ -367,5 +367,5 @@ async def test_without_positions_any_frame_goes_out_as_it_is_and_nothing_comes_a
 )
 def test_arguments_that_make_no_bridge_are_refused(options, field):
     """By a ConfigError that names them."""
-    with pytest.raises(rb.errors.ConfigError, match=field):
+    with pytest.raises(rb.ConfigError, match=field):
         LogBridge(**options)

@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 import resilient_bridge as rb
 from bench.mcp_features.raw_client import Client as RawClient
 from bench.mcp_features.raw_client import Http, Pipes
-from resilient_bridge.testing import MCPEffect, MCPStrike, MCPTrap
+from resilient_bridge.testing import Trap, TrapEffect, TrapStrike
 from tests.internals.testing import ON_HTTP, ON_STDIO, Plan, mcp_trap_ledger, repeats
 from tests.peers.zygote import PYTHON
 
@@ -31,23 +31,23 @@ real = pytest.mark.real
 # How a client without any resilience sees each strike, and what is on disk then.
 LOST = "lost"
 SEEN = {
-    MCPStrike.ANSWER: ("answered", 1),
-    MCPStrike.BEFORE: (LOST, 0),
-    MCPStrike.AFTER: (LOST, 1),
-    MCPStrike.MIDDLE: (LOST, 1),
-    MCPStrike.ANSWERED: ("answered", 1),
-    MCPStrike.EXIT0: (LOST, 1),
-    MCPStrike.HANG: ("no answer", 1),
-    MCPStrike.NOISE: ("answered", 1),
-    MCPStrike.FORGOTTEN: (LOST, 0),
-    MCPStrike.CUT: (LOST, 1),
-    MCPStrike.RESET: (LOST, 1),
+    TrapStrike.ANSWER: ("answered", 1),
+    TrapStrike.BEFORE: (LOST, 0),
+    TrapStrike.AFTER: (LOST, 1),
+    TrapStrike.MIDDLE: (LOST, 1),
+    TrapStrike.ANSWERED: ("answered", 1),
+    TrapStrike.EXIT0: (LOST, 1),
+    TrapStrike.HANG: ("no answer", 1),
+    TrapStrike.NOISE: ("answered", 1),
+    TrapStrike.FORGOTTEN: (LOST, 0),
+    TrapStrike.CUT: (LOST, 1),
+    TrapStrike.RESET: (LOST, 1),
 }
 
 
-def effect(tool: str, marker: str, key: str = "") -> MCPEffect:
+def effect(tool: str, marker: str, key: str = "") -> TrapEffect:
     """An effect, of which only this matters."""
-    return MCPEffect(tool, marker, 0, 0.0, key)
+    return TrapEffect(tool, marker, 0, 0.0, key)
 
 
 def seen_by(client: RawClient, params: Any = ORDER, *, seconds: float = 20) -> str:
@@ -66,25 +66,25 @@ def test_a_seed_always_draws_the_same_plan():
     """Another seed draws another; the rate says how many calls are struck; each possible strike is drawn."""
     drawn = [[Plan(seed).strike(n, ON_STDIO) for n in range(300)] for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert {*drawn[0]} == {MCPStrike.ANSWER, *ON_STDIO}
-    assert 100 < drawn[0].count(MCPStrike.ANSWER) < 200
-    assert {Plan(rate=0).strike(n, ON_HTTP) for n in range(50)} == {MCPStrike.ANSWER}
+    assert {*drawn[0]} == {TrapStrike.ANSWER, *ON_STDIO}
+    assert 100 < drawn[0].count(TrapStrike.ANSWER) < 200
+    assert {Plan(rate=0).strike(n, ON_HTTP) for n in range(50)} == {TrapStrike.ANSWER}
 
 
 def test_a_written_plan_is_followed_to_its_end():
     """Then every call is answered."""
-    plan = MCPTrap("x", plan="after, before".replace(" ", "")).plan
+    plan = Trap("x", plan="after, before".replace(" ", "")).plan
     assert [plan.strike(n, ON_STDIO).value for n in range(3)] == ["after", "before", "answer"]
-    assert MCPTrap("x", plan=["after", MCPStrike.BEFORE]).plan == plan
+    assert Trap("x", plan=["after", TrapStrike.BEFORE]).plan == plan
 
 
 def test_what_is_wrong_with_a_plan_is_named(tmp_path):
     """A step that does not exist; one that the transport cannot do; a rate that is none."""
     with pytest.raises(ValueError, match=r"plan: wanted steps of answer, before, .* got 'never'"):
-        MCPTrap("x", plan="after,never")
+        Trap("x", plan="after,never")
     with pytest.raises(ValueError, match=r"rate: wanted 0 to 1, got 1\.5"):
-        MCPTrap("x", rate=1.5)
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan="exit0")
+        Trap("x", rate=1.5)
+    trap = Trap(tmp_path / "effects.jsonl", plan="exit0")
     with pytest.raises(ValueError, match="plan: not possible on this transport: exit0"), trap.http():
         pass
 
@@ -108,28 +108,28 @@ def test_what_counts_as_a_repeat(done, wrong):
 def test_nothing_tried_is_no_proof(tmp_path):
     """A run in which no tool was called fails."""
     with pytest.raises(AssertionError, match="wanted calls of the trap's tools, got none"):
-        MCPTrap(tmp_path / "effects.jsonl").assert_no_repeats()
+        Trap(tmp_path / "effects.jsonl").assert_no_repeats()
 
 
 # ---- strikes ---------------------------------------------------------------------------------------------------------
 @real
-@pytest.mark.parametrize("strike", [MCPStrike.ANSWER, *ON_STDIO])
+@pytest.mark.parametrize("strike", [TrapStrike.ANSWER, *ON_STDIO])
 def test_a_strike_over_stdio(strike, tmp_path):
     """The client sees what the strike says, and the effect is on disk or not; a server that was started again takes the next step."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=[strike])
+    trap = Trap(tmp_path / "effects.jsonl", plan=[strike])
     with Pipes(trap.command) as client:
         client.initialize()
-        seconds = 0.5 if strike is MCPStrike.HANG else 20
+        seconds = 0.5 if strike is TrapStrike.HANG else 20
         assert (seen_by(client, seconds=seconds), trap.ran("m")) == SEEN[strike]
-        if seen := strike is MCPStrike.NOISE:
+        if seen := strike is TrapStrike.NOISE:
             assert len(client.noise) == 6
-        assert bool(client.noise) == (seen or strike is MCPStrike.MIDDLE)
-        if strike in {MCPStrike.HANG, MCPStrike.NOISE, MCPStrike.ANSWER}:  # it lives
+        assert bool(client.noise) == (seen or strike is TrapStrike.MIDDLE)
+        if strike in {TrapStrike.HANG, TrapStrike.NOISE, TrapStrike.ANSWER}:  # it lives
             assert seen_by(client, {"name": "order", "arguments": {"marker": "n", "item": ""}}) == "answered"
         else:
             client.process.wait(5)
     assert client.process.returncode == (1 if "die" in _about(strike) else 0)
-    if strike is MCPStrike.AFTER:
+    if strike is TrapStrike.AFTER:
         with Pipes(trap.command) as client:
             client.initialize()
             assert seen_by(client, {"name": "order", "arguments": {"marker": "n", "item": ""}}) == "answered"
@@ -137,19 +137,19 @@ def test_a_strike_over_stdio(strike, tmp_path):
         assert [effect.call for effect in trap.effects()] == [0, 1]
 
 
-def _about(strike: MCPStrike) -> str:
+def _about(strike: TrapStrike) -> str:
     return "die" if strike.value in {"before", "after", "middle", "answered"} else ""
 
 
 @real
-@pytest.mark.parametrize("strike", [MCPStrike.ANSWER, *ON_HTTP])
+@pytest.mark.parametrize("strike", [TrapStrike.ANSWER, *ON_HTTP])
 def test_a_strike_over_http(strike, tmp_path):
     """The same over HTTP: a dead server refuses, comes back with its port, and does not know the session; others go on with it."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=[strike])
+    trap = Trap(tmp_path / "effects.jsonl", plan=[strike])
     with trap.http(away=0.1) as url:
         client = Http(url)
         client.initialize()
-        seconds = 0.5 if strike is MCPStrike.HANG else 20
+        seconds = 0.5 if strike is TrapStrike.HANG else 20
         assert (seen_by(client, seconds=seconds), trap.ran("m")) == SEEN[strike]
         next_call = {"name": "order", "arguments": {"marker": "n", "item": ""}}
         if "die" in _about(strike):
@@ -159,7 +159,7 @@ def test_a_strike_over_http(strike, tmp_path):
                 time.sleep(0.01)
             with pytest.raises(ConnectionError, match="HTTP 404"):
                 client.request("tools/call", next_call)
-        elif strike is MCPStrike.FORGOTTEN:
+        elif strike is TrapStrike.FORGOTTEN:
             with pytest.raises(ConnectionError, match=r"HTTP 404.*Session not found"):
                 client.request("tools/call", next_call)
         else:
@@ -183,7 +183,7 @@ def test_a_start_is_counted_when_the_port_accepts(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr(mcp_trap_ledger, "append", connecting)
-    trap = MCPTrap(tmp_path / "effects.jsonl")
+    trap = Trap(tmp_path / "effects.jsonl")
     with pytest.raises(OSError, match="no space"), trap.http(port):
         pass
     assert (accepted, accepts()) == ([True], False)
@@ -192,7 +192,7 @@ def test_a_start_is_counted_when_the_port_accepts(tmp_path, monkeypatch):
 @real
 def test_a_call_that_is_wrong_is_answered_and_takes_no_step(tmp_path):
     """An unknown tool, or an argument that is missing: isError, and nothing is done."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan="after")
+    trap = Trap(tmp_path / "effects.jsonl", plan="after")
     with trap.http() as url:
         client = Http(url)
         client.initialize()
@@ -227,13 +227,13 @@ def repeating(open_client: Callable[[], RawClient], calls: int) -> None:
 @real
 def test_a_client_that_repeats_blindly_is_caught(tmp_path):
     """Over stdio and over HTTP: the ledger names the calls that ran twice. A call that was lost before its effect is no crime."""
-    trap = MCPTrap(tmp_path / "stdio.jsonl", plan="before,answer,after,answer,middle,answer")
+    trap = Trap(tmp_path / "stdio.jsonl", plan="before,answer,after,answer,middle,answer")
     repeating(lambda: Pipes(trap.command), 4)
     assert [effect.marker for effect in trap.repeats()] == ["m1", "m2"]
     assert [trap.ran(f"m{n}") for n in range(4)] == [1, 2, 2, 1]
     with pytest.raises(AssertionError, match=r"call 3: order 'm1' was done again \(2 times in all\)"):
         trap.assert_no_repeats()
-    over_http = MCPTrap(tmp_path / "http.jsonl", plan="forgotten,answer,cut,answer,reset,answer")
+    over_http = Trap(tmp_path / "http.jsonl", plan="forgotten,answer,cut,answer,reset,answer")
     with over_http.http() as url:
         repeating(lambda: Http(url), 3)
     assert [effect.marker for effect in over_http.repeats()] == ["m1", "m2"]
@@ -256,11 +256,11 @@ async def order_all(open_client: Callable[[], Client], calls: int) -> list[bool]
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_official_client_does_not_repeat(mode, tmp_path):
     """Plain, in both eras, on both transports: what it was answered ran once, what it was not ran once at most."""
-    over_stdio = MCPTrap(tmp_path / "stdio.jsonl", plan="after,middle,answer")
+    over_stdio = Trap(tmp_path / "stdio.jsonl", plan="after,middle,answer")
     python, *arguments = over_stdio.command
     server = StdioServerParameters(command=python, args=arguments, cwd=ROOT)
     assert await order_all(lambda: Client(server, mode=mode), 3) == [False, False, True]
-    over_http = MCPTrap(tmp_path / "http.jsonl", plan="reset,cut,answer,noise,after")
+    over_http = Trap(tmp_path / "http.jsonl", plan="reset,cut,answer,noise,after")
     with over_http.http(away=0.0) as url:
         answered = await order_all(lambda: Client(url, mode=mode), 5)
     assert answered == [False, False, True, True, False]
@@ -272,7 +272,7 @@ async def test_the_official_client_does_not_repeat(mode, tmp_path):
 @real
 async def test_the_official_client_reads_tools_and_hints(tmp_path):
     """In both eras the lists are valid, and the hints are what the judgement goes by."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", rate=0)
+    trap = Trap(tmp_path / "effects.jsonl", rate=0)
     with trap.http() as url:
         for mode in ("auto", "legacy"):
             async with Client(url, mode=mode) as client:
@@ -321,7 +321,7 @@ def test_the_command_serves_http_and_judges(tmp_path):
 @real
 def test_the_ledger_is_lines_of_json(tmp_path):
     """For whoever judges in another language: start, call and effect, with the marker."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan="cut")
+    trap = Trap(tmp_path / "effects.jsonl", plan="cut")
     with trap.http() as url:
         repeating(lambda: Http(url), 1)
     lines = [json.loads(line) for line in trap.ledger.read_text().splitlines()]
@@ -336,7 +336,7 @@ ODD = ("a\u2028b", "a\u2029b", "a\x85b", "a\x0b\x0c\x1c\x1d\x1eb", "a\nb\r\nc", 
 @real
 def test_x02_any_marker_is_written_and_read(tmp_path):
     """What `str.splitlines` takes for the end of a line, a lone surrogate, a NUL: the call is answered, and so is the next."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan="answer")
+    trap = Trap(tmp_path / "effects.jsonl", plan="answer")
     calls = [{"name": "order", "arguments": {"marker": marker, "item": "tea"}} for marker in ODD]
     lines = [
         json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
@@ -354,7 +354,7 @@ def test_x02_any_marker_is_written_and_read(tmp_path):
 
 def test_x02_a_ledger_that_cannot_be_written_is_no_silence(tmp_path):
     """A defect of the trap ends it with words on stderr; only a line that is no JSON is passed over."""
-    trap = MCPTrap(tmp_path / "nowhere" / "effects.jsonl", plan="answer")
+    trap = Trap(tmp_path / "nowhere" / "effects.jsonl", plan="answer")
     done = subprocess.run(trap.command, input=b"", capture_output=True, check=False, cwd=ROOT)
     assert done.returncode != 0
     assert b"effects.jsonl" in done.stderr
@@ -362,4 +362,4 @@ def test_x02_a_ledger_that_cannot_be_written_is_no_silence(tmp_path):
 
 def test_the_names_are_those_of_the_room():
     """`rb.testing` has them."""
-    assert rb.testing.MCPTrap is MCPTrap
+    assert rb.mcp.Trap is Trap

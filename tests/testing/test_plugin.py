@@ -55,8 +55,8 @@ def test_no_events(rb_events):
 
 def test_time_is_real_again():
     """Without the fixture nothing is changed."""
-    with rb.circuit("x"):
-        assert rb.circuit("x").retry_after is None
+    with rb.calls.circuit("x"):
+        assert rb.calls.circuit("x").retry_after is None
     with rb.testing.record() as seen:
         assert rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(idempotent=True).call(ask) == "answer"
     assert seen == []

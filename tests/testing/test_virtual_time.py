@@ -57,7 +57,7 @@ async def test_steps_add_up():
             for _ in range(3):
                 await settle()
                 clock.advance(1)
-            with pytest.raises(rb.AttemptTimeoutError):
+            with pytest.raises(rb.errors.AttemptTimeoutError):
                 await call
 
 
@@ -79,14 +79,14 @@ async def test_a_limit_ends_when_the_time_comes_by():
         first = asyncio.create_task(get())
         await settle()
         clock.advance(5)
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await first
         second = asyncio.create_task(get())
         await settle()
         await rb.Policy(rb.Retry(backoff=rb.Backoff.constant(9)))(
             ASYNC.of(Server(REFUSED).get), idempotent=True
         )()
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await second
 
 
@@ -109,14 +109,14 @@ async def test_a_call_that_lets_its_own_time_pass():
             await settle()
             return result
 
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await asyncio.create_task(main(waits))
         assert await asyncio.create_task(main(returns)) == "ok"
 
 
 @pytest.mark.parametrize(
     ("layer", "error"),
-    [(rb.Timeout(10), rb.AttemptTimeoutError), (rb.Deadline(10), rb.DeadlineExceededError)],
+    [(rb.Timeout(10), rb.errors.AttemptTimeoutError), (rb.Deadline(10), rb.DeadlineExceededError)],
     ids=["timeout", "deadline"],
 )
 def test_x01_a_limit_ends_a_sleep_of_the_function_itself(layer, error):
@@ -141,7 +141,7 @@ def test_x01_a_limit_counts_the_seconds_of_both_clocks_once():
             call = asyncio.create_task(rb.Policy(rb.Timeout(10)).call(asyncio.sleep, 300))
             await settle()
             clock.advance(4)
-            with pytest.raises(rb.AttemptTimeoutError):
+            with pytest.raises(rb.errors.AttemptTimeoutError):
                 await call
             assert (asyncio.get_running_loop().time() - began, clock.elapsed) == (10, 10)
             await rb.Policy(rb.Timeout(10)).call(asyncio.sleep, 9)
@@ -153,7 +153,7 @@ def test_x01_a_limit_counts_the_seconds_of_both_clocks_once():
 
 def test_x01_a_limit_of_a_tool_and_of_a_stream():
     """The limit of a Toolbox' tool, and the time between two items of a stream."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool(timeout=10)
     async def slow() -> None:
@@ -171,7 +171,7 @@ def test_x01_a_limit_of_a_tool_and_of_a_stream():
             began = loop.time()
             answer = await toolbox.call("slow", {})
             tool, began = loop.time() - began, loop.time()
-            with pytest.raises(rb.AttemptTimeoutError):
+            with pytest.raises(rb.errors.AttemptTimeoutError):
                 assert [item async for item in items()] == [1]
         return answer.failure.code, tool, loop.time() - began
 
@@ -387,10 +387,10 @@ def test_disabled_nothing_is_protected(form):
             with pytest.raises(REFUSED):
                 form.run(get)
     assert (server.calls, recorded) == (3, [])
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
     with pytest.raises(REFUSED):
         form.run(get)
-    assert rb.circuit(get).state == "open"
+    assert rb.calls.circuit(get).state == "open"
 
 
 def test_record_lists_events_in_order():
@@ -420,7 +420,7 @@ def test_policies_live_by_the_clock_of_a_simulation():
 
             with pytest.raises(ConnectionRefusedError):
                 await down()
-            assert rb.circuit(down).retry_after == pytest.approx(60)
+            assert rb.calls.circuit(down).retry_after == pytest.approx(60)
             await asyncio.sleep(61)
             with pytest.raises(ConnectionRefusedError):
                 await down()

@@ -14,7 +14,7 @@ import resilient_bridge as rb
 from tests.threats.watching import Watch, push, simulated
 
 
-SILENT = rb.presets.default.evolve(dialect=rb.Dialect(ping=None, pong=None, ack=None))
+SILENT = rb.presets.default.evolve(dialect=rb.bridge.Dialect(ping=None, pong=None, ack=None))
 
 
 @simulated

@@ -121,7 +121,7 @@ JOURNEYS = [
     connect_and_leave, send_and_confirm, ask, read, through_a_loss, close_while_down, close_with_much_to_send,
     full_outbox,
 ]  # fmt: skip
-POLICIES = {full_outbox: rb.presets.default.evolve(outbox=rb.Outbox(max_messages=1, overflow="block"))}
+POLICIES = {full_outbox: rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=1, overflow="block"))}
 
 
 def cancelled_at(journey, n):
@@ -157,7 +157,7 @@ def cancelled_at(journey, n):
             with suppress(rb.BridgeError):
                 await receipt.confirmed(1)
         if client.state == "CLOSED":
-            with pytest.raises(rb.NotConnectedError):
+            with pytest.raises(rb.errors.NotConnectedError):
                 await client.send("note", {})
         applied = [message["payload"]["n"] for message in server.received]
         assert applied == sorted(set(applied)), "applied twice, or out of order"
@@ -239,7 +239,7 @@ def test_row_29_a_cancelled_send_is_never_delivered():
     """Of 24 sends cancelled while the outbox is full, none is applied later: a cancelled send was not accepted."""
 
     async def main(server):
-        policy = rb.presets.default.evolve(outbox=rb.Outbox(max_messages=1, overflow="block"))
+        policy = rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=1, overflow="block"))
         async with rb.BridgeClient(server.url, policy=policy) as client:
             await client.wait_ready(10)
             await server.cut("abort", seconds=20)

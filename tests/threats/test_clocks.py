@@ -182,7 +182,7 @@ async def test_row_31_timeouts_of_the_user(server, jump):
         request = asyncio.create_task(watch.client.request("slow_request", {}, timeout=20))
         await asyncio.sleep(5)
         loop.wall_offset += jump
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await request
         assert loop.time() - started == pytest.approx(20, abs=0.1)
 

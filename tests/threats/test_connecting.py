@@ -280,7 +280,7 @@ def test_row_27_attempt_1025(schedule):
 async def test_row_27_more_than_1025_attempts(server):
     """1,100 attempts of the real client on an exponential schedule: each waits the cap, and the last one connects."""
     policy = rb.presets.default.evolve(
-        reconnect=rb.Reconnect(backoff=rb.Backoff.exponential(1, cap=2, jitter="none"))
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1, cap=2, jitter="none"))
     )
     asyncio.get_running_loop().network.shut("refuse", 2_250)
     async with Watch(server.url, policy=policy) as watch:

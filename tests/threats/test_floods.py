@@ -17,7 +17,7 @@ from tests.threats.raw_bridges import HandBridge
 from tests.threats.watching import Watch, proxied, push, quick
 
 
-HEARTBEAT = rb.Heartbeat(every=0.3, timeout=0.3, probe_timeout=0.3)
+HEARTBEAT = rb.bridge.Heartbeat(every=0.3, timeout=0.3, probe_timeout=0.3)
 
 
 def memory():
@@ -29,8 +29,10 @@ def memory():
 @pytest.mark.real
 async def test_row_05_a_frame_of_50_mb():
     """A frame over the limit is answered with 1009 and typed; it is never held whole, and the session goes on."""
-    calm = rb.Heartbeat(every=5, timeout=10, probe_timeout=10)  # making the frame takes the loop its time
-    policy = quick(dialect=rb.Dialect(max_frame_bytes=1 << 20), heartbeat=calm)
+    calm = rb.bridge.Heartbeat(
+        every=5, timeout=10, probe_timeout=10
+    )  # making the frame takes the loop its time
+    policy = quick(dialect=rb.bridge.Dialect(max_frame_bytes=1 << 20), heartbeat=calm)
     async with proxied(policy=policy) as (server, _, watch):
         await push(server, 1)
         await watch.until(lambda: watch.ids == [1], 5)
@@ -68,9 +70,9 @@ async def test_row_05_a_flood_of_tiny_frames(overflow):
     bridge = HandBridge(flood)
     bridge.sent = 0
     policy = quick(
-        inbox=rb.Inbox(max_messages=500, overflow=overflow),
-        heartbeat=rb.Heartbeat(every=5, timeout=5),
-        replay=rb.Replay(timeout=0.2, max_messages=500),
+        inbox=rb.bridge.Inbox(max_messages=500, overflow=overflow),
+        heartbeat=rb.bridge.Heartbeat(every=5, timeout=5),
+        replay=rb.bridge.Replay(timeout=0.2, max_messages=500),
     )
     async with bridge.listening(), Watch(bridge.url, read=False, policy=policy) as watch:
         reader = aiter(watch.client)
@@ -104,7 +106,7 @@ async def trickle(_, ws):
 async def test_row_05_one_byte_at_a_time():
     """A frame that never ends is a dead link: its bytes are life for `max_seconds`, then the heartbeat finds it, and the client comes back."""
     bridge = HandBridge(trickle)
-    policy = quick(heartbeat=HEARTBEAT, replay=rb.Replay(timeout=2, max_seconds=1))
+    policy = quick(heartbeat=HEARTBEAT, replay=rb.bridge.Replay(timeout=2, max_seconds=1))
     async with bridge.listening(), Watch(bridge.url, policy=policy) as watch:
         loop = asyncio.get_running_loop()
         await watch.until(lambda: watch.connects >= 1, 5)
@@ -128,7 +130,7 @@ async def test_row_05_an_upgrade_of_one_byte_at_a_time():
                 await asyncio.sleep(0.01)
 
     policy = quick(
-        reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.02), connect_timeout=0.3, attempts=None)
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.02), connect_timeout=0.3, attempts=None)
     )
     handlers = []
 

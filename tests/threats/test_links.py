@@ -16,7 +16,7 @@ from tests.samples import some
 from tests.threats.watching import Watch, port_of, proxied, push, quick, until
 
 
-HEARTBEAT = rb.Heartbeat(every=0.3, timeout=0.3, probe_timeout=0.3)
+HEARTBEAT = rb.bridge.Heartbeat(every=0.3, timeout=0.3, probe_timeout=0.3)
 
 
 @pytest.mark.real

@@ -125,7 +125,7 @@ async def test_row_46_a_session_id_of_the_servers(server, caplog):
         )
 
     server._memory.message = spoiled
-    policy = rb.presets.default.evolve(dialect=rb.Dialect(session_from_join=True))
+    policy = rb.presets.default.evolve(dialect=rb.bridge.Dialect(session_from_join=True))
     async with Watch(server.url, policy=policy) as watch:
         await watch.until(lambda: watch.waits)
         assert watch.failures[0].startswith("PROTO_")

@@ -148,7 +148,7 @@ async def test_row_42_this_machine_is_no_network(host):
 @simulated
 async def test_row_42_unless_explicitly_allowed(server, allowed):
     """`allow_plaintext_credentials=True` is the one way to do it anyway, by a name of the simulated world."""
-    policy = rb.presets.default.evolve(reconnect=rb.Reconnect(allow_plaintext_credentials=allowed))
+    policy = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(allow_plaintext_credentials=allowed))
     server.token = CANARY
     url = server.url.replace("127.0.0.1", "bridge.test")
     async with Watch(url, token=CANARY, policy=policy) as watch:

@@ -205,7 +205,7 @@ PROXIES = [idle_relay, nginx]
 async def test_row_22_proxy_idle_cut(proxy, tmp_path):
     """A heartbeat slower than the proxy's patience: the cut has no close frame, is told as a loss, and is resumed from."""
     async with BridgeServer() as server:
-        policy = quick(heartbeat=rb.Heartbeat(every=30, timeout=10))
+        policy = quick(heartbeat=rb.bridge.Heartbeat(every=30, timeout=10))
         async with (
             proxy(port_of(server.url), tmp_path) as front,
             Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch,
@@ -227,7 +227,7 @@ async def test_row_22_proxy_idle_cut(proxy, tmp_path):
 async def test_row_22_keepalive_under_the_cut(proxy, tmp_path):
     """A heartbeat faster than the proxy's patience keeps a silent link for several times as long."""
     async with BridgeServer() as server:
-        policy = quick(heartbeat=rb.Heartbeat(every=0.15, timeout=10))
+        policy = quick(heartbeat=rb.bridge.Heartbeat(every=0.15, timeout=10))
         async with (
             proxy(port_of(server.url), tmp_path) as front,
             Watch(f"ws://127.0.0.1:{front}/ws", policy=policy) as watch,

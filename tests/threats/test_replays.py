@@ -20,7 +20,8 @@ from tests.threats.watching import Watch, push, simulated
 def numbers(watch):
     """The stream as a user reads it: numbers, and `GAP` where one was told."""
     return [
-        item.verdict.value if isinstance(item, rb.Gap) else item.payload.get("n") for item in watch.stream
+        item.verdict.value if isinstance(item, rb.bridge.Gap) else item.payload.get("n")
+        for item in watch.stream
     ]
 
 
@@ -32,7 +33,7 @@ async def test_row_12_a_flood_of_replayed_messages(server):
     """Thousands of messages were missed and come in one answer: all, once, in order, with an inbox of 100."""
     last = 30_001 if IS_ALL else 12_001
     server.behave(replay_bytes=1 << 30)
-    policy = rb.presets.default.evolve(inbox=rb.Inbox(max_messages=100))
+    policy = rb.presets.default.evolve(inbox=rb.bridge.Inbox(max_messages=100))
     async with Watch(server.url, policy=policy) as watch:
         await watch.ready()
         await push(server, 0)
@@ -51,7 +52,7 @@ async def test_row_12_a_flood_of_replayed_messages(server):
 async def test_row_12_a_replay_over_the_limit(server):
     """An answer larger than a frame may be is refused with 1009, typed and told; less is asked for, then nothing: no loop."""
     server.behave(replay_bytes=1 << 30, push_buffer=False)
-    policy = rb.presets.default.evolve(dialect=rb.Dialect(max_frame_bytes=20_000))
+    policy = rb.presets.default.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=20_000))
     async with Watch(server.url, policy=policy) as watch:
         await watch.ready()
         await push(server, 0)
@@ -129,7 +130,7 @@ async def test_row_12_a_replay_without_a_request(server):
 async def test_row_12_live_flood_while_the_replay_is_awaited(server):
     """More live messages than the side buffer holds end the wait: UNKNOWN(side_buffer_full), told, and nothing repeats."""
     server.behave(replay_delay=5.0, push_buffer=False)
-    policy = rb.presets.default.evolve(replay=rb.Replay(max_messages=50))
+    policy = rb.presets.default.evolve(replay=rb.bridge.Replay(max_messages=50))
     async with Watch(server.url, policy=policy) as watch:
         await watch.ready()
         await push(server, 1)

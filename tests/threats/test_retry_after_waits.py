@@ -134,7 +134,7 @@ async def test_row_26_ten_years(server, header):
 @simulated
 async def test_row_26_the_longest_wait_is_the_users(server, longest):
     """Up to `max_retry_after` the client waits for the Retry-After, above it gives up."""
-    policy = rb.presets.default.evolve(reconnect=rb.Reconnect(max_retry_after=longest))
+    policy = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(max_retry_after=longest))
     for header, state in ((longest, "READY"), (longest + 1, "FAILED")):
         async with Watch(server.url, policy=policy) as watch:
             await watch.ready()

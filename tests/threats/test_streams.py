@@ -242,4 +242,4 @@ async def test_row_11_ten_losses_while_the_clock_wanders(server):
             await watch.recovered(turn + 2, within=300)
         await watch.until(lambda: number in watch.ids)
         assert watch.ids == [*range(1, number + 1)]
-        assert {verdict for verdict, _ in watch.verdicts} == {rb.Verdict.RECOVERED}
+        assert {verdict for verdict, _ in watch.verdicts} == {rb.bridge.Verdict.RECOVERED}

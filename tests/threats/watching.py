@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 import resilient_bridge as rb
-from resilient_bridge import BridgeState
+from resilient_bridge.bridge import BridgeState
 from resilient_bridge.testing import BridgeServer, FaultProxy
 from tests.internals.telemetry import (
     Connected,
@@ -67,8 +67,8 @@ class Watch:
     """
 
     def __init__(self, url, /, *, read=True, **options):
-        self.messages: list[rb.Message] = []
-        self.gaps: list[rb.Gap] = []
+        self.messages: list[rb.bridge.Message] = []
+        self.gaps: list[rb.bridge.Gap] = []
         self.stream: list[Any] = []
         self.events: list[Any] = []
         self.error: BaseException | None = None
@@ -177,7 +177,7 @@ async def push(server, *numbers, type="tool_call", **options):
 def quick(**parts):
     """A policy for real sockets: everything takes a fraction of a second."""
     chosen = {
-        "reconnect": rb.Reconnect(
+        "reconnect": rb.bridge.Reconnect(
             backoff=rb.Backoff.constant(0.02),
             connect_timeout=2,
             stable_after=0,
@@ -185,10 +185,10 @@ def quick(**parts):
             connects_per_minute=6000,
             attempts=None,
         ),
-        "heartbeat": rb.Heartbeat(every=0.3, timeout=0.5, probe_timeout=0.5),
-        "replay": rb.Replay(timeout=2),
+        "heartbeat": rb.bridge.Heartbeat(every=0.3, timeout=0.5, probe_timeout=0.5),
+        "replay": rb.bridge.Replay(timeout=2),
     }
-    return rb.BridgePolicy(**{**chosen, **parts})
+    return rb.bridge.BridgePolicy(**{**chosen, **parts})
 
 
 def port_of(url):

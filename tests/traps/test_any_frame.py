@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import resilient_bridge as rb
-from resilient_bridge import BridgeState
+from resilient_bridge.bridge import BridgeState
 from resilient_bridge.errors import Failure, redact, redact_lines, redact_value
 from tests.bridges.servers.graphql_ws_dialect import graphql_ws
 from tests.bridges.servers.nostr_dialect import nostr
@@ -173,7 +173,7 @@ def test_any_error_is_classified_suggested_for_and_captured(text, kind):
     outcome = rb.capture(call)
     assert outcome.error is error
     outcome.to_llm()
-    toolbox = rb.Toolbox(rb.Policy(at_once(attempts=1)))
+    toolbox = rb.agent.Toolbox(rb.Policy(at_once(attempts=1)))
     toolbox.tool(call)
     outcome = asyncio.run(toolbox.call("call", {text: text}))
     json.loads(outcome.to_llm())

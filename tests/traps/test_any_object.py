@@ -162,7 +162,7 @@ def test_d04_the_callers_own_error_comes_out(kind, layers):
 def test_d04_a_toolbox_and_capture_give_it_as_data(kind):
     """`Toolbox.call` never raises a failure, `capture` stores the error itself, and listeners and the session log get text."""
     error = HOSTILE[kind]()
-    toolbox = rb.Toolbox(rb.Policy(at_once(attempts=2)))
+    toolbox = rb.agent.Toolbox(rb.Policy(at_once(attempts=2)))
 
     @toolbox.tool
     def hostile() -> None:

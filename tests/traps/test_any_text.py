@@ -40,7 +40,7 @@ def test_d01_blank_text_of_any_length_is_only_text(text):
 @pytest.mark.parametrize("text", WHITE)
 def test_d01_a_tool_that_fails_with_blanks_returns_an_outcome(text):
     """`Toolbox.call` returns a failed outcome; `capture` keeps the error that was raised."""
-    toolbox = rb.Toolbox(rb.Policy(at_once(attempts=1)))
+    toolbox = rb.agent.Toolbox(rb.Policy(at_once(attempts=1)))
 
     @toolbox.tool
     def blank() -> None:

@@ -46,9 +46,9 @@ async def test_polly_8_a_cancelled_probe_does_not_heal():
             await get("fail")
         clock.advance(10)
         await cancelled(get("hang"))
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         assert await get("well") == "well"
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
 
 
 async def test_hyx_a_cancelled_call_is_no_success():
@@ -60,7 +60,7 @@ async def test_hyx_a_cancelled_call_is_no_success():
         else:
             with pytest.raises(REFUSED):
                 await get(what)
-    assert rb.circuit(get).state == "open"
+    assert rb.calls.circuit(get).state == "open"
 
 
 async def test_purgatory_a_cancelled_call_is_no_failure():
@@ -71,7 +71,7 @@ async def test_purgatory_a_cancelled_call_is_no_failure():
             await get("fail")
     for _ in range(3):
         await cancelled(get("hang"))
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
 
 
 @everywhere
@@ -85,7 +85,7 @@ def test_pybreaker_ctrl_c_is_no_failure(form):
         with pytest.raises(KeyboardInterrupt):
             form.run(get)
     assert server.calls == 1
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
 
 
 async def test_praisonai_4969_a_tool_that_always_times_out_opens_its_circuit():
@@ -99,7 +99,7 @@ async def test_praisonai_4969_a_tool_that_always_times_out_opens_its_circuit():
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-    assert rb.circuit(tool).state == "open"
+    assert rb.calls.circuit(tool).state == "open"
     opened = [event for event in recorded if isinstance(event, rb.events.CircuitOpened)]
     assert [event.reason for event in opened] == ["slow_consecutive_failures_3"]
 
@@ -132,7 +132,7 @@ async def test_hyx_timeout_takes_its_cancel_request_back():
         get = rb.Policy(rb.Timeout(5))(Steps())
 
         async def call():
-            with pytest.raises(rb.AttemptTimeoutError):
+            with pytest.raises(rb.errors.AttemptTimeoutError):
                 await get("hang")
             return asyncio.current_task().cancelling()
 

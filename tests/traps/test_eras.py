@@ -57,7 +57,7 @@ async def test_circuitbreaker_a_late_success_does_not_close_an_open_circuit(line
         await failed(line, bad, "bad")
         await line.end("old")
         assert await old == "old"
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
 
 
 async def test_polly_217_a_late_success_does_not_close_a_half_open_circuit(line, get):
@@ -69,9 +69,9 @@ async def test_polly_217_a_late_success_does_not_close_a_half_open_circuit(line,
         (probe,) = await started(get, "probe")
         await line.end("old")
         assert await old == "old"
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         await failed(line, probe, "probe")
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
 
 
 async def test_resilience4j_a_late_failure_does_not_open_another_era(line, get):
@@ -82,20 +82,20 @@ async def test_resilience4j_a_late_failure_does_not_open_another_era(line, get):
         clock.advance(10)
         (probe,) = await started(get, "probe")
         await failed(line, late, "late")
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         await line.end("probe")
         assert await probe == "probe"
         await failed(line, later, "later")
-        assert rb.circuit(get).state == "closed"
-    assert "0/1 failed" in repr(rb.circuit(get))
+        assert rb.calls.circuit(get).state == "closed"
+    assert "0/1 failed" in repr(rb.calls.circuit(get))
 
 
 async def test_gobreaker_21_an_outcome_from_before_a_reset_is_dropped(line, get):
     """A hand that resets the circuit begins an era, too: a failure of a call that was under way counts for nothing."""
     (old,) = await started(get, "old")
-    rb.circuit(get).reset()
+    rb.calls.circuit(get).reset()
     await failed(line, old, "old")
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
 
 
 async def test_circuitbreaker_a_late_success_does_not_end_a_row_in_another_era(line):
@@ -113,7 +113,7 @@ async def test_circuitbreaker_a_late_success_does_not_end_a_row_in_another_era(l
         await failed(line, bad, name)
     await line.end("old")
     assert await old == "old"
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
     (bad,) = await started(get, "6")
     await failed(line, bad, "6")
-    assert rb.circuit(get).state == "open"
+    assert rb.calls.circuit(get).state == "open"

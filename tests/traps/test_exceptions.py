@@ -43,7 +43,7 @@ def test_redress_a_frozen_exception_comes_out_as_itself(form):
         rb.testing.disabled,
         rb.testing.record,
         lambda: rb.testing.inject(rb.resilient),
-        lambda: rb.circuit("frozen"),
+        lambda: rb.calls.circuit("frozen"),
     ],
     ids=["virtual_time", "disabled", "record", "inject", "circuit"],
 )
@@ -74,7 +74,7 @@ def raised_by(call):
 
 def _open():
     get = rb.Policy(rb.Breaker())(Server().get)
-    rb.circuit(get).isolate()
+    rb.calls.circuit(get).isolate()
     return raised_by(get)
 
 
@@ -105,7 +105,7 @@ RAISED = {
     "open": _open,
     "full": _full,
     "throttled": _throttled,
-    "timeout": lambda: rb.AttemptTimeoutError(rb.Failure.of("SYS_TIMEOUT", "timed out after 1 s")),
+    "timeout": lambda: rb.errors.AttemptTimeoutError(rb.Failure.of("SYS_TIMEOUT", "timed out after 1 s")),
     "deadline": _late,
     "config": lambda: raised_by(lambda: rb.Timeout(-1)),
 }
@@ -113,7 +113,7 @@ PUBLIC = {
     "open": rb.CircuitOpenError,
     "full": rb.errors.BulkheadFullError,
     "throttled": rb.errors.ThrottledError,
-    "timeout": rb.AttemptTimeoutError,
+    "timeout": rb.errors.AttemptTimeoutError,
     "deadline": rb.DeadlineExceededError,
     "config": rb.ConfigError,
 }

@@ -40,7 +40,7 @@ async def test_polly_216_half_open_admits_exactly_its_probes(probes):
         gate.set()
         results = await asyncio.gather(*callers, return_exceptions=True)
     assert sum(isinstance(result, rb.CircuitOpenError) for result in results) == 20 - probes
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
 
 
 def test_polly_216_half_open_admits_exactly_its_probes_across_threads():
@@ -97,10 +97,10 @@ async def test_interlock_a_hung_probe_does_not_wedge_half_open():
         assert 0 < rejected.value.retry_after <= 1  # and not None, which tells a caller nothing
         clock.advance(30)
         assert await get("well") == "well"
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
         hang.set()
         assert await hung == "hang"
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
 
 
 @everywhere
@@ -113,9 +113,9 @@ def test_redress_a_lost_probe_does_not_wedge_half_open(form):
             form.run(get)
         with pytest.raises(Abandoned):
             form.run(get)
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         assert form.run(get) == "ok"
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
 
 
 async def test_failsafe_go_391_outcomes_of_older_calls_do_not_add_permits():
@@ -141,10 +141,10 @@ async def test_failsafe_go_391_outcomes_of_older_calls_do_not_add_permits():
         assert await asyncio.gather(*old) == ["old"] * 3
         with pytest.raises(rb.CircuitOpenError):
             await get("probe")
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         releases["probe"].set()
         assert await probe == "probe"
-    assert rb.circuit(get).state == "closed"
+    assert rb.calls.circuit(get).state == "closed"
 
 
 class NotFoundHereError(Exception):
@@ -164,6 +164,6 @@ def test_smallrye_320_an_ignored_failure_does_not_reopen_half_open(form, ignored
             form.run(get)
         with pytest.raises(type(error)):
             form.run(get)
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         assert form.run(get) == "ok"
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"

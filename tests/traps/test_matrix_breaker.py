@@ -31,7 +31,7 @@ def test_b1_a_rate_of_the_last_calls_opens_it(form):
         fail(form, get, 2)
         form.run(get)
         fail(form, get, 2)
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
 
 
 @both
@@ -45,9 +45,9 @@ def test_b1_a_rate_in_a_span_of_time_opens_it(form):
         for _ in range(9):
             form.run(get)
         fail(form, get)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
         fail(form, get, 8)
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
 
 
 @both
@@ -57,9 +57,9 @@ def test_b2_slow_calls_open_it(form):
         get = rb.Policy(rb.Breaker.consecutive(3, slow_after=2))(form.of(clock.advance))
         for seconds in (2, 2, 1.9, 2, 2):
             form.run(get, seconds)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
         form.run(get, 2)
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
 
 
 @pytest.mark.parametrize("probes", [1, 2, 5])
@@ -82,10 +82,10 @@ async def test_b3_half_open_admits_exactly_n_and_closes_after_n(probes):
         callers = [asyncio.create_task(get(number)) for number in range(10)]
         await settle()
         assert len(entered) == probes
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         gate.set()
         await asyncio.gather(*callers, return_exceptions=True)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
 
 
 async def test_b4_a_probe_that_never_ends_costs_one_lease():
@@ -133,7 +133,7 @@ async def test_b5_outcomes_of_an_older_era_are_dropped():
         clock.advance(9)
         ends["b"].set_exception(REFUSED())
         await asyncio.gather(*calls, return_exceptions=True)
-        assert rb.circuit(get).retry_after == pytest.approx(1)
+        assert rb.calls.circuit(get).retry_after == pytest.approx(1)
 
 
 async def test_b6_cancellation_is_neutral_and_returns_the_probes_permit():
@@ -156,9 +156,9 @@ async def test_b6_cancellation_is_neutral_and_returns_the_probes_permit():
         await settle()
         probe.cancel()
         await settle()
-        assert rb.circuit(get).state == "half_open"
+        assert rb.calls.circuit(get).state == "half_open"
         await get()
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(4.9, "closed"), (5, "open")])
@@ -176,7 +176,7 @@ async def test_b7_cancelled_after_the_slow_threshold_is_slow(seconds, state):
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert rb.circuit(get).state == state
+        assert rb.calls.circuit(get).state == state
 
 
 @everywhere
@@ -188,9 +188,9 @@ def test_b9_what_is_ignored_and_what_is_the_callers_fault_counts_neither_way(for
         get = rb.Policy(breaker)(form.of(server.get))
         for _ in range(4):
             fail(form, get, error=Exception)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
         fail(form, get)
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
 
 
 @everywhere
@@ -207,7 +207,7 @@ def test_b9_a_class_that_the_retry_names_counts(form):
                 form.of(server.get), idempotent=True
             )
             fail(form, get, error=BusyError)
-        assert rb.circuit(get).state == state
+        assert rb.calls.circuit(get).state == state
 
 
 @both
@@ -220,11 +220,11 @@ def test_b10_it_stays_open_longer_each_time(form):
         get = rb.Policy(rb.Breaker.consecutive(1, open_for=open_for))(form.of(server.get))
         for _ in range(3):
             fail(form, get)
-            waits.append(rb.circuit(get).retry_after)
+            waits.append(rb.calls.circuit(get).retry_after)
             clock.advance(waits[-1])
         form.run(get)
         fail(form, get)
-        waits.append(rb.circuit(get).retry_after)
+        waits.append(rb.calls.circuit(get).retry_after)
     assert waits == pytest.approx([1, 2, 4, 1])
 
 
@@ -234,7 +234,7 @@ def test_b11_by_hand(form):
     server = Server(always=REFUSED)
     with form.world():
         get = rb.Policy(rb.Breaker.consecutive(1))(form.of(server.get))
-        circuit = rb.circuit(get)
+        circuit = rb.calls.circuit(get)
         circuit.disable()
         fail(form, get, 5)
         assert circuit.state == "disabled"
@@ -260,8 +260,8 @@ def test_b13_a_rejection_says_until_when_and_why(form):
     assert 29 < error.retry_after <= 30
     assert "connection refused" in error.failure.details["because"]
     assert error.failure.details["circuit"] == "database"
-    assert (error.failure.retryable, error.failure.executed) == (True, rb.Executed.NO)
-    assert isinstance(error, rb.RejectedError)
+    assert (error.failure.retryable, error.failure.executed) == (True, rb.errors.Executed.NO)
+    assert isinstance(error, rb.errors.RejectedError)
 
 
 def test_b15_every_context_may_have_a_clock_of_its_own():
@@ -297,8 +297,8 @@ def test_b17_idle_circuits_are_forgotten_first(key):
         policy.call(Server(always=REFUSED).get)
     del policy
     for number in range(1_100):
-        rb.circuit(f"{key} {number}")
-    stored = {name for name in rb.circuits() if name.startswith(key)}
+        rb.calls.circuit(f"{key} {number}")
+    stored = {name for name in rb.calls.circuits() if name.startswith(key)}
     assert f"{key} open" in stored
     assert f"{key} 0" not in stored
     assert len(stored) <= 1_024

@@ -156,11 +156,11 @@ def test_c12_another_policy_at_run_time_keeps_the_circuit(form):
         get.policy = rb.Policy(at_once(), rb.Breaker.consecutive(7, open_for=3600))
         with pytest.raises(rb.CircuitOpenError):
             form.run(get)
-        rb.circuit(get).reset()
+        rb.calls.circuit(get).reset()
         get.policy = rb.Policy(rb.Breaker.consecutive(1))
         with pytest.raises(REFUSED):
             form.run(get)
-        assert rb.circuit(get).state == "open"
+        assert rb.calls.circuit(get).state == "open"
     assert server.calls == 3
 
 

@@ -50,7 +50,7 @@ async def test_r8_each_attempt_has_its_own_time():
         for _ in range(3):
             await settle()
             clock.advance(5)
-        with pytest.raises(rb.AttemptTimeoutError):
+        with pytest.raises(rb.errors.AttemptTimeoutError):
             await task
     assert [at - calls[0] for at in calls] == [0, 5, 10]
 

@@ -18,12 +18,12 @@ def test_e23_an_unused_circuit_may_be_misspelt():
         (lambda handle: handle.disable(), "e23 paiments"),
         (lambda handle: handle.reset(), "E23 payments"),
     ):
-        rb.circuit(name)
+        rb.calls.circuit(name)
         with pytest.warns(UserWarning, match=f"'{name}' yet: did you mean 'e23 p"):
-            use(rb.circuit(name))
-    assert rb.circuit("e23 payments").state == rb.circuit(protected).state == "closed"
-    with rb.circuit("e23 a block"):
-        assert rb.circuit("e23 a block").state == "closed"
+            use(rb.calls.circuit(name))
+    assert rb.calls.circuit("e23 payments").state == rb.calls.circuit(protected).state == "closed"
+    with rb.calls.circuit("e23 a block"):
+        assert rb.calls.circuit("e23 a block").state == "closed"
 
 
 def test_e23_nothing_is_injected_where_policies_are_off():

@@ -79,12 +79,12 @@ async def test_pybreaker_7_an_async_def_opens_its_circuit():
     for expected in [ConnectionRefusedError] * 5 + [rb.CircuitOpenError] * 5:
         with pytest.raises(expected):
             await get()
-    assert rb.circuit(get).state == "open"
+    assert rb.calls.circuit(get).state == "open"
 
 
 def test_circuitbreaker_a_with_block_does_not_run_while_open():
     """`with circuit:` rejects while it is open; in circuitbreaker the block runs, and closes it."""
-    circuit = rb.circuit("with block")
+    circuit = rb.calls.circuit("with block")
     with circuit:
         pass
     circuit.isolate()
@@ -167,10 +167,10 @@ def test_pybreaker_an_ignored_class_with_a_metaclass_excludes_nothing_else(form)
     for expected in (LabelledError, LabelledError, ConnectionRefusedError):
         with pytest.raises(expected):
             form.run(get)
-        assert rb.circuit(get).state == "closed"
+        assert rb.calls.circuit(get).state == "closed"
     with pytest.raises(ConnectionRefusedError):
         form.run(get)
-    assert rb.circuit(get).state == "open"
+    assert rb.calls.circuit(get).state == "open"
 
 
 @everywhere
@@ -179,7 +179,7 @@ def test_interlock_nothing_loops_on_an_open_circuit(form):
     server = Server()
     with form.world():
         get = rb.Policy(at_once(on=Exception, attempts=9), rb.Breaker())(form.of(server.get), idempotent=True)
-        rb.circuit(get).isolate()
+        rb.calls.circuit(get).isolate()
         with rb.testing.record() as recorded, pytest.raises(rb.CircuitOpenError):
             form.run(get)
     assert server.calls == 0

@@ -55,7 +55,7 @@ def test_stamina_test_mode_holds_for_its_own_context_only():
 
     def elsewhere():
         outcomes.append(get())
-        outcomes.append(rb.circuit(get).state)
+        outcomes.append(rb.calls.circuit(get).state)
 
     with rb.testing.virtual_time(), rb.testing.inject(get, ConnectionRefusedError):
         thread = threading.Thread(target=elsewhere)
@@ -91,7 +91,7 @@ async def test_stamina_test_mode_does_not_reach_a_task_beside_it(key):
 
 async def test_interlock_a_circuit_is_exited_in_another_task_than_it_was_entered():
     """`with circuit:` on an exit stack that another task closes: interlock's ContextVar stack raises IndexError there."""
-    circuit = rb.circuit("left elsewhere")
+    circuit = rb.calls.circuit("left elsewhere")
     stack = AsyncExitStack()
 
     async def enter():
@@ -139,7 +139,7 @@ def test_interlock_an_abandoned_thread_is_reported():
         release.wait(10)
         done.set()
 
-    with rb.testing.record() as recorded, pytest.raises(rb.AttemptTimeoutError):
+    with rb.testing.record() as recorded, pytest.raises(rb.errors.AttemptTimeoutError):
         stuck()
     assert [(type(event), event.name, event.seconds) for event in recorded] == [
         (rb.events.ThreadLeftBehind, "stuck", 0.02)
@@ -235,8 +235,8 @@ def test_circuitbreaker_functions_of_one_name_have_a_circuit_each():
     with pytest.raises(ConnectionRefusedError):
         bad()
     assert good() == "ok"
-    assert (rb.circuit(bad).state, rb.circuit(good).state) == ("open", "closed")
-    assert sum("made.<locals>.get" in name for name in rb.circuits()) == 2
+    assert (rb.calls.circuit(bad).state, rb.calls.circuit(good).state) == ("open", "closed")
+    assert sum("made.<locals>.get" in name for name in rb.calls.circuits()) == 2
 
 
 def test_interlock_the_registry_of_keys_is_bounded(key):
@@ -246,8 +246,8 @@ def test_interlock_the_registry_of_keys_is_bounded(key):
         down.call(Server(always=ConnectionRefusedError).get)
     for number in range(3_000):
         rb.Policy(rb.Breaker(key=f"{key} {number}")).call(Server().get)
-    assert len([name for name in rb.circuits() if name.startswith(key)]) <= 1_024
-    assert rb.circuit(f"{key} down").state == "open"
+    assert len([name for name in rb.calls.circuits() if name.startswith(key)]) <= 1_024
+    assert rb.calls.circuit(f"{key} down").state == "open"
 
 
 def test_interlock_what_is_counted_survives_threads():
@@ -268,7 +268,7 @@ def test_interlock_what_is_counted_survives_threads():
         thread.start()
     for thread in threads:
         thread.join()
-    assert "2000/10000 failed" in repr(rb.circuit(get))
+    assert "2000/10000 failed" in repr(rb.calls.circuit(get))
 
 
 async def test_stamina_nothing_grows_with_the_calls():

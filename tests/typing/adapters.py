@@ -50,7 +50,7 @@ httpx2.AsyncClient(transport=rb.HTTPTransport(web, httpx2.AsyncHTTPTransport(htt
 OpenAI(http_client=httpx2.Client(transport=rb.HTTPTransport(idempotency_header=None)))
 
 
-def is_read(call: rb.adapters.Call) -> bool:
+def is_read(call: rb.links.Call) -> bool:
     """A predicate sees the name and the arguments."""
     assert_type(call.method, str)
     assert_type(call.kwargs, Mapping[str, Any])
@@ -69,18 +69,18 @@ async def links(url: str) -> None:
         await ws.send("hello")
         async for message in ws:
             assert_type(message, str | bytes)
-    assert_type(link.state, rb.BridgeState)
-    assert_type(link.health(), rb.adapters.LinkHealth)
+    assert_type(link.state, rb.bridge.BridgeState)
+    assert_type(link.health(), rb.links.LinkHealth)
     await link.wait_ready(timeout=3)
     async for event in link.events():
         assert_type(event, rb.events.Event)
-    child = rb.stdio("server", "--json", env={"A": "b"})
-    assert_type(child(), AbstractAsyncContextManager[rb.Peer])
+    child = rb.links.stdio("server", "--json", env={"A": "b"})
+    assert_type(child(), AbstractAsyncContextManager[rb.links.Peer])
     async with rb.reconnecting(child, rb.presets.stdiobus) as peer:
         assert_type(await peer.request("ping", timeout=5, idempotent=True), Any)
     connect = websockets.connect(
         url,
-        process_exception=rb.Reconnect().process_exception,
+        process_exception=rb.bridge.Reconnect().process_exception,
         reconnect_delays=rb.Backoff.exponential(1).waits,
     )
     async for _ in connect:
@@ -89,9 +89,9 @@ async def links(url: str) -> None:
 
 async def others(url: str) -> None:
     """Event streams, daemons, commands."""
-    async with rb.EventSource(httpx2.AsyncClient(), url, last_event_id="7") as source:
+    async with rb.links.EventSource(httpx2.AsyncClient(), url, last_event_id="7") as source:
         async for event in source:
-            assert_type(event, rb.protocol.ServerSentEvent)
+            assert_type(event, rb.links.ServerSentEvent)
             assert_type(event.data, str)
     daemon = rb.agent.Daemon("server", "--port", "7890", health=url)
     assert_type(await daemon.ensure(), rb.agent.DaemonHealth)
@@ -104,4 +104,4 @@ def wrong() -> None:
     rb.wrap()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rb.HTTPTransport(retries=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rb.reconnecting(Client("x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    rb.stdio(["server"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.links.stdio(["server"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

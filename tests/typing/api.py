@@ -19,15 +19,15 @@ assert_type(backoff.delays(6), list[float])
 assert_type(backoff.explain(), str)
 delays = [rb.Backoff.constant(1), rb.Backoff.linear(timedelta(seconds=1)), rb.Backoff.decorrelated(1, cap=30)]
 
-policy: rb.BridgePolicy = rb.presets.recursor.evolve(
-    reconnect=rb.Reconnect(
+policy: rb.bridge.BridgePolicy = rb.presets.recursor.evolve(
+    reconnect=rb.bridge.Reconnect(
         backoff=backoff, rules={"CONN_TIMEOUT": rb.Rule(backoff=backoff)}, on_exhausted="suspend"
     ),
-    heartbeat=rb.Heartbeat(every=15, timeout=timedelta(seconds=10)),
-    outbox=rb.Outbox(max_messages=10, overflow="drop_oldest"),
-    inbox=rb.Inbox(overflow="resync"),
-    replay=rb.Replay(overlap=300),
-    dialect=rb.Dialect(request_replay=None, codec="json"),
+    heartbeat=rb.bridge.Heartbeat(every=15, timeout=timedelta(seconds=10)),
+    outbox=rb.bridge.Outbox(max_messages=10, overflow="drop_oldest"),
+    inbox=rb.bridge.Inbox(overflow="resync"),
+    replay=rb.bridge.Replay(overlap=300),
+    dialect=rb.bridge.Dialect(request_replay=None, codec="json"),
 )
 
 
@@ -37,8 +37,8 @@ def failures(error: Exception) -> str:
     assert_type(failure, rb.Failure)
     assert_type(failure.category, rb.Category)
     assert_type(failure.kind, rb.Kind)
-    assert_type(failure.severity, rb.Severity)
-    assert_type(failure.executed, rb.Executed)
+    assert_type(failure.severity, rb.errors.Severity)
+    assert_type(failure.executed, rb.errors.Executed)
     assert_type(failure.retry_after, float | None)
     assert_type(failure.to_dict(), dict[str, Any])
     return failure.explain() if failure.retryable else failure.to_llm()
@@ -48,14 +48,14 @@ def watch(event: rb.events.Event) -> None:
     """A listener gets any event and asks for its class."""
     assert_type(event.at, datetime)
     if isinstance(event, rb.events.Resumed):
-        assert_type(event.verdict, rb.Verdict)
+        assert_type(event.verdict, rb.bridge.Verdict)
     elif isinstance(event, rb.events.StateChanged):
-        assert_type(event.state, rb.BridgeState)
+        assert_type(event.state, rb.bridge.BridgeState)
 
 
-async def on_gap(gap: rb.Gap) -> None:
+async def on_gap(gap: rb.bridge.Gap) -> None:
     """What could not be recovered, in its place in the stream."""
-    assert_type(gap.verdict, rb.Verdict)
+    assert_type(gap.verdict, rb.bridge.Verdict)
     assert_type(gap.since, datetime | None)
 
 
@@ -89,28 +89,28 @@ async def bridge(url: str) -> None:
         ) as client:
             await client.wait_ready(timeout=timedelta(seconds=30))
             receipt = await client.send("tool_result", {"content": "ok"}, idempotency_key="k", ttl=60)
-            assert_type(receipt, rb.Receipt)
+            assert_type(receipt, rb.bridge.Receipt)
             answer = await client.request("git_status_request", {}, timeout=10, idempotent=True)
-            assert_type(answer, rb.Message)
+            assert_type(answer, rb.bridge.Message)
             how = await receipt.confirmed(timeout=30)
             assert_type(how, Literal["applied", "read"])
-            assert_type(client.receipt(receipt.idempotency_key), rb.Receipt)
+            assert_type(client.receipt(receipt.idempotency_key), rb.bridge.Receipt)
             assert_type(receipt.withdraw(), bool)
             async for message in client:
-                assert_type(message, rb.Message)
+                assert_type(message, rb.bridge.Message)
                 assert_type(message.redelivered or message.maybe_duplicate, bool)
                 await client.send("echo", {"type": message.type, "how": how}, volatile=True)
                 await client.send(b"frame")
-            assert_type(client.state, rb.BridgeState)
-            assert_type(client.health(), rb.client.Health)
+            assert_type(client.state, rb.bridge.BridgeState)
+            assert_type(client.health(), rb.bridge.Health)
             assert_type(client.health().failure, rb.Failure | None)
             async for event in client.events():
                 assert_type(event, rb.events.Event)
-            assert_type(await client.request("look", {}, timeout=None), rb.Message)
-            assert_type(await client.aclose(drain=None), list[rb.Receipt])
+            assert_type(await client.request("look", {}, timeout=None), rb.bridge.Message)
+            assert_type(await client.aclose(drain=None), list[rb.bridge.Receipt])
 
 
-def outcome(receipt: rb.Receipt) -> str:
+def outcome(receipt: rb.bridge.Receipt) -> str:
     """A receipt's state is one of eight words, and a match knows when it has them all."""
     match receipt.state:
         case "queued" | "written":
@@ -125,7 +125,7 @@ def outcome(receipt: rb.Receipt) -> str:
 
 async def own(connect: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
     """A websocket that you open yourself; a plain function for gaps; other credentials."""
-    gaps: list[rb.Gap] = []
+    gaps: list[rb.bridge.Gap] = []
     async with rb.BridgeClient.over(connect, on_gap=gaps.append, on_doubt=print, receive=False) as client:
         assert_type(client, rb.BridgeClient)
     rb.BridgeClient(
@@ -191,7 +191,7 @@ def errors() -> float | None:
     """What `except` looks like: by what happened, or by the standard library's own classes."""
     try:
         raise NotImplementedError
-    except rb.RejectedError as error:
+    except rb.errors.RejectedError as error:
         return error.retry_after
     except (
         rb.OutcomeUnknownError,
@@ -206,23 +206,23 @@ def errors() -> float | None:
 
 
 wrong_value: type[ValueError] = rb.ConfigError
-late: type[TimeoutError] = rb.AttemptTimeoutError
-unreachable: type[ConnectionError] = rb.NotConnectedError
+late: type[TimeoutError] = rb.errors.AttemptTimeoutError
+unreachable: type[ConnectionError] = rb.errors.NotConnectedError
 unread: type[rb.OutcomeUnknownError] = rb.errors.InboxFullError
-full: type[rb.RejectedError] = rb.errors.OutboxFullError
-dropped: type[rb.RejectedError] = rb.errors.NotDeliveredError
+full: type[rb.errors.RejectedError] = rb.errors.OutboxFullError
+dropped: type[rb.errors.RejectedError] = rb.errors.NotDeliveredError
 
 # Settings: a whole document is a Config, and with a class it is a value of that class.
 config = rb.load("resilience.toml", names={"Busy": OSError}, env=True)
-assert_type(config, rb.Config)
+assert_type(config, rb.settings.Config)
 assert_type(rb.load({"attempts": 4}, rb.Retry), rb.Retry)
-assert_type(config.bridge, rb.BridgePolicy)
+assert_type(config.bridge, rb.bridge.BridgePolicy)
 assert_type(config.policies["search"], rb.Policy)
-assert_type(config.toolbox, rb.Toolbox)
+assert_type(config.toolbox, rb.agent.Toolbox)
 assert_type(rb.Policy.from_config("resilience.toml", "search"), rb.Policy)
 assert_type(rb.BridgeClient.from_config("resilience.toml", session_id="s1"), rb.BridgeClient)
 assert_type(rb.Backoff.parse("linear(1)"), rb.Backoff)
-assert_type(rb.dump(policy), dict[str, Any])
+assert_type(rb.settings.dump(policy), dict[str, Any])
 assert_type([(change.path, change.before) for change in config.reload()], list[tuple[str, Any]])
 
 

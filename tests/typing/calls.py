@@ -31,7 +31,7 @@ async def agree(failure: rb.Failure) -> bool:
     return failure.retryable
 
 
-def wait(attempt: rb.Attempt) -> float:
+def wait(attempt: rb.calls.Attempt) -> float:
     """A schedule of one's own."""
     return 1.0 if attempt.failure is None else 2.0
 
@@ -299,41 +299,46 @@ async def blocks() -> int:
             assert_type(attempt.remaining, float | None)
             assert_type(attempt.failure, rb.Failure | None)
     found = rb.current_attempt()
-    assert_type(found, rb.Attempt | None)
+    assert_type(found, rb.calls.Attempt | None)
     return 0 if found is None else found.number
 
 
 async def data() -> str:
     """Errors as data: an Outcome of what the function returns, or a coroutine of one."""
     made = rb.capture(create, "x", urgent=True)
-    assert_type(made, rb.Outcome[int])
+    assert_type(made, rb.calls.Outcome[int])
     assert_type(made.value, int)
     assert_type(made.failure, rb.Failure | None)
     assert_type(made.attempts, int)
     assert_type(made.seconds, float)
     found = await rb.capture(search, "x")
-    assert_type(found, rb.Outcome[list[str]])
-    assert_type(await asyncio.create_task(rb.capture(search, "x")), rb.Outcome[list[str]])
-    assert_type(rb.capture(Weather().today, "x"), rb.Outcome[float])
+    assert_type(found, rb.calls.Outcome[list[str]])
+    assert_type(await asyncio.create_task(rb.capture(search, "x")), rb.calls.Outcome[list[str]])
+    assert_type(rb.capture(Weather().today, "x"), rb.calls.Outcome[float])
     return made.to_llm()
 
 
 def circuits() -> float | None:
     """The handle of a circuit, by key, function, method or policy."""
-    handle = rb.circuit("github")
-    assert_type(handle, rb.Circuit)
+    handle = rb.calls.circuit("github")
+    assert_type(handle, rb.calls.Circuit)
     assert_type(handle.state, Literal["closed", "open", "half_open", "isolated", "disabled"])
-    assert_type(rb.circuits(), Mapping[str, rb.Circuit])
-    for one in (rb.circuit(create), rb.circuit(search), rb.circuit(Weather.today), rb.circuit(web)):
+    assert_type(rb.calls.circuits(), Mapping[str, rb.calls.Circuit])
+    for one in (
+        rb.calls.circuit(create),
+        rb.calls.circuit(search),
+        rb.calls.circuit(Weather.today),
+        rb.calls.circuit(web),
+    ):
         one.reset()
         one.isolate()
         one.disable()
     with handle as same:
-        assert_type(same, rb.Circuit)
+        assert_type(same, rb.calls.Circuit)
     return handle.retry_after
 
 
-def presets() -> rb.BridgePolicy:
+def presets() -> rb.bridge.BridgePolicy:
     """The policies of a preset."""
     preset = rb.presets.gasoline
     assert_type(preset.calls, rb.Policy)
@@ -345,7 +350,7 @@ def presets() -> rb.BridgePolicy:
 def rejections() -> float | None:
     """What a layer raises, and by which classes it is caught."""
     late: type[TimeoutError] = rb.DeadlineExceededError
-    rejected: list[type[rb.RejectedError]] = [
+    rejected: list[type[rb.errors.RejectedError]] = [
         rb.CircuitOpenError,
         rb.errors.BulkheadFullError,
         rb.errors.ThrottledError,

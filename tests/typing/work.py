@@ -9,7 +9,7 @@ from typing import Any, assert_type
 import resilient_bridge as rb
 
 
-toolbox = rb.Toolbox(rb.presets.recursor, timeouts={"bash": 300, "default": 20})
+toolbox = rb.agent.Toolbox(rb.presets.recursor, timeouts={"bash": 300, "default": 20})
 
 
 @toolbox.tool
@@ -30,7 +30,7 @@ def bash(script: str) -> list[str]:
     return ["bash", "-c", script]
 
 
-flow = rb.Workflow("state.json", root=".", tools=toolbox, policy=rb.Policy(rb.Retry()))
+flow = rb.agent.Workflow("state.json", root=".", tools=toolbox, policy=rb.Policy(rb.Retry()))
 
 
 @flow.phase
@@ -57,7 +57,7 @@ async def work() -> None:
     assert_type(result, rb.agent.CommandResult)
     assert_type(result.stdout, str)
     outcome = await toolbox.call("grep", '{"pattern": "x"}', idempotency_key="k")
-    assert_type(outcome, rb.Outcome[Any])
+    assert_type(outcome, rb.calls.Outcome[Any])
     assert_type(outcome.ok, bool)
     assert_type(outcome.exit_code, int | None)
     assert_type(toolbox.tools, Mapping[str, rb.agent.Tool])

@@ -10,21 +10,21 @@ import resilient_bridge as rb
 
 
 # Policies: keywords, the words that exist, the right units and parts.
-rb.Heartbeat(15)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-rb.Heartbeat(every="15 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Heartbeat(evry=15)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-rb.Outbox(overflow="drop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Outbox(max_messages=1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Inbox(overflow="raise")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Reconnect(on_exhausted="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Reconnect(backoff=[1, 2, 5])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Dialect(codec="msgpack")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Replay(overlap=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Heartbeat(15)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+rb.bridge.Heartbeat(every="15 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Heartbeat(evry=15)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+rb.bridge.Outbox(overflow="drop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Outbox(max_messages=1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Inbox(overflow="raise")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Reconnect(on_exhausted="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Reconnect(backoff=[1, 2, 5])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Dialect(codec="msgpack")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Replay(overlap=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Rule(backoff=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.BridgePolicy(heartbeat=rb.Outbox())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.presets.default.evolve(heartbeet=rb.Heartbeat())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-rb.presets.default.evolve(outbox=rb.Inbox())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.presets.default.heartbeat = rb.Heartbeat()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+rb.bridge.BridgePolicy(heartbeat=rb.bridge.Outbox())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.presets.default.evolve(heartbeet=rb.bridge.Heartbeat())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+rb.presets.default.evolve(outbox=rb.bridge.Inbox())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.presets.default.heartbeat = rb.bridge.Heartbeat()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 # Schedules.
 rb.Backoff.steps("1", "2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -34,16 +34,16 @@ rb.Backoff.steps(1, then=[2])  # type: ignore[arg-type]  # pyright: ignore[repor
 rb.Backoff.steps(1).sample(3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-async def not_a_gap(message: rb.Message) -> None:
+async def not_a_gap(message: rb.bridge.Message) -> None:
     """A handler for something else."""
 
 
-async def client(bridge: rb.BridgeClient, receipt: rb.Receipt) -> None:
+async def client(bridge: rb.BridgeClient, receipt: rb.bridge.Receipt) -> None:
     """The client: what is positional, what is not, and what comes back."""
     rb.BridgeClient()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rb.BridgeClient("wss://x", "token")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rb.BridgeClient("wss://x", token=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    rb.BridgeClient("wss://x", policy=rb.Reconnect())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.BridgeClient("wss://x", policy=rb.bridge.Reconnect())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.BridgeClient("wss://x", store=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.BridgeClient("wss://x", on_doubt=not_a_gap)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.BridgeClient("wss://x", on_gap=not_a_gap)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -53,8 +53,8 @@ async def client(bridge: rb.BridgeClient, receipt: rb.Receipt) -> None:
     await bridge.send(type="a", payload={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     await bridge.send("a", {}, ttl="1 min")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.request("a", {}, idempotent="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    _late: rb.Message = await bridge.send("a", {})  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
-    bridge.state = rb.BridgeState.READY  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    _late: rb.bridge.Message = await bridge.send("a", {})  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    bridge.state = rb.bridge.BridgeState.READY  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     if receipt.state == "sent":  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]
         pass
     if await receipt.confirmed() == "acked":  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]
@@ -62,11 +62,11 @@ async def client(bridge: rb.BridgeClient, receipt: rb.Receipt) -> None:
     list(bridge)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
-def records(event: rb.events.Event, failure: rb.Failure, gap: rb.Gap) -> None:
+def records(event: rb.events.Event, failure: rb.Failure, gap: rb.bridge.Gap) -> None:
     """Records: the fields that they have, and nothing to write to."""
     print(event.verdict)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
     failure.retryable = True  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-    gap.verdict = rb.Verdict.GAP  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    gap.verdict = rb.bridge.Verdict.GAP  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(event, rb.events.Resumed):
         _seconds: float = event.since  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     rb.listen(print, "again")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

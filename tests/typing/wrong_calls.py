@@ -102,19 +102,19 @@ async def calls() -> None:
     await web.call(search, query=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.capture(create, 7)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     print(rb.capture(search, "x").value)  # type: ignore[attr-defined]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportAttributeAccessIssue]
-    _outcome: rb.Outcome[str] = rb.capture(create, "x")  # type: ignore[call-overload]  # pyright: ignore[reportAssignmentType]
+    _outcome: rb.calls.Outcome[str] = rb.capture(create, "x")  # type: ignore[call-overload]  # pyright: ignore[reportAssignmentType]
 
 
-def handles(attempt: rb.Attempt, outcome: rb.Outcome[int], circuit: rb.Circuit) -> None:
+def handles(attempt: rb.calls.Attempt, outcome: rb.calls.Outcome[int], circuit: rb.calls.Circuit) -> None:
     """What is read, and not written."""
-    rb.circuit(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.calls.circuit(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     if circuit.state == "half-open":  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]
         pass
     circuit.state = "open"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     attempt.remaining = 3.0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     attempt.idempotency_key = "k"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     outcome.value = 3  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-    rb.circuits()["x"] = circuit  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
+    rb.calls.circuits()["x"] = circuit  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
     print(rb.current_attempt().number)  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
 
 
@@ -132,7 +132,7 @@ async def tests() -> None:
 
 
 # Tools: what is called by name, and directly.
-toolbox = rb.Toolbox(timeouts={"bash": "300"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+toolbox = rb.agent.Toolbox(timeouts={"bash": "300"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 
 
 @toolbox.tool

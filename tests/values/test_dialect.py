@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge import Dialect
+from resilient_bridge.bridge import Dialect
 from resilient_bridge.errors import ConfigError
 from tests.rows import each_row
 

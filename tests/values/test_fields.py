@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
+from resilient_bridge.bridge import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.values import Backoff, Rule
 from tests.rows import each_row
@@ -212,7 +212,7 @@ def test_e29_a_preset_keeps_its_rules():
         (lambda span, _: rb.stores.RedisStore("redis://localhost", lease=span), "RedisStore.lease"),
         (lambda span, _: rb.stores.RedisStore("redis://localhost", timeout=span), "RedisStore.timeout"),
         (lambda span, _: rb.stores.RedisStore("redis://localhost", wait=span), "RedisStore.wait"),
-        (lambda span, _: rb.Alerts(window=span), "Alerts.window"),
+        (lambda span, _: rb.telemetry.Alerts(window=span), "Alerts.window"),
         (lambda span, _: _own_frames(silence=span), "Dialect.silence"),
         (
             lambda span, _: _own_frames(acknowledges="taken", acknowledge_within=span),
@@ -230,4 +230,4 @@ def test_l05_durations_outside_of_policies_take_a_timedelta_too(make, expected, 
 
 
 def _own_frames(**options):
-    return rb.Dialect.plain(decode=lambda _: (), encode=lambda _: None, **options)
+    return rb.bridge.Dialect.plain(decode=lambda _: (), encode=lambda _: None, **options)

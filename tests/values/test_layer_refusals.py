@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 import tenacity
 
-from resilient_bridge import Reconnect
+from resilient_bridge.bridge import Reconnect
 from resilient_bridge.calls import (
     Breaker,
     Bulkhead,

@@ -15,7 +15,7 @@ from websockets.http11 import Response
 import resilient_bridge as rb
 
 
-STEADY = rb.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"))
+STEADY = rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"))
 
 
 def answers(status: int, times: int):
@@ -99,4 +99,4 @@ def test_a_rule_has_the_last_word():
     """A failure that stands in `rules` is tried again, whatever it usually means."""
     error = PermissionError(13, "permission denied")
     assert STEADY.process_exception(error) is error
-    assert rb.Reconnect(rules={PermissionError: rb.Rule(attempts=3)}).process_exception(error) is None
+    assert rb.bridge.Reconnect(rules={PermissionError: rb.Rule(attempts=3)}).process_exception(error) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.reconnect_storms import CHOOSING, GOALS, JUDGING, SMALL, measured
-from resilient_bridge import Reconnect
+from resilient_bridge.bridge import Reconnect
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.values import Backoff
 

@@ -8,7 +8,8 @@ from http import HTTPStatus
 
 import pytest
 
-from resilient_bridge import Reconnect, named
+from resilient_bridge import named
+from resilient_bridge.bridge import Reconnect
 from resilient_bridge.errors import AuthError, BridgeError, Category, ConfigError, Failure, Kind, Severity
 from resilient_bridge.values import Backoff, Rule, most_specific
 from tests.rows import each_row

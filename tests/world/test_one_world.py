@@ -114,7 +114,7 @@ def everything(directory: Path) -> Callable[[rb.testing.BridgeServer], Any]:
 
 async def calls(keys: list[str]) -> None:
     """Retries with jitter, a circuit, a fallback, a tool, and the idempotency key of each."""
-    toolbox = rb.Toolbox(rb.Policy(rb.Retry(attempts=2)))
+    toolbox = rb.agent.Toolbox(rb.Policy(rb.Retry(attempts=2)))
 
     @toolbox.tool(idempotent=True)
     async def search() -> None:
@@ -146,7 +146,7 @@ async def requests(keys: list[str]) -> None:
 
 async def a_workflow(directory: Path) -> None:
     """Its run has an id, and its file its times."""
-    flow = rb.Workflow(directory / "flow.json")
+    flow = rb.agent.Workflow(directory / "flow.json")
 
     @flow.phase
     async def only() -> str:
@@ -309,7 +309,7 @@ def test_e09_disabled_holds_for_a_block():
                 with attempt:
                     runs.append(attempt.number)
                     raise Busy
-        assert rb.circuit("e09").state == "closed"
+        assert rb.calls.circuit("e09").state == "closed"
     assert (runs, clock.slept) == ([1], [])
 
 

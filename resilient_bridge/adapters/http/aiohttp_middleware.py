@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientHandlerType
 
     from ...calls.policy import Policy
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
     from .bearer import Token
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from requests.adapters import BaseAdapter
 
     from ...calls.policy import Policy
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
 
     _Base = BaseAdapter
 else:

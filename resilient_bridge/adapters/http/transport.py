@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from ...calls.policy import Policy
     from ...errors import Failure
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
     from .bearer import Bearer, Token
 
     class _Bases(  # type: ignore[misc] # the two libraries differ in their Request classes
@@ -94,7 +94,7 @@ class HTTPTransport(_Bases):
     the proxies of the environment (`HTTP_PROXY`, `NO_PROXY` …) and with `verify`, `cert`, `http2`,
     `proxy`, `limits` and `trust_env`, which mean what they mean for a client. Give them here: a
     transport cannot see those of its client. A circuit, budget, bulkhead or rate limit without a
-    key belongs to the origin: `rb.circuit("https://host")` is the handle.
+    key belongs to the origin: `rb.calls.circuit("https://host")` is the handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
     Idempotency-Key header of yours; any other only if it provably did not run, or, by convention,

@@ -22,7 +22,7 @@ from .transport import HTTPTransport, bearer_of
 
 if TYPE_CHECKING:
     from ...calls.policy import Policy
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
     from .bearer import Token
 
 

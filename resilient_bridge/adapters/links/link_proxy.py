@@ -56,7 +56,7 @@ from .mcp_hints import hint_for
 
 if TYPE_CHECKING:
     from ...errors import Failure
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
     from ..idempotency import Idempotent
     from .connection import Connection, Ended
 

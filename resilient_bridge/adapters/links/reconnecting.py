@@ -14,7 +14,8 @@ from ...calls.policy import Policy
 from ...client.arguments import checked_name, checked_policy
 from ...client.streams import EventStream
 from ...errors import NotConnectedError, config_error, stays_here
-from ...presets import BridgePolicy, default
+from ...presets import default
+from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState
 from ...values.fields import check_flag, optional_seconds
 from ..idempotency import Idempotent, checked_idempotent
@@ -177,5 +178,5 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         self._supervisor.reconnect_now()
 
     def __circuit__(self) -> object | None:
-        """Return the circuit of the link's calls, None if there is none; for `rb.circuit(link)`."""
+        """Return the circuit of the link's calls, None if there is none; for `rb.calls.circuit(link)`."""
         return self._calls.states.current

@@ -1,4 +1,4 @@
-"""`rb.stdio(command, …)`: a factory of child processes that speak JSON-RPC, one per call.
+"""`rb.links.stdio(command, …)`: a factory of child processes that speak JSON-RPC, one per call.
 
 Rule: wrong arguments are refused here, before anything runs. Neither arguments nor environment are
 ever shown: they may hold secrets.

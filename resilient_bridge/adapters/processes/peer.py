@@ -46,7 +46,7 @@ _REFUSALS: Final = 100  # answers queued for a child that sends requests and doe
 class Peer:
     """A child process that speaks JSON-RPC 2.0, one object per line.
 
-    `rb.stdio(…)` starts and ends it.
+    `rb.links.stdio(…)` starts and ends it.
 
     It is open until the child exits or the `async with` is left; `repr()` is a status line. A
     request from the child is answered with -32601, method not found. Raises ConfigError when used
@@ -54,7 +54,7 @@ class Peer:
     """
 
     def __init__(self, child: ChildProcess, queue_bytes: int) -> None:
-        """Create the peer of a child, for `rb.stdio`; `queue_bytes` limits unread notifications."""
+        """Create the peer of a child, for `rb.links.stdio`; `queue_bytes` limits unread notifications."""
         self._child = child
         self._ids = itertools.count(1)
         # None: there will be no answer

@@ -17,7 +17,7 @@ from .sdks import sdk_of
 
 
 if TYPE_CHECKING:
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
 
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def wrap(
     raised unchanged; a rejection of ours is also that SDK's base error. `max_bytes={"prompt":
     100_000}` refuses a call whose argument of that name is larger, as text in UTF-8 or else as
     JSON: it was not sent. A key over http:// to another machine is refused (CONN_INSECURE), unless
-    `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.circuit(wrapped)` the handle of
+    `allow_plaintext_credentials`. `.__wrapped__` is the client; `rb.calls.circuit(wrapped)` the handle of
     its circuit.
 
     What a call returns is its success, except a failure by its type: an HTTP response of 400 or

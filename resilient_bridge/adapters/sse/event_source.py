@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
-    from ...presets import BridgePolicy
+    from ...presets.bridge_policy import BridgePolicy
     from ...protocol import Gap
     from ...protocol.policies.reconnect import Reconnect
     from ...protocol.server_sent import ServerSentEvent

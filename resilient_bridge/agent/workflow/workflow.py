@@ -17,8 +17,8 @@ import attrs
 
 from ...calls.policy import Policy
 from ...errors import ConfigError, Failure, config_error, redact
-from ...presets import BridgePolicy, ccsetup
-from ...presets.bridge_policy import calls_of
+from ...presets import ccsetup
+from ...presets.bridge_policy import BridgePolicy, calls_of
 from ...telemetry import emit, events
 from ...values.fields import check_flag, read_name
 from ...world import current_world

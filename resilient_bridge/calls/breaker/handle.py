@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Circuit:
-    """The handle of a circuit; `rb.circuit("github")` or `rb.circuit(function)` makes one.
+    """The handle of a circuit; `rb.calls.circuit("github")` or `rb.calls.circuit(function)` makes one.
 
     `with circuit:` runs a block under it: CircuitOpenError if it lets nothing through, and how the
     block ends is counted as a call's end is (a mistake of the caller, or a cancelled block, counts

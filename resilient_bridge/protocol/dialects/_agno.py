@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ..facts import Auth, Challenge, Event, Finished, Hello, Ping, Pong, Refused, Replayed, Resume, Send
+from ..facts import Auth, Challenge, Finished, Hello, Ping, Pong, Received, Refused, Replayed, Resume, Send
 from ..policies.dialect import Dialect
 from ..policies.positions import Positions
 from ._json import framed, own, text, write
@@ -54,7 +54,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
             return (Refused(raw=body, text=why),)
         case _:
             index = body.get("event_index")
-            event = Event(
+            event = Received(
                 raw=body,
                 type=name,
                 payload=body,

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...errors import config_error
-from ..facts import Auth, Event, Hello, Moved, Ping, Pong, Refused, Replayed, Reply, Resume, Send, Unreadable
+from ..facts import (
+    Auth,
+    Hello,
+    Moved,
+    Ping,
+    Pong,
+    Received,
+    Refused,
+    Replayed,
+    Reply,
+    Resume,
+    Send,
+    Unreadable,
+)
 from ..policies.dialect import Dialect
 from ..policies.ends import End
 from ..policies.positions import Positions
@@ -147,13 +160,15 @@ def _push(push: Body) -> list[Fact]:
     if "pub" in push:
         return [_event(name, fields(push["pub"]))]
     return [
-        Event(raw=push, type=next((key for key in push if key != "channel"), ""), payload=push, channel=name)
+        Received(
+            raw=push, type=next((key for key in push if key != "channel"), ""), payload=push, channel=name
+        )
     ]
 
 
-def _event(name: str, publication: Body) -> Event:
+def _event(name: str, publication: Body) -> Received:
     offset, data = publication.get("offset"), publication.get("data")
-    return Event(
+    return Received(
         raw=publication,
         type=name,
         payload=fields(data) if isinstance(data, dict) else {"data": data},

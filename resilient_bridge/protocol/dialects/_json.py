@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..facts import Event
+from ..facts import Received
 from ..frames import decode_json
 from ..policies.dialect import Dialect
 
@@ -100,14 +100,14 @@ class Table:
     def __call__(self, frame: str | bytes) -> tuple[Fact, ...]:
         """The facts of a frame."""
         if isinstance(frame, bytes):
-            return (Event(raw=frame),)
+            return (Received(raw=frame),)
         try:
             value: Any = decode_json(frame)
         except ValueError:
-            return (Event(raw=frame),)  # text that is no JSON is a message, too
+            return (Received(raw=frame),)  # text that is no JSON is a message, too
         body: Body = value
         if not isinstance(value, dict):
-            return (Event(raw=value),)
+            return (Received(raw=value),)
         get: Callable[[Any], Any] = body.get if self._is_flat else partial(part, body)
         named = get(self.type) if self.type is not None else None
         kind = named if isinstance(named, str) else ""
@@ -115,7 +115,7 @@ class Table:
             return self.others[kind](body)
         found = get(self.payload) if self.payload is not None else body
         return (
-            Event(
+            Received(
                 raw=body,
                 type=kind,
                 payload=fields(found),

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import severity_in
-from ..facts import Event, Refused, Reply, Send
+from ..facts import Received, Refused, Reply, Send
 from ..policies.dialect import Dialect
 from ._json import fields, items, write
 
@@ -31,7 +31,7 @@ def _one(body: Body) -> Fact:
         named = fields(params) if isinstance(params, dict) else {"params": params}
         # With an id it is a request of the server's. Its ids and ours overlap, so this id is not a
         # message id.
-        return Event(raw=body, type=str(body["method"]), payload=named)
+        return Received(raw=body, type=str(body["method"]), payload=named)
     to = body.get("id")
     if "error" in body:
         error = fields(body["error"])

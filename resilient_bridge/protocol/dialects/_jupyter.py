@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ..facts import Acked, Event, Reply, Send
+from ..facts import Acked, Received, Reply, Send
 from ..policies.dialect import Dialect
 from ._json import fields, framed, text, write
 
@@ -21,7 +21,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
     body: Body = json.loads(frame)
     header, about = body["header"], text(fields(body.get("parent_header")).get("msg_id"))
     kind = str(header["msg_type"])
-    event = Event(
+    event = Received(
         raw=body,
         type=kind,
         payload=body.get("content") or {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from ..facts import CONTROL, Auth, Event, Hello, Moved, Ping, Pong, Refused, Reply, Resume, Send
+from ..facts import CONTROL, Auth, Hello, Moved, Ping, Pong, Received, Refused, Reply, Resume, Send
 from ..policies.ends import End
 from ..policies.positions import Positions
 from ._json import fields, framed, text, write
@@ -32,7 +32,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
     data, number = fields(body.get("data")), int(body["seq"])
     if body["event"] == "hello":
         return (Hello(session=text(data.get("connection_id"))), Moved(position=number))
-    return (Event(raw=body, type=str(body["event"]), payload=data, position=number),)
+    return (Received(raw=body, type=str(body["event"]), payload=data, position=number),)
 
 
 def _encode(intent: Intent) -> str | None:

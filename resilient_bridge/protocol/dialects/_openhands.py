@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ..facts import Auth, Event, Hello, Moved, Refused, Replayed, Resume, Send
+from ..facts import Auth, Hello, Moved, Received, Refused, Replayed, Resume, Send
 from ..policies.ends import End
 from ..policies.positions import Positions
 from ._json import fields, framed, items, own, text, write
@@ -41,10 +41,10 @@ def _echo(frame: str) -> str | None:
     return _words(fields(json.loads(frame)).get("content"))
 
 
-def _event(body: Body, raw: Any, position: int | str | None) -> Event:
+def _event(body: Body, raw: Any, position: int | str | None) -> Received:
     kind, message = body.get("kind"), body.get("llm_message")
     is_ours = kind == "MessageEvent" and body.get("source") == "user"
-    return Event(
+    return Received(
         raw=raw,
         type=kind if isinstance(kind, str) else "",
         payload=body,

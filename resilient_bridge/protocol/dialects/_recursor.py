@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...classification.payloads import advice_of
 from ...errors import severity_in
-from ..facts import Acknowledge, Auth, Event, Hello, Ping, Pong, Refused, Send
+from ..facts import Acknowledge, Auth, Hello, Ping, Pong, Received, Refused, Send
 from ..frames import decode as read_envelope
 from ..frames import fields_of, raw_of
 from ..policies.dialect import Dialect
@@ -44,7 +44,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
         )
     ack: Any = payload.get("notification_id") or body.get("id") if type_ == "notification" else None
     return (
-        Event(
+        Received(
             raw=raw_of(body),
             type=type_,
             payload=body.get("payload") or {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from ..facts import Acknowledge, Closing, Event, Hello, Refused, Send
+from ..facts import Acknowledge, Closing, Hello, Received, Refused, Send
 from ..policies.ends import End
 from ._json import fields, framed, text, write
 
@@ -27,7 +27,7 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
     name = fields(payload.get("event")).get("type")
     envelope = text(body.get("envelope_id"))
     return (
-        Event(
+        Received(
             raw=body,
             type=name if isinstance(name, str) else kind,
             payload=payload,

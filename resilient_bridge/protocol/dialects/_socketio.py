@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
-from ..facts import Auth, Challenge, Closing, Event, Hello, Ping, Pong, Refused, Reply, Send
+from ..facts import Auth, Challenge, Closing, Hello, Ping, Pong, Received, Refused, Reply, Send
 from ..policies.dialect import Dialect
 from ..policies.positions import Positions
 from ._json import fields, framed, items, text, write
@@ -93,11 +93,11 @@ def _fact(options: _Options, kind: str, number: str | None, data: Any) -> Fact:
             raise ValueError("a binary packet")
 
 
-def _event(data: list[Any], number: int | None, *, recovery: bool) -> Event:
+def _event(data: list[Any], number: int | None, *, recovery: bool) -> Received:
     name, *args = data
     # What wants an acknowledgement is not stored, and has no offset.
     offset = args[-1] if recovery and number is None and args and isinstance(args[-1], str) else None
-    return Event(
+    return Received(
         raw=data,
         type=str(name),
         payload={"args": args if offset is None else args[:-1]},

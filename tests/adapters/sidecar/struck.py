@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resilient_bridge.testing import MCPStrike, MCPTrap
+from resilient_bridge.testing import Trap, TrapStrike
 from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.paced_client import CLIENTS, outcome_of_line
 from tests.adapters.sidecar.standing_in import (
@@ -213,7 +213,7 @@ def by_plan(client: str, wire: str, folder: Path, seed: int, calls: int) -> Tall
     kinds = STDIO if wire == "stdio" else HTTP
     if client == "python-modern":  # it has no session that a server could forget
         kinds = tuple(kind for kind in kinds if kind != "forgotten")
-    trap = MCPTrap(folder / f"{client}-{wire}.jsonl", plan=plan_of(seed, kinds, calls))
+    trap = Trap(folder / f"{client}-{wire}.jsonl", plan=plan_of(seed, kinds, calls))
     plan, tally = _calls_of(client, calls), Tally()
     if wire == "stdio":
         lines = _run_client(CLIENTS[client](plan, *stands_in_for(trap.command, *EAGER)))
@@ -225,7 +225,7 @@ def by_plan(client: str, wire: str, folder: Path, seed: int, calls: int) -> Tall
 
 def shared(folder: Path, seed: int, calls: int) -> Tally:
     """Have all clients at once make calls of one trap, behind `--http --shared`."""
-    trap = MCPTrap(folder / "shared.jsonl", plan=plan_of(seed, STDIO, calls))
+    trap = Trap(folder / "shared.jsonl", plan=plan_of(seed, STDIO, calls))
     each = calls // len(CLIENTS) // 4 * 4
     with listening(trap.command, "--shared", *EAGER) as sidecar, ThreadPoolExecutor() as threads:
         url = sidecar.url
@@ -234,14 +234,14 @@ def shared(folder: Path, seed: int, calls: int) -> Tally:
     return _sum_up(trap, lines, each * len(CLIENTS), Tally())
 
 
-def _sum_up(trap: MCPTrap, lines: dict[str, list[dict[str, Any]]], calls: int, tally: Tally) -> Tally:
+def _sum_up(trap: Trap, lines: dict[str, list[dict[str, Any]]], calls: int, tally: Tally) -> Tally:
     ran = Counter(effect.marker for effect in trap.effects())
     for label, one in lines.items():
         _judged(label, one, ran, tally)
     if tally.calls != calls:
         tally.wrong.append(f"wanted {calls} outcomes, got {tally.calls}")
     strikes = trap.strikes()
-    tally.faults = strikes.total() - strikes[MCPStrike.ANSWER]
+    tally.faults = strikes.total() - strikes[TrapStrike.ANSWER]
     return tally
 
 

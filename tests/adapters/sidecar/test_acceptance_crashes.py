@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from resilient_bridge.testing import MCPTrap
+from resilient_bridge.testing import Trap
 from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.standing_in import (
     PREFIX,
@@ -45,7 +45,7 @@ def test_a_call_right_after_a_kill_is_made_and_made_once(tmp_path):
 @pytest.mark.requirement("X5")
 def test_a_call_while_the_port_is_closed_waits_and_is_made_once(tmp_path):
     """A server at a URL answers, and its port is closed for 5 s: the next call is made when it is back."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    trap = Trap(tmp_path / "effects.jsonl", plan=["answered"])
     with trap.http(away=5) as url, behind(url) as client:
         assert outcome_of(client.call("order", {"marker": "a", "item": ""})) == "answered"
         until(lambda: is_refused(url))
@@ -62,7 +62,7 @@ def test_a_read_at_a_url_is_repeated_with_trust_only(tmp_path):
         (("--trust-hints",), "answered"),
         (("--repeat", "list_orders"), "answered"),
     ):
-        trap = MCPTrap(tmp_path / f"{len(options)}{wanted}.jsonl", plan=["cut", "reset"])
+        trap = Trap(tmp_path / f"{len(options)}{wanted}.jsonl", plan=["cut", "reset"])
         with trap.http(away=0.05) as url, behind(url, *options) as client:
             client.request("tools/list", {})
             assert outcome_of(client.call("list_orders")) == wanted
@@ -71,7 +71,7 @@ def test_a_read_at_a_url_is_repeated_with_trust_only(tmp_path):
 @pytest.mark.requirement("X6")
 def test_an_idempotent_write_is_not_repeated_after_a_later_call(tmp_path):
     """Alone it is repeated, with trust; once another call was sent, a late repeat would undo that one's write."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["after", "answer", "hang", "after"])
+    trap = Trap(tmp_path / "effects.jsonl", plan=["after", "answer", "hang", "after"])
     with behind(trap.command, "--trust-hints") as client:
         client.request("tools/list", {})
         assert outcome_of(client.call("put", {"marker": "a", "key": "k", "value": "1"})) == "answered"

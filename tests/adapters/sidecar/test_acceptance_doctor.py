@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from resilient_bridge.testing import MCPTrap
+from resilient_bridge.testing import Trap
 from tests.adapters.sidecar import servers
 
 
@@ -63,7 +63,7 @@ def test_a_cancelled_call_of_the_everything_server_is_not_answered():
 
 def test_a_server_at_a_url_is_not_trusted_for_its_hints(tmp_path):
     """Nobody started it, so what it says of itself does not count without permission."""
-    with MCPTrap(tmp_path / "effects.jsonl", rate=0).http() as url:
+    with Trap(tmp_path / "effects.jsonl", rate=0).http() as url:
         found = doctor(url)
     assert found["starts"]
     assert not found["trusts_read_only"]

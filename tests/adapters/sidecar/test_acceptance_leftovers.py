@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from resilient_bridge.testing import MCPTrap
+from resilient_bridge.testing import Trap
 from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.standing_in import (
     behind,
@@ -43,7 +43,7 @@ IGNORES = "ignores the end of its input and SIGTERM"
 
 def _commands(tmp_path):
     everything, filesystem = servers.everything(), servers.filesystem(tmp_path)
-    trap = MCPTrap(tmp_path / "effects.jsonl", rate=0).command
+    trap = Trap(tmp_path / "effects.jsonl", rate=0).command
     shell = " ".join(f"'{word}'" for word in trap)
     return {
         "plain": (trap, HEEDS),
@@ -126,7 +126,7 @@ def test_no_process_of_the_tree_remains(kind, end, tmp_path):
 
 def test_a_client_that_was_killed_takes_all_with_it(tmp_path):
     """Nobody closes anything in order: the sidecar sees the end of its input, and the server of its own."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", rate=0)
+    trap = Trap(tmp_path / "effects.jsonl", rate=0)
     plan = json.dumps({"calls": [{"name": "list_orders"}], "paced": True})
     with subprocess.Popen(
         servers.python_client("legacy", plan, *stands_in_for(trap.command, "--quiet")),

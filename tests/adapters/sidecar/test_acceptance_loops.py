@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from resilient_bridge.testing import MCPTrap
+from resilient_bridge.testing import Trap
 from tests.adapters.sidecar.standing_in import (
     behind,
     cpu_seconds,
@@ -37,7 +37,7 @@ runpy.run_module("resilient_bridge.testing.mcp_trap", run_name="__main__")
 @pytest.mark.requirement("X5")
 def test_a_crash_loop_is_bounded_reported_and_recovered_from(tmp_path):
     """It is started a few times, then left alone; calls fail at once with its last words; there is no zombie, no CPU time; mended, it is back."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", rate=0)
+    trap = Trap(tmp_path / "effects.jsonl", rate=0)
     config = tmp_path / "tea.toml"
     config.touch()
     command = (sys.executable, "-c", BROKEN, str(config), *trap.command[3:])
@@ -70,7 +70,7 @@ def test_a_crash_loop_is_bounded_reported_and_recovered_from(tmp_path):
 @pytest.mark.parametrize("strike", ["before", "after", "exit0", "middle"])
 def test_a_call_that_kills_the_server_is_sent_once(strike, tmp_path):
     """Whatever it did, it is told as unknown, and the next call finds a server."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=strike)
+    trap = Trap(tmp_path / "effects.jsonl", plan=strike)
     events = tmp_path / "events.jsonl"
     with behind(trap.command, "--events", str(events)) as client:
         assert outcome_of(client.call("order", {"marker": "poison", "item": ""})) == "unknown"
@@ -84,7 +84,7 @@ def test_a_call_that_kills_the_server_is_sent_once(strike, tmp_path):
 @pytest.mark.requirement("X6")
 def test_a_call_that_may_be_repeated_is_sent_three_times_and_no_more(tmp_path):
     """A read that kills the server each time ends as unknown; it is not a busy loop."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["before"] * 10)
+    trap = Trap(tmp_path / "effects.jsonl", plan=["before"] * 10)
     with behind(trap.command, "--circuit", "50/1") as client:
         client.request("tools/list")  # its hints are known then
         assert outcome_of(client.call("list_orders", {})) == "unknown"

@@ -10,7 +10,7 @@ import pytest
 
 from bench._processes import resident
 from bench.mcp_features.feature_rows import COMMAND
-from resilient_bridge.testing import MCPTrap
+from resilient_bridge.testing import Trap
 from tests.adapters.sidecar import servers
 from tests.adapters.sidecar.standing_in import (
     behind,
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X5"
 @pytest.mark.parametrize("away", [7, pytest.param(20, marks=pytest.mark.campaign)])
 def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path):
     """A client gives up after ten seconds of silence: it hears something before, the numbers grow, and the call is made once."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    trap = Trap(tmp_path / "effects.jsonl", plan=["answered"])
     heard: list[float] = []
     with trap.http(away=away) as url, behind(url) as client:
         client.call("order", {"marker": "a", "item": ""})
@@ -58,7 +58,7 @@ def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path
 def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
     """Not executed when the patience is over, and not before; the events and the status say why."""
     events = tmp_path / "events.jsonl"
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    trap = Trap(tmp_path / "effects.jsonl", plan=["answered"])
     options = ("--patience", "2", "--events", str(events), "--status-tool")
     with trap.http(away=600) as url, behind(url, *options) as client:
         client.call("order", {"marker": "a", "item": ""})
@@ -82,7 +82,7 @@ def test_a_server_that_stays_away_is_reported_in_time(tmp_path):
 
 def test_the_health_of_a_server_that_stays_away_is_down(tmp_path):
     """`/health` says down, with status 503, from the first refusal on, and at every attempt to reach it."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    trap = Trap(tmp_path / "effects.jsonl", plan=["answered"])
     with (
         trap.http(away=600) as url,
         listening(url, "--patience", "3") as sidecar,
@@ -103,7 +103,7 @@ def test_the_health_of_a_server_that_stays_away_is_down(tmp_path):
 
 def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(tmp_path):
     """It has no answer, and the server never hears of it when it is back."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", plan=["answered"])
+    trap = Trap(tmp_path / "effects.jsonl", plan=["answered"])
     events = tmp_path / "events.jsonl"
     with trap.http(away=6) as url, behind(url, "--events", str(events), "--status-tool") as client:
 

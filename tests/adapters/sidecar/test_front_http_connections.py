@@ -97,7 +97,9 @@ def test_connections_are_half_of_the_open_files(monkeypatch):
 )
 async def test_a_wrong_number_is_a_typed_error(field, value):
     """It names the field, what was wanted, and what was got, before anything is opened."""
-    with pytest.raises(rb.errors.ConfigError, match=field) as caught:
-        async with rb.serve_sidecar(rb.Sidecar(command=["no-such-server"]), token=None, **{field: value}):
+    with pytest.raises(rb.ConfigError, match=field) as caught:
+        async with rb.mcp.serve_sidecar(
+            rb.mcp.Sidecar(command=["no-such-server"]), token=None, **{field: value}
+        ):
             pass
     assert repr(value) in str(caught.value)

@@ -107,9 +107,9 @@ def test_names_can_be_allowed():
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "tools.example", ""])
 def test_without_a_token_only_this_machine_is_served(host):
     """The error names the field; a short token is none."""
-    with pytest.raises(rb.errors.ConfigError, match="token"):
+    with pytest.raises(rb.ConfigError, match="token"):
         guard_of(host, token=None)
-    with pytest.raises(rb.errors.ConfigError, match="token"):
+    with pytest.raises(rb.ConfigError, match="token"):
         guard_of(host, token="short")
 
 
@@ -130,7 +130,7 @@ def test_a_token_is_long_and_stays_out_of_sight(tmp_path):
 async def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
     """The command is in the message."""
     monkeypatch.setattr(front_http, "find_spec", lambda name: None)
-    with pytest.raises(rb.errors.ConfigError, match=r"pip install 'resilient-bridge\[mcp\]'"):
+    with pytest.raises(rb.ConfigError, match=r"pip install 'resilient-bridge\[mcp\]'"):
         async with front_http.serve_http(lambda: None, token=TOKEN):
             pass
 

@@ -94,7 +94,7 @@ async def test_m02_a_token_that_has_not_changed_is_refused_as_before(token, tmp_
         before = door.asked[OLD]
         upstream.send(call(1, "add", a=1, b=2))
         loss = await heard.outcome(1)
-        assert (loss.executed, loss.is_final) == (rb.Executed.NO, True)
+        assert (loss.executed, loss.is_final) == (rb.errors.Executed.NO, True)
         assert door.asked[OLD] - before <= 2
         assert (OLD in repr(loss), loss.words) == (False, "[redacted] is over")
         token.write(NEW)
@@ -121,7 +121,7 @@ async def test_m02_a_refusal_says_that_the_new_token_cannot_be_read(tmp_path, mo
         upstream.send(call(1, "add", a=1, b=2))
         loss = await heard.outcome(1)
         assert f"wanted a file that can be read and holds a secret, got {token.reference}" in loss.reason
-        assert (loss.executed, OLD in repr(loss)) == (rb.Executed.NO, False)
+        assert (loss.executed, OLD in repr(loss)) == (rb.errors.Executed.NO, False)
         token.write(NEW)
         upstream.send(call(2, "add", a=1, b=2))
         assert (await heard.outcome(2)).result

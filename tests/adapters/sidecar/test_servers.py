@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.mcp_features.raw_client import Pipes
-from resilient_bridge.testing import MCPTrap
+from resilient_bridge.testing import Trap
 from tests.adapters.sidecar import servers
 
 
@@ -122,7 +122,7 @@ def test_the_sqlite_server_has_effects_that_can_be_counted(tmp_path):
 )
 def test_a_client_runs_tools(client, version, tmp_path):
     """One line for the session and one for each call, over stdio and HTTP; an error is a line too."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", rate=0)
+    trap = Trap(tmp_path / "effects.jsonl", rate=0)
     over_stdio = run(client(ORDERS, *trap.command))
     with trap.http() as url:
         over_http = run(client(ORDERS.replace("m-", "h-"), url))
@@ -134,7 +134,7 @@ def test_a_client_runs_tools(client, version, tmp_path):
         assert not any(call["isError"] for call in calls)
     assert over_stdio[-1]["text"] == "m-0\nm-1\nm-2"
     assert [effect.marker for effect in trap.effects()] == ["m-0", "m-1", "m-2", "h-0", "h-1", "h-2"]
-    hung = MCPTrap(tmp_path / "hung.jsonl", plan="hang")
+    hung = Trap(tmp_path / "hung.jsonl", plan="hang")
     plan = json.dumps(
         {"calls": [{"name": "order", "arguments": {"marker": "a", "item": ""}}], "timeout": 0.3}
     )
@@ -144,7 +144,7 @@ def test_a_client_runs_tools(client, version, tmp_path):
 @servers.needs("servers", "inspector")
 def test_the_inspector_lists_and_calls(tmp_path):
     """Its command line, on a server over stdio."""
-    trap = MCPTrap(tmp_path / "effects.jsonl", rate=0)
+    trap = Trap(tmp_path / "effects.jsonl", rate=0)
 
     def inspect(*arguments: str) -> dict:
         command = [*servers.inspector(*trap.command), *arguments]
@@ -180,6 +180,6 @@ def test_the_conformance_suite_passes_without_us(tmp_path):
 @of_npm
 def test_the_conformance_suite_finds_what_is_wrong(tmp_path):
     """A server without its fixtures passes a few checks, and the count says so."""
-    with MCPTrap(tmp_path / "effects.jsonl").http() as url:
+    with Trap(tmp_path / "effects.jsonl").http() as url:
         passed, failed, _ = servers.conformance(url, Path(tmp_path), "--scenario", "tools-call-image")
     assert (passed, failed) == (0, 1)

@@ -29,7 +29,7 @@ from tests.rows import each_row
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 
-NO, MAYBE = rb.Executed.NO, rb.Executed.MAYBE
+NO, MAYBE = rb.errors.Executed.NO, rb.errors.Executed.MAYBE
 
 
 JSON = "application/json"

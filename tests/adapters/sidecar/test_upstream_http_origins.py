@@ -19,7 +19,7 @@ from tests.internals.adapters import HTTPUpstream, LostError
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 
-NO, MAYBE = rb.Executed.NO, rb.Executed.MAYBE
+NO, MAYBE = rb.errors.Executed.NO, rb.errors.Executed.MAYBE
 
 
 async def test_redirects_are_followed_inside_the_origin_only():

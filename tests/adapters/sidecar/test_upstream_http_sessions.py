@@ -219,6 +219,6 @@ async def test_an_unknown_session_inside_of_a_success_is_one(form, error, sessio
         outcome = await heard.outcome(1)
         assert getattr(outcome, "is_session_gone", False) == is_gone
         if is_gone:
-            assert outcome.executed is rb.Executed.NO
+            assert outcome.executed is rb.errors.Executed.NO
         else:
             assert outcome.error == error

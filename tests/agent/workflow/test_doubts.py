@@ -122,4 +122,4 @@ async def test_x04_a_step_that_did_not_run_proves_nothing_of_its_phase(tmp_path)
     with rb.testing.virtual_time():
         report = await flow.flow.run()
     assert (report.status, flow.ran.count("b")) == (WorkflowStatus.HALTED, 4)
-    assert report.failure.executed is rb.Executed.MAYBE
+    assert report.failure.executed is rb.errors.Executed.MAYBE

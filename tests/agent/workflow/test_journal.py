@@ -22,7 +22,7 @@ class Shop:
 
     def __init__(self, root, body, *, items=("book",), **options):
         self.root, self.placed, self.looked, self.fail, self.runs = root, [], [], {}, 0
-        box = rb.Toolbox(rb.presets.ccsetup)
+        box = rb.agent.Toolbox(rb.presets.ccsetup)
 
         @box.tool
         def order(item: str) -> dict:
@@ -95,7 +95,7 @@ async def test_a02_an_order_is_placed_once_whatever_its_answer_says(tmp_path, te
     shop.fail["order"] = [RuntimeError(text)] * 9
     report = await shop.run()
     assert (report.status, shop.placed) == (HALTED, ["book"])
-    assert report.failure.executed is rb.Executed.MAYBE
+    assert report.failure.executed is rb.errors.Executed.MAYBE
     assert "order" in report.explain()
     assert not any("done again" in one for one in report.warnings)
     assert (await shop.run()).status is HALTED  # until somebody has looked

@@ -15,7 +15,7 @@ class Tools:
     def __init__(self, *failures, required=True):
         self.failures = list(failures)
         self.keys = []
-        self.box = rb.Toolbox(rb.presets.ccsetup)
+        self.box = rb.agent.Toolbox(rb.presets.ccsetup)
 
         @self.box.tool(idempotent=True, required=required)
         async def act(what: str, api_key: str = "") -> str:
@@ -82,7 +82,7 @@ async def test_repeats_are_those_of_the_tool_and_not_of_the_phase_too(flow):
 
 async def test_a_call_that_may_have_run_is_not_repeated_by_the_phase_either(flow):
     """The tool may not be repeated, so the phase, which may, is not repeated for it."""
-    calls, box = [], rb.Toolbox(rb.presets.ccsetup)
+    calls, box = [], rb.agent.Toolbox(rb.presets.ccsetup)
 
     @box.tool
     async def pay(amount: int) -> None:
@@ -194,7 +194,7 @@ async def test_a_handled_failure_of_a_tool_is_the_phases_business(flow):
 
 async def test_an_optional_tool_that_may_have_run_and_failed_is_not_called_again(flow):
     """Its end is recorded: the phase gets None, also when it runs again after a crash."""
-    got, called, box = [], [], rb.Toolbox()
+    got, called, box = [], [], rb.agent.Toolbox()
 
     @box.tool(required=False)
     def ping() -> None:

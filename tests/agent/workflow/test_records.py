@@ -26,7 +26,7 @@ def _deep(depth):
 
 def _flow(root, **passed):
     """A workflow of one phase, which calls a tool that fails `depth` calls below itself."""
-    box = rb.Toolbox(rb.presets.ccsetup)
+    box = rb.agent.Toolbox(rb.presets.ccsetup)
     flow = Flow(root, names="a", tools=box).build()
     depth = passed.pop("depth", 2)
 
@@ -75,7 +75,7 @@ async def test_a_deep_tool_does_not_hide_where_it_was_called(tmp_path, required)
 
 async def test_a_sync_tool_in_its_thread_is_recorded_too(tmp_path):
     """Its frames come out of the thread."""
-    box = rb.Toolbox(rb.presets.ccsetup)
+    box = rb.agent.Toolbox(rb.presets.ccsetup)
     flow = Flow(tmp_path, names="a", tools=box).build()
 
     @box.tool
@@ -93,7 +93,7 @@ async def test_a_sync_tool_in_its_thread_is_recorded_too(tmp_path):
 
 async def test_a_command_that_failed_is_recorded_with_the_call(tmp_path):
     """Nothing of it is Python of the user: the trace is that of the phase."""
-    box = rb.Toolbox(rb.presets.ccsetup)
+    box = rb.agent.Toolbox(rb.presets.ccsetup)
     flow = Flow(tmp_path, names="a", tools=box).build()
 
     @box.command
@@ -166,7 +166,7 @@ async def test_what_a_phase_raises_by_itself_is_recorded_as_it_was(tmp_path):
 async def test_k13_no_record_says_permanent_and_retryable(tmp_path, whose):
     """When a policy's attempts are used up, the record of the failure says permanent, and not retryable."""
     policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0), budget=None))
-    toolbox = rb.Toolbox(policy)
+    toolbox = rb.agent.Toolbox(policy)
 
     @toolbox.tool(idempotent=True, required=whose == "a tool's")
     async def late():

@@ -173,13 +173,13 @@ async def test_status_of_the_file_says_what_the_run_reported(tmp_path):
 @pytest.mark.requirement("C3")
 async def test_h14_the_report_of_a_halt_names_the_tool_that_failed(tmp_path):
     """Phase, tool and error, where it says what failed."""
-    toolbox = rb.Toolbox()
+    toolbox = rb.agent.Toolbox()
 
     @toolbox.tool
     async def order(item: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    flow = rb.Workflow(tmp_path / "state.json", tools=toolbox)
+    flow = rb.agent.Workflow(tmp_path / "state.json", tools=toolbox)
 
     @flow.phase
     async def buy(phase):

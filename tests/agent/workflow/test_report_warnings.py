@@ -199,7 +199,7 @@ async def test_a_phase_that_recovered_and_produced_nothing_is_reported_both(tmp_
 @pytest.mark.parametrize("required", [True, False])
 async def test_a_tool_that_recovered_after_repeats_is_reported(tmp_path, required):
     """By name, with their number, once for the same; and it is on disk before the phase goes on, so that a crash does not hide it."""
-    box, remaining, on_disk = rb.Toolbox(rb.presets.ccsetup), [RESET, RESET], []
+    box, remaining, on_disk = rb.agent.Toolbox(rb.presets.ccsetup), [RESET, RESET], []
     flow = Flow(tmp_path, names="a", tools=box).build()
 
     @box.tool(idempotent=True, required=required)

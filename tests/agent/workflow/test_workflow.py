@@ -356,7 +356,7 @@ def test_a_workflow_reads_as_a_status_line(tmp_path):
 
 async def returned_outcome(_):
     """Hand on the outcome of a tool that failed."""
-    toolbox = rb.Toolbox(rb.Policy(rb.Retry(attempts=1)))
+    toolbox = rb.agent.Toolbox(rb.Policy(rb.Retry(attempts=1)))
 
     @toolbox.tool
     async def broken():

@@ -164,8 +164,8 @@ def run(case: Case, seed: int, *, rate: float = 0.15, until: float = 40.0) -> Se
 async def _scenario(case: Case, server: Served, rng: random.Random, until: float, seen: Seen) -> None:
     double, stream = server.double, []
     url = str(server.address) + case.path if case.url is None else case.url(double, str(server.address))
-    policy = rb.BridgePolicy().evolve(
-        reconnect=rb.Reconnect(allow_plaintext_credentials=True, connect_timeout=5),
+    policy = rb.bridge.BridgePolicy().evolve(
+        reconnect=rb.bridge.Reconnect(allow_plaintext_credentials=True, connect_timeout=5),
         replay=rb.presets.default.replay.evolve(timeout=8),
     )
     client = rb.BridgeClient(
@@ -214,7 +214,7 @@ async def _come_to_rest(
                 last[channel] = number
                 await double.publish(number, channel)
             await asyncio.sleep(3)
-            came = {each for item in stream if not isinstance(item, rb.Gap) for each in item[0]}
+            came = {each for item in stream if not isinstance(item, rb.bridge.Gap) for each in item[0]}
             due = set(last.values())
             if case.reorders:  # what is sent again later comes minutes later
                 due = {each for log in double.log.values() for each in log} - set(double.abandoned)
@@ -233,7 +233,7 @@ async def _read(bridge: Any, stream: list[Any]) -> None:
 
 
 def _had(stream: list[Any]) -> int:
-    return sum(not isinstance(item, rb.Gap) for item in stream)
+    return sum(not isinstance(item, rb.bridge.Gap) for item in stream)
 
 
 async def _note(events: Any, seen: Seen, server: Served, case: Case, stream: list[Any]) -> None:
@@ -245,7 +245,7 @@ async def _note(events: Any, seen: Seen, server: Served, case: Case, stream: lis
             if (
                 case.recovers
                 and not server.lost
-                and event.verdict != rb.Verdict.RECOVERED
+                and event.verdict != rb.bridge.Verdict.RECOVERED
                 and event.reason not in _EXCUSED
                 and (event.reason != "no_anchor" or _had(stream) > event.replayed)  # nothing had come before
             ):
@@ -261,12 +261,12 @@ def _judge(
     last: Mapping[Any, int],
     seen: Seen,
 ) -> None:
-    seen.gaps += sum(isinstance(item, rb.Gap) for item in stream)
+    seen.gaps += sum(isinstance(item, rb.bridge.Gap) for item in stream)
     for channel in case.channels:
         log = double.log[channel]
         reader = Reader(channel, log, start[channel], case, seen)
         for item in stream:
-            if isinstance(item, rb.Gap):
+            if isinstance(item, rb.bridge.Gap):
                 reader.gap(item)
             else:
                 for number in item[0]:
@@ -293,7 +293,7 @@ class Reader:
         self._at = start - 1
         self._hole = False
 
-    def gap(self, gap: rb.Gap) -> None:
+    def gap(self, gap: rb.bridge.Gap) -> None:
         """Here something may be missing."""
         self._hole |= gap.channel in {None, self._channel}
         self.is_unordered |= self._case.unordered_after_timeout and gap.reason == "timeout"

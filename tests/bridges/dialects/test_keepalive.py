@@ -40,7 +40,7 @@ def test_a_reader_who_does_not_read_costs_no_connection():
     """The pongs stand behind what is unread: nothing is concluded from that."""
 
     async def main(server):
-        small = rb.BridgePolicy().evolve(inbox=rb.presets.default.inbox.evolve(max_messages=5))
+        small = rb.bridge.BridgePolicy().evolve(inbox=rb.presets.default.inbox.evolve(max_messages=5))
         async with rb.BridgeClient(str(server.address), dialect=rb.dialects.plain, policy=small) as bridge:
             await bridge.wait_ready(timeout=5)
             messages = aiter(bridge)
@@ -64,7 +64,7 @@ def test_a_quiet_connection_stays():
             await asyncio.sleep(600)
             return len(server.double.connections), bridge.state
 
-    assert _run(main) == (1, rb.BridgeState.READY)
+    assert _run(main) == (1, rb.bridge.BridgeState.READY)
 
 
 def test_a_slow_pong_is_waited_for():

@@ -42,10 +42,10 @@ def test_a_sample_of_schedules(case):
     assert seen.delivered > 10 * SAMPLE
     assert seen.strays > 0
     if case.name in PROVES:
-        assert seen.verdicts[rb.Verdict.RECOVERED] > seen.verdicts[rb.Verdict.UNKNOWN]
+        assert seen.verdicts[rb.bridge.Verdict.RECOVERED] > seen.verdicts[rb.bridge.Verdict.UNKNOWN]
     else:
-        assert not seen.verdicts[rb.Verdict.RECOVERED]
-        assert seen.verdicts[rb.Verdict.UNKNOWN]
+        assert not seen.verdicts[rb.bridge.Verdict.RECOVERED]
+        assert seen.verdicts[rb.bridge.Verdict.UNKNOWN]
 
 
 @pytest.mark.campaign
@@ -63,7 +63,7 @@ def _no_gaps(self, hole):
 
 def _always_recovered(evidence, policy):
     found = recovery.judge(evidence, policy)
-    good = recovery.Finding(rb.Verdict.RECOVERED, "stated", "stated")
+    good = recovery.Finding(rb.bridge.Verdict.RECOVERED, "stated", "stated")
     deliveries = [each for each in found.deliveries if not isinstance(each, recovery.Hole)]
     return found._replace(findings=dict.fromkeys(found.findings, good), deliveries=deliveries)
 

@@ -35,7 +35,7 @@ async def test_it_says_so_within_seconds(double, path, dialect, fits):
     """In the error of `wait_ready`, and without the token."""
     async with asyncio.timeout(20), serving_aiohttp(double(random.Random(1))) as url:
         client = rb.BridgeClient(url + path, dialect=dialect, token=SECRET)
-        with pytest.raises(rb.AttemptTimeoutError) as error:
+        with pytest.raises(rb.errors.AttemptTimeoutError) as error:
             async with client as bridge:
                 await bridge.wait_ready(timeout=3)
     text = str(error.value)

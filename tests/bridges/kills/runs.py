@@ -52,7 +52,7 @@ async def run(kind: str, seed: int) -> Tally:
     rng = random.Random(seed)
     most = rng.choice((1, 5, 20, 60, 150, 10_000))
     doubts: list[rb.events.OutboundInDoubt] = []
-    sends: dict[str, rb.Receipt] = {}
+    sends: dict[str, rb.bridge.Receipt] = {}
     losses: list[rb.events.Disconnected] = []
     warnings, logger = _Warnings(), logging.getLogger("resilient_bridge")
     logger.addHandler(warnings)
@@ -72,7 +72,7 @@ async def run(kind: str, seed: int) -> Tally:
                         await asyncio.sleep(rng.uniform(0.0, 0.1))
                 await killing
                 async with asyncio.timeout(20):
-                    while client.state is rb.BridgeState.READY:
+                    while client.state is rb.bridge.BridgeState.READY:
                         await asyncio.sleep(0.005)
                 await client.aclose(drain=0)
             read = [str(json.loads(line)["n"]) for line in await server.read()]
@@ -92,7 +92,7 @@ async def _kill(server: object, after: float) -> None:
 
 def _judged(
     name: str,
-    sends: dict[str, rb.Receipt],
+    sends: dict[str, rb.bridge.Receipt],
     read: list[str],
     doubts: list[rb.events.OutboundInDoubt],
     lines: list[str],

@@ -1,4 +1,4 @@
-"""A2A in the fifty runs: the artifacts of a task, read by `rb.EventSource` that subscribes again after each loss.
+"""A2A in the fifty runs: the artifacts of a task, read by `rb.links.EventSource` that subscribes again after each loss.
 
 There are no ids and no cursor: each new connection is told as UNKNOWN(no_event_id) in its place, and begins with a snapshot of the task, which
 replaces what the reader had. While the server lives, no snapshot lacks what was there before, and live artifacts go on behind it. A task that
@@ -36,9 +36,9 @@ class A2ARun(StreamRun):
         self.markers.append(f"{self.seed}-{len(self.markers)}")
         self.task = await self.server.begin_task(self.markers[-1])
 
-    def source(self, client: httpx.AsyncClient) -> rb.EventSource:
+    def source(self, client: httpx.AsyncClient) -> rb.links.EventSource:
         """The subscription is a POST, and sent on each attempt."""
-        return rb.EventSource(
+        return rb.links.EventSource(
             client,
             self.through_proxy(self.server.url),
             method="POST",
@@ -78,9 +78,9 @@ class A2ARun(StreamRun):
         self.numbers.append(number)
         self.seen.delivered += 1
 
-    def take_gap(self, gap: rb.Gap) -> None:
+    def take_gap(self, gap: rb.bridge.Gap) -> None:
         """One before each snapshot but the first."""
-        if gap.verdict is not rb.Verdict.UNKNOWN:
+        if gap.verdict is not rb.bridge.Verdict.UNKNOWN:
             self.wrong(f"{gap.verdict}({gap.reason}), and nobody can know")
         self.is_after_gap = True
 

@@ -43,7 +43,7 @@ class _Subscriptions(NamedTuple):
         kind, name, payload = body["type"], body.get("id"), body.get("payload")
         if kind == "next" and name in self.names:
             data = payload["data"]
-            return (d.Event(raw=body, type="ticks", payload=data, channel=name, position=data["ticks"]),)
+            return (d.Received(raw=body, type="ticks", payload=data, channel=name, position=data["ticks"]),)
         if kind == "next":
             return (d.Reply(to=name, raw=body, type="next", payload=payload),)
         if kind == "error":
@@ -71,13 +71,13 @@ def _encode(intent: Any) -> str | None:
     return None
 
 
-def graphql_ws(subscriptions: Sequence[str], *, start: int) -> rb.Dialect:
+def graphql_ws(subscriptions: Sequence[str], *, start: int) -> rb.bridge.Dialect:
     """Subscriptions of `ticks`, each known by its operation id, from behind this number on. `send("do", {"value": N})` is a mutation.
 
     A mutation is confirmed by its result. It is not sent twice: the server would execute it again.
     """
     ours = _Subscriptions(tuple(subscriptions), start)
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         subprotocols=("graphql-transport-ws",),
         decode=ours.decode,
         encode=_encode,

@@ -29,7 +29,7 @@ class GraphqlWs(Kind):
         self.is_back = True  # whether a reconnection has ended since
         self.reached = dict.fromkeys(SUBSCRIPTIONS, self.base)
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The one of this test, from the first number of the run on."""
         del rng
         return dialect_of(SUBSCRIPTIONS, start=self.base)
@@ -40,7 +40,7 @@ class GraphqlWs(Kind):
         self.last = number
         return True
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """The number of one subscription."""
         if message.type != "ticks":
             return None

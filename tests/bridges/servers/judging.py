@@ -68,7 +68,9 @@ def order_problems(
 ) -> list[str]:
     """What is wrong with the numbers of one channel, and with its indexes. The functions are those of a `Kind`."""
     gaps = [
-        at for at, item in enumerate(stream) if isinstance(item, rb.Gap) and item.channel in {None, channel}
+        at
+        for at, item in enumerate(stream)
+        if isinstance(item, rb.bridge.Gap) and item.channel in {None, channel}
     ]
     mine = [
         (at, item) for at, item in enumerate(stream) if isinstance(item, Heard) and item.channel == channel

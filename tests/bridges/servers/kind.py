@@ -20,7 +20,7 @@ class Kind:
 
     name: str
     server: str  # the module that starts it
-    verdict: rb.Verdict = rb.Verdict.RECOVERED
+    verdict: rb.bridge.Verdict = rb.bridge.Verdict.RECOVERED
     token: str | None = None
     copies = 1  # how often each number comes, in channels of its own
     settles_all = False  # whether each send has to be confirmed in the end
@@ -35,7 +35,7 @@ class Kind:
     async def prepare(self) -> None:
         """Before the client connects."""
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The dialect of this run."""
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class Kind:
         await self.at.publish(number)
         return True
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """The numbers in a message, and where it stands in the log of its channel; None if it is nothing of ours."""
         raise NotImplementedError
 

@@ -30,11 +30,11 @@ class SocketIo(Kind):
 
     name = server = "socketio"
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """Half of the runs ask for an acknowledgement of each event."""
         return rb.dialects.socketio(acks=rng.random() < 0.5)
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """`tick` with a number."""
         if message.type != "tick":
             return None
@@ -58,9 +58,9 @@ class PythonSocketIo(SocketIo):
     """UNKNOWN always: it has no recovery, and says nothing of what was missed."""
 
     name = server = "python_socketio"
-    verdict = rb.Verdict.UNKNOWN
+    verdict = rb.bridge.Verdict.UNKNOWN
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The same wire without positions."""
         return rb.dialects.socketio(recovery=False, acks=rng.random() < 0.5)
 
@@ -73,7 +73,7 @@ class Jupyter(Kind):
 
     name = server = "jupyter"
     starts_twice = True  # 404 until the kernel has been started anew
-    verdict = rb.Verdict.UNKNOWN
+    verdict = rb.bridge.Verdict.UNKNOWN
 
     def __init__(self, server: Any, seed: int) -> None:
         """A session id of its own: the buffer of an earlier run is thrown away."""
@@ -88,7 +88,7 @@ class Jupyter(Kind):
         self.reached = 0  # the last number that arrived, and
         self.reached_before = 0  # that was so when the connection was lost
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """Without resends: a kernel that was killed would run a repeat."""
         del rng
         return rb.dialects.jupyter(session=self.session)
@@ -97,7 +97,7 @@ class Jupyter(Kind):
         """The channels of the kernel."""
         return self.at.address(self.session)
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """What the kernel prints: several numbers may come in one message."""
         is_idle = message.type == "status" and message.payload["execution_state"] == "idle"
         if is_idle and self.connected and message.timestamp and message.timestamp >= self.connected:
@@ -171,7 +171,7 @@ class Nostr(Kind):
         self.topic = f"run {seed}"
         self.second = int(time.time()) - 60
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The one of this test."""
         del rng
         return nostr_dialect(self.topic, since=self.second)
@@ -185,7 +185,7 @@ class Nostr(Kind):
         """Its second."""
         return (number - self.base) // 2
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """The content of a note."""
         if message.type != "note":
             return None
@@ -217,12 +217,12 @@ class OpenHands(Kind):
         """A conversation of its own."""
         await self.at.new_conversation()
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The session socket's."""
         del rng
         return rb.dialects.openhands
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """The text of a message that was published, or any other event that has a position."""
         seq = message.raw.get("seq")
         numbers = _numbers(message)
@@ -249,7 +249,7 @@ class OpenHandsLegacy(OpenHands):
 
     name = "openhands_legacy"
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The legacy socket's."""
         del rng
         return rb.dialects.openhands_legacy
@@ -258,7 +258,7 @@ class OpenHandsLegacy(OpenHands):
         """The legacy socket."""
         return self.at.legacy_url
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """The text of a message that was published."""
         numbers = _numbers(message)
         return Heard(numbers, may_repeat=message.maybe_duplicate) if numbers else None
@@ -278,7 +278,7 @@ class Agno(Kind):
         self.last = 0  # the number that was published last
         self.ends: list[int] = []  # the last number before all open runs ended
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """Of the one workflow."""
         del rng
         return rb.dialects.agno(workflow_id=agno.WORKFLOW, session_id="s")
@@ -290,7 +290,7 @@ class Agno(Kind):
         self.last = number
         return True
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """Each event of a run has its index; a number is the progress of a step."""
         run, index = message.raw.get("run_id"), message.raw.get("event_index")
         if run is None:
@@ -336,7 +336,7 @@ class Agno(Kind):
         return _mine(await self.at.ledger(), rf"mine {self.seed} (\d+)")
 
 
-def _numbers(message: rb.Message) -> tuple[int, ...]:
+def _numbers(message: rb.bridge.Message) -> tuple[int, ...]:
     """The number of a message that was published."""
     body = message.payload
     if message.type != "MessageEvent" or body.get("source") != "user":

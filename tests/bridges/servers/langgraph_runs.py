@@ -1,4 +1,4 @@
-"""LangGraph in the fifty runs: the stream of a run of a graph, taken up again by `Last-Event-ID` with `rb.EventSource`.
+"""LangGraph in the fifty runs: the stream of a run of a graph, taken up again by `Last-Event-ID` with `rb.links.EventSource`.
 
 While the server lives, nothing is missing. Ended by SIGTERM it runs the graph again under the same id, with another log of it, which it begins
 with its `metadata` event; ended by SIGKILL it knows the run no more, and says so in an `error` event with status 200. Its ids are times, so that
@@ -42,9 +42,9 @@ class LangGraphRun(StreamRun):
         self.markers.append(f"{self.seed}-{len(self.markers)}")
         await self.server.start_run(self.markers[-1])
 
-    def source(self, client: httpx.AsyncClient) -> rb.EventSource:
+    def source(self, client: httpx.AsyncClient) -> rb.links.EventSource:
         """All of it: an id of -1 is before the first event."""
-        return rb.EventSource(
+        return rb.links.EventSource(
             client,
             self.through_proxy(self.server.url),
             last_event_id="-1",
@@ -58,12 +58,12 @@ class LangGraphRun(StreamRun):
         body = json.loads(event.data)
         if event.type == "error":
             self.is_gone = True
-            self.stream.append(rb.Gap(rb.Verdict.GAP, None, None, body["message"]))
+            self.stream.append(rb.bridge.Gap(rb.bridge.Verdict.GAP, None, None, body["message"]))
             return False
         if event.type == "metadata":
             self.logs += 1
             if self.logs > 1:
-                self.stream.append(rb.Gap(rb.Verdict.GAP, None, None, "another log"))
+                self.stream.append(rb.bridge.Gap(rb.bridge.Verdict.GAP, None, None, "another log"))
             return True
         if body["number"] == 0:
             self.is_over = True
@@ -78,7 +78,7 @@ class LangGraphRun(StreamRun):
         self.seen.delivered += 1
         return True
 
-    def take_gap(self, gap: rb.Gap) -> None:
+    def take_gap(self, gap: rb.bridge.Gap) -> None:
         """None is expected while the server lives."""
         self.stream.append(gap)
         if not (self.has_restarted or (self.has_shared_ids and gap.reason == "repeated_event_id")):

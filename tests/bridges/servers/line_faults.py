@@ -14,7 +14,7 @@ from resilient_bridge.testing import Fault, FaultProxy
 from tests.bridges.servers.judging import Seen
 
 
-AT_ONCE = rb.Reconnect(
+AT_ONCE = rb.bridge.Reconnect(
     backoff=rb.Backoff.constant(0.05),
     attempts=None,
     connect_timeout=5,

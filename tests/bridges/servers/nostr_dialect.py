@@ -45,7 +45,7 @@ class _Relay:
 
     def _event(self, body: dict[str, Any]) -> tuple[Any, ...]:
         at = body["created_at"]
-        event = d.Event(raw=body, type="note", payload=body, id=body["id"], timestamp=str(at), position=at)
+        event = d.Received(raw=body, type="note", payload=body, id=body["id"], timestamp=str(at), position=at)
         if self.stored is None:
             return (event,)
         self.stored.append(event)
@@ -64,10 +64,10 @@ class _Relay:
         return json.dumps(["EVENT", signed_event(intent.payload["content"], created_at=moment)])
 
 
-def nostr(topic: str, *, since: int) -> rb.Dialect:
+def nostr(topic: str, *, since: int) -> rb.bridge.Dialect:
     """Notes of the publisher with this tag, from this second on. `send("EVENT", {"content": …})` signs an event, which the relay stores once."""
     relay = _Relay(topic, since)
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         decode=relay.decode,
         encode=relay.encode,
         resume=relay.resume,

@@ -29,9 +29,9 @@ from tests.bridges.servers.process import ServerProcess
 from tests.peers.ports import HOST
 
 
-POLICY = rb.BridgePolicy(
+POLICY = rb.bridge.BridgePolicy(
     reconnect=AT_ONCE,
-    heartbeat=rb.Heartbeat(every=0.5, timeout=1.5, probe_timeout=0.5),
+    heartbeat=rb.bridge.Heartbeat(every=0.5, timeout=1.5, probe_timeout=0.5),
     replay=rb.presets.default.replay.evolve(timeout=5),
 )
 FAULTS = ("cut", "end", "half", "hole", "silence", "refused", "noticed")
@@ -98,7 +98,7 @@ class Run(LineFaults):
             self.seen.connections = self.proxy.connections
         await self._judge()
 
-    def _noted(self, dialect: rb.Dialect) -> rb.Dialect:
+    def _noted(self, dialect: rb.bridge.Dialect) -> rb.bridge.Dialect:
         """The same dialect, with every frame in the history."""
 
         def decode(frame: str | bytes) -> Any:
@@ -261,7 +261,7 @@ class Run(LineFaults):
         except rb.BridgeError as error:
             self.seen.problems.append(f"the reader was ended by {error!r}")
 
-    def _note_gap(self, gap: rb.Gap) -> None:
+    def _note_gap(self, gap: rb.bridge.Gap) -> None:
         self.seen.gaps += 1
         self.note(f"{gap}")
         self.stream.append(gap)
@@ -276,7 +276,7 @@ class Run(LineFaults):
             elif isinstance(event, rb.events.Resumed):
                 self.resumed.append(event)
                 self.seen.verdicts[f"{event.verdict}({event.reason})"] += 1
-                if self.kind.must_recover(event) and event.verdict != rb.Verdict.RECOVERED:
+                if self.kind.must_recover(event) and event.verdict != rb.bridge.Verdict.RECOVERED:
                     self.seen.problems.append(
                         f"{event.verdict}({event.reason}) {dict(event.channels)}, and the server held everything"
                     )

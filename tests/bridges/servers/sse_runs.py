@@ -1,4 +1,4 @@
-"""Seeded runs of `rb.EventSource` against servers of server-sent events, with cuts, kills and restarts: what LangGraph and A2A runs share.
+"""Seeded runs of `rb.links.EventSource` against servers of server-sent events, with cuts, kills and restarts: what LangGraph and A2A runs share.
 
     python -m tests.bridges.servers.sse_runs langgraph SEED...      repeats runs and prints their totals
 
@@ -62,7 +62,7 @@ class StreamRun(LineFaults):
         """Have the server begin another stream, of which nothing was published."""
         raise NotImplementedError
 
-    def source(self, client: httpx.AsyncClient) -> rb.EventSource:
+    def source(self, client: httpx.AsyncClient) -> rb.links.EventSource:
         """The reader's side of it."""
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ class StreamRun(LineFaults):
         """An event was read; False if it is the last one."""
         raise NotImplementedError
 
-    def take_gap(self, gap: rb.Gap) -> None:
+    def take_gap(self, gap: rb.bridge.Gap) -> None:
         """A gap was reported."""
         raise NotImplementedError
 
@@ -142,7 +142,7 @@ class StreamRun(LineFaults):
             if not self._reading.cancelled() and (error := self._reading.exception()) is not None:
                 self.wrong(f"the reader was ended by {error!r}")
 
-    async def _read(self, source: rb.EventSource) -> None:
+    async def _read(self, source: rb.links.EventSource) -> None:
         try:
             async with source:
                 async for event in source:
@@ -158,7 +158,7 @@ class StreamRun(LineFaults):
         finally:
             self.changed.set()
 
-    def report(self, gap: rb.Gap) -> None:
+    def report(self, gap: rb.bridge.Gap) -> None:
         """What `on_gap` is."""
         self.note(f"{gap}")
         self.seen.gaps += 1

@@ -1,4 +1,4 @@
-"""An A2A agent: what its streams do on the wire, and `rb.EventSource` before it, with cuts, kills and restarts.
+"""An A2A agent: what its streams do on the wire, and `rb.links.EventSource` before it, with cuts, kills and restarts.
 
 a2a_runs.py says what a reader can know.
 """
@@ -81,7 +81,7 @@ async def test_a2a_answers_with_json_for_a_task_that_is_over_or_unknown(agent):
     body = json.dumps(a2a.question("SubscribeToTask", id=task))
     async with (
         httpx.AsyncClient(trust_env=False, verify=False) as client,
-        rb.EventSource(client, agent.url, method="POST", content=body, headers=a2a.HEADERS) as source,
+        rb.links.EventSource(client, agent.url, method="POST", content=body, headers=a2a.HEADERS) as source,
     ):
         with pytest.raises(rb.errors.ProtocolError, match="no event stream"):
             await anext(source)

@@ -107,7 +107,7 @@ async def test_a_run_notices_what_is_wrong(running, kind, problem):
     assert any(problem in found for found in seen.problems), seen.problems
 
 
-GAP = rb.Gap(rb.Verdict.GAP, None, None, "new_session")
+GAP = rb.bridge.Gap(rb.bridge.Verdict.GAP, None, None, "new_session")
 CASES = [
     ("all of it", [1, 2, 3], 0),
     ("a hole with its gap", [1, GAP, 3], 0),
@@ -124,7 +124,7 @@ CASES = [
 @pytest.mark.parametrize(("stream", "count"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_judge_of_numbers(stream, count):
     """Numbers 1 to 3 were published; so many problems."""
-    heard = [item if isinstance(item, rb.Gap) else Heard((item,)) for item in stream]
+    heard = [item if isinstance(item, rb.bridge.Gap) else Heard((item,)) for item in stream]
     problems = order_problems(heard, None, [1, 2, 3], lambda published, _: published)
     assert len(problems) == count, problems
 

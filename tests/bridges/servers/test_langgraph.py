@@ -1,4 +1,4 @@
-"""LangGraph's development server: what its streams do on the wire, and `rb.EventSource` before it, with cuts, kills and restarts.
+"""LangGraph's development server: what its streams do on the wire, and `rb.links.EventSource` before it, with cuts, kills and restarts.
 
 langgraph_runs.py says what a reader can know. langgraph-api is under the Elastic License 2.0 and installed for these tests alone.
 """

@@ -49,7 +49,7 @@ def test_every_frame_is_read(line):
         return
     facts = DIALECTS[line["socket"]].decode(json.dumps(line["frame"]))
     assert facts
-    for event in (fact for fact in facts if isinstance(fact, d.Event)):
+    for event in (fact for fact in facts if isinstance(fact, d.Received)):
         assert event.type
         assert event.id
         assert event.timestamp
@@ -69,7 +69,7 @@ def test_a_first_connection_begins_where_the_log_ends():
 def test_a_resume_names_its_window_and_fills_it():
     """Exactly the events behind the number that was asked for, the state without a position, and live events."""
     _, window, *facts = facts_of("session", 1)
-    events = [fact for fact in facts if isinstance(fact, d.Event)]
+    events = [fact for fact in facts if isinstance(fact, d.Received)]
     positions = [event.position for event in events if event.position is not None]
     assert (window.first, window.through) == (5, 9)
     assert positions == [5, 6, 7, 8, 9, 10, 11]
@@ -83,7 +83,7 @@ def test_a_resume_names_its_window_and_fills_it():
 
 def test_a_time_has_no_window():
     """The event that was asked after comes again, with its time as its position; the state has none."""
-    events = [fact for fact in facts_of("legacy", 1) if isinstance(fact, d.Event)]
+    events = [fact for fact in facts_of("legacy", 1) if isinstance(fact, d.Received)]
     query = next(line["query"] for line in LINES if line["socket"] == "legacy" and line["query"])
     positions = [event.position for event in events]
     assert positions[0] is None
@@ -99,7 +99,7 @@ def test_what_we_say_is_what_it_took(socket):
     send = d.Send(type="", payload=message, id="1", key="k", timestamp="2026-01-01T00:00:00Z")
     assert json.loads(dialect.encode(d.Auth(token="k"))) == auth
     assert json.loads(dialect.encode(send)) == message
-    echoes = [fact.echo for fact in facts_of(socket, 0) if isinstance(fact, d.Event) and fact.echo]
+    echoes = [fact.echo for fact in facts_of(socket, 0) if isinstance(fact, d.Received) and fact.echo]
     assert echoes == [dialect.echo(json.dumps(message))]
 
 
@@ -126,7 +126,7 @@ async def test_a_client_recovers_over_the_recording():
             await socket.close(1011)
         await socket.wait_closed()
 
-    policy = rb.BridgePolicy(reconnect=rb.Reconnect(backoff=rb.Backoff.constant(0.05)))
+    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05)))
     async with asyncio.timeout(20), serve(attend, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/sockets/session/main"
         async with rb.BridgeClient(url, dialect=d.openhands, token="k", policy=policy) as client:
@@ -140,4 +140,4 @@ async def test_a_client_recovers_over_the_recording():
                     break
     assert queries == ["", next(line["query"] for line in LINES if line["connection"] == 2)]
     assert positions == list(range(last + 1))
-    assert (event.verdict, event.proof) == (rb.Verdict.RECOVERED, "window")
+    assert (event.verdict, event.proof) == (rb.bridge.Verdict.RECOVERED, "window")

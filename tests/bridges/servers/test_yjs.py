@@ -16,7 +16,7 @@ from tests.peers.ports import HOST
 
 
 pytestmark = pytest.mark.real
-POLICY = rb.BridgePolicy(reconnect=AT_ONCE)
+POLICY = rb.bridge.BridgePolicy(reconnect=AT_ONCE)
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ class _Document:
         read = Reader(frame)
         kind = read.number()
         if kind == AWARENESS:
-            return (d.Event(raw=frame, type="awareness"),)
+            return (d.Received(raw=frame, type="awareness"),)
         if kind != SYNC:
             raise ValueError(f"a message of kind {kind}")
         step = read.number()
@@ -210,7 +210,7 @@ def _facts(update: bytes) -> list[Any]:
             facts.append(d.Acked(echo=str(client)))
         else:
             payload = {"key": key, "value": value}
-            facts.append(d.Event(raw=update, type="set", payload=payload, position=clock))
+            facts.append(d.Received(raw=update, type="set", payload=payload, position=clock))
     return facts
 
 
@@ -225,10 +225,10 @@ def _client_of(frame: bytes) -> str:
     return str(items_of(Reader(frame[2:]).bytes())[0][0])
 
 
-def yjs() -> rb.Dialect:
+def yjs() -> rb.bridge.Dialect:
     """One document. `send("update", update)` sends an update, which a document applies once, however often it comes."""
     document = _Document()
-    return rb.Dialect.plain(
+    return rb.bridge.Dialect.plain(
         decode=document.decode,
         encode=document.encode,
         resume=document.resume,

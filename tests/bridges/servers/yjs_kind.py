@@ -24,7 +24,7 @@ class Yjs(Kind):
         self.room = f"run-{seed}"
         self.has_restarted = False
 
-    def dialect(self, rng: random.Random) -> rb.Dialect:
+    def dialect(self, rng: random.Random) -> rb.bridge.Dialect:
         """The one of this test."""
         del rng
         return dialect_of()
@@ -38,7 +38,7 @@ class Yjs(Kind):
         await self.at.publish(self.room, number)
         return True
 
-    def heard(self, message: rb.Message) -> Heard | None:
+    def heard(self, message: rb.bridge.Message) -> Heard | None:
         """A key of the document that is a number."""
         if message.type != "set" or not message.payload["value"]:
             return None

@@ -1,0 +1,31 @@
+"""Connections that are made again when they die: what `reconnecting` returns, child processes, server-sent events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .lazy_names import lazily
+
+
+if TYPE_CHECKING:
+    from .adapters.idempotency import Call as Call
+    from .adapters.links.link_health import LinkHealth as LinkHealth
+    from .adapters.links.reconnecting import Reconnecting as Reconnecting
+    from .adapters.processes.child_process import stdio as stdio
+    from .adapters.processes.peer import Peer as Peer
+    from .adapters.sse.event_source import EventSource as EventSource
+    from .protocol.server_sent import ServerSentEvent as ServerSentEvent
+
+_NAMES = {
+    ".adapters.idempotency": "Call",
+    ".adapters.links.link_health": "LinkHealth",
+    ".adapters.links.reconnecting": "Reconnecting",
+    ".adapters.processes.child_process": "stdio",
+    ".adapters.processes.peer": "Peer",
+    ".adapters.sse.event_source": "EventSource",
+    ".protocol.server_sent": "ServerSentEvent",
+}
+
+
+if not TYPE_CHECKING:
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)
