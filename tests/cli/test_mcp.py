@@ -489,7 +489,7 @@ def test_every_problem_of_a_file_of_settings_is_printed(tmp_path, capsys):
     """A line for each problem, with its path, and nothing is started."""
     path = tmp_path / "bridge.toml"
     path.write_text(
-        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nrepeat = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
+        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nidempotent = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
     )
     assert cli.main(["mcp", "--config", str(path)]) == 2
     first, *lines = capsys.readouterr().err.splitlines()
