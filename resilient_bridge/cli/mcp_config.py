@@ -85,6 +85,8 @@ def _entry(
     ours = _ourselves()
     words = [*ours[1:], "mcp", *options]
     if program is None:
+        if Path(ours[0]).stem == "uv":  # the programs that it installs need a shell's
+            env = {"PATH": _path_for(ours[0], ours[0]), **env}
         return {"command": ours[0], "args": words, **({"env": dict(env)} if env else {})}
     if config is None:  # a settings file has the command and its options
         if sidecar.cwd is None:  # a desktop program may start its servers in any folder

@@ -305,6 +305,9 @@ def test_an_entry_made_under_uvx_starts_uvx_again(installed, program, tmp_path, 
         *("mcp", "--cwd", str(tmp_path), "--", str(program)),
     ]
     assert "/opt/uv" in entry["env"]["PATH"].split(os.pathsep)
+    assert cli.main(["mcp", "--print-config", "json", "https://host/mcp"]) == 0
+    paths = json.loads(capsys.readouterr().out)["env"]["PATH"].split(os.pathsep)
+    assert paths == ["/opt/uv", "/usr/local/bin", "/usr/bin", "/bin"]
 
 
 def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeypatch, capsys):
