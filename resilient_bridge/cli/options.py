@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -42,11 +43,29 @@ _MOST: Final = 1_000
 _DIGITS: Final = 20
 
 
-class Narrow(argparse.HelpFormatter):
-    """A help formatter that wraps the usage to the width.
+_INDENT: Final = "  "
+_WORD: Final = re.compile(r'(?:"[^"]*"|\S)+')
 
-    argparse itself does not wrap a group of options, or a long command.
+
+class Narrow(argparse.HelpFormatter):
+    """A help formatter that wraps the usage to the width, and keeps examples.
+
+    argparse itself does not wrap a group of options, or a long command. In a description or an
+    epilog an indented line is a command that can be pasted: it is broken by a backslash only.
     """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines: list[str] = []
+        prose: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            if line and not line.startswith(_INDENT):
+                prose.append(line)
+                continue
+            if prose:
+                lines += super()._fill_text(" ".join(prose), width, indent).splitlines()
+                prose = []
+            lines += _command_lines(line, width)
+        return "\n".join(lines[:-1])
 
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         text = super()._format_usage(usage, actions, groups, prefix)
@@ -57,6 +76,17 @@ class Narrow(argparse.HelpFormatter):
             words, self._width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False
         )
         return "\n".join(lines) + "\n\n"
+
+
+def _command_lines(command: str, width: int) -> list[str]:
+    """Return a shell command in lines of the width, all but the last with a backslash at the end."""
+    lines = [_INDENT]
+    for word in _WORD.findall(command):
+        if lines[-1].strip() and len(lines[-1]) + len(word) + 2 > width:
+            lines[-1] += "\\"
+            lines.append(_INDENT * 2)
+        lines[-1] += f"{word} "
+    return [line.rstrip() for line in lines]
 
 
 class Parser(argparse.ArgumentParser):

@@ -23,7 +23,7 @@ __getattr__ = lazily(
         "doctor_steps": "Limits examine",
         "doctor_taps": "Journal",
         "mcp_config": "CLIENTS _name_of",
-        "mcp_options": "sidecar_of",
+        "mcp_options": "EXAMPLES sidecar_of",
         "options": "FAULTS KILLS",
         "pipe_lines": "Outgoing parse_line print_message",
         "pipe_receipts": "Receipts",
