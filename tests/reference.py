@@ -10,9 +10,10 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from resilient_bridge import errors, events
+from resilient_bridge import errors
 from resilient_bridge.bridge import Dialect
 from resilient_bridge.classification import classify_close
+from resilient_bridge.telemetry import events
 from tests.internals.classification import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
 from tests.internals.telemetry import alert_events, call_events, debug_events, work_events

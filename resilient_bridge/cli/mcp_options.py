@@ -30,7 +30,7 @@ _FIELDS: Final = (
     *("cwd", "patience", "start_timeout", "deadline"),
     *("trust_hints", "log_arguments", "status_tool", "allow_plaintext_credentials"),
 )
-_IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circuit", "repeat", "check")
+_IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circuit", "idempotent", "check")
 
 
 def add_mcp(command: argparse.ArgumentParser) -> None:
@@ -108,11 +108,11 @@ def _add_waits(command: argparse.ArgumentParser) -> None:
 def _add_repeats(command: argparse.ArgumentParser) -> None:
     repeating = command.add_argument_group("what may be repeated after a loss")
     repeating.add_argument(
-        "--repeat",
+        "--idempotent",
         action="append",
         default=[],
         metavar="TOOL",
-        help="this tool may run twice; may be repeated",
+        help="this tool may run twice, so a call that was lost is repeated; give the option once for each tool",
     )
     repeating.add_argument(
         "--trust-hints", action="store_true",
@@ -219,7 +219,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
         headers=headers_of(arguments.header),
         timeout=timeouts.pop(_EVERY, None),
         timeouts=timeouts,
-        repeat=tuple(arguments.repeat),
+        idempotent=tuple(arguments.idempotent),
         check=dict(arguments.check),
         concurrency=dict(arguments.concurrency),
         rates=rates,

@@ -42,7 +42,7 @@ def test_every_option_has_its_field():
         ),
         *("--concurrency", "8", "--concurrency", "order=3", "--rate", "a=2/10", "--circuit", "3/7"),
         *(
-            "--repeat",
+            "--idempotent",
             "look",
             "--trust-hints",
             "--check",
@@ -62,7 +62,7 @@ def test_every_option_has_its_field():
         concurrency={"*": 8, "order": 3},
         rates={"a": rb.RateLimit(2, per=10, max_wait=5)},
         circuit=rb.Breaker.consecutive(3, open_for=rb.Backoff.exponential(7, cap=60, jitter="none")),
-        repeat=("look",),
+        idempotent=("look",),
         trust_hints=True,
         check={"order": "list_orders"},
         status_tool=True,
@@ -208,7 +208,7 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
         "--name",
         "mine",
         "--events=e.jsonl",
-        "--repeat",
+        "--idempotent",
         "a b",
         "--",
         "some-server",
@@ -222,7 +222,7 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
     command = [entry["command"], *entry["args"]]
     assert command[:3] == [sys.executable, "-m", "resilient_bridge"]
     assert command[3:] == [
-        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--repeat", "a b", "--cwd", str(tmp_path)),
+        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--idempotent", "a b", "--cwd", str(tmp_path)),
         *("--", str(program), "-x"),
     ]
     assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
@@ -497,7 +497,7 @@ def test_every_problem_of_a_file_of_settings_is_printed(tmp_path, capsys):
     assert [line.split(":")[0].strip(" -") for line in lines] == [
         "mcp.patience",
         "mcp.timeout",
-        "mcp.repeat",
+        "mcp.idempotent",
         "mcp.tmeouts",
         "mcp.concurrency['a']",
     ]

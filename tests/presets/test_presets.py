@@ -89,9 +89,9 @@ def test_the_tools_are_a_table_that_does_not_change():
 
 def test_repeatable_operations_are_names():
     """One text is no list of names."""
-    assert BridgePolicy(repeatable=["a", "b"]).repeatable == ("a", "b")
-    with pytest.raises(ConfigError, match=r"BridgePolicy\.repeatable"):
-        BridgePolicy(repeatable=[1])
+    assert BridgePolicy(idempotent=["a", "b"]).idempotent == ("a", "b")
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.idempotent"):
+        BridgePolicy(idempotent=[1])
 
 
 def test_evolve_replaces_parts_of_a_copy():

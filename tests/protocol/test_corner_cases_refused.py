@@ -75,7 +75,7 @@ FUNCTIONS_ONLY = {
 def test_what_goes_only_with_functions(field):
     """Without encode and decode the session speaks its own protocol, and these would say nothing."""
     with pytest.raises(rb.ConfigError, match=f"Dialect.{field}: wanted only beside encode and decode"):
-        rb.bridge.Dialect.plain(**{field: FUNCTIONS_ONLY[field]})
+        rb.bridge.Dialect.envelopes(**{field: FUNCTIONS_ONLY[field]})
 
 
 @each_row(
@@ -103,7 +103,7 @@ def test_dialects_that_contradict_themselves(fields, named):
     """One function without the other, a barrier without pings, a name of the protocol beside functions."""
     functions = {} if {"decode", "encode"} & fields.keys() else {"decode": decode, "encode": encode}
     with pytest.raises(rb.ConfigError, match=re.escape(named)):
-        rb.bridge.Dialect.plain(error=None, **functions, **fields)
+        rb.bridge.Dialect.envelopes(error=None, **functions, **fields)
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,10 @@ def reconnecting(
     A call in progress when the client is lost is repeated in two cases. Either the link knows that
     it did not run: it was never started, the connection of its one MCP request was refused, the
     server does not know its session, or the method raises NotExecutedError. Other errors of a
-    method prove nothing. Or there is permission: `idempotent=` is True, a collection of method
-    names, or a predicate on a `Call` (not async). False permits nothing. By default these may be
+    method prove nothing. Or there is permission: `idempotent=` is True, a collection of names (of
+    methods; for an MCP `call_tool`, of tools), or a predicate on a `Call` (not async). False permits nothing. By default these may be
     repeated: reads by protocol (an MCP `list_tools`, a websocket's `recv`), the policy's
-    `repeatable` names, and a tool that an MCP server calls read-only, if you start the server as a
+    `idempotent` names, and a tool that an MCP server calls read-only, if you start the server as a
     command. `trust_hints` also trusts a server at a URL, and a tool that is called idempotent,
     which is repeated only if no later call that may write was sent. Every other call fails with
     OutcomeUnknownError, from the cause.

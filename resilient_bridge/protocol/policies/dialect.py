@@ -130,7 +130,7 @@ def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
     if named is not None:
         refuse(
             f"Dialect.{named}",
-            "None beside encode and decode, as in Dialect.plain(decode=, encode=)",
+            "None beside encode and decode, as in Dialect.envelopes(decode=, encode=)",
             getattr(dialect, named),
         )
 
@@ -170,8 +170,9 @@ class Dialect(Value):
     """
 
     @classmethod
-    def plain(cls, **names: Any) -> Self:
-        """Return the dialect of a server that speaks JSON of its own and nothing of this protocol.
+    def envelopes(cls, **names: Any) -> Self:
+        """Return the dialect of a server that exchanges JSON objects with `type` and `payload`, and
+        knows nothing else of this protocol.
 
         No greeting, session, replay, ping or acknowledgement.
 
