@@ -157,7 +157,7 @@ def states() -> str:
     found = _by_action(codes())
     return page(
         "states",
-        "States, reasons, and what a loss means",
+        "Connection states, and what a loss means",
         [
             "`bridge.state` is one of these states. Every change emits the event `StateChanged(previous, state, reason)`."
         ],
@@ -275,7 +275,7 @@ def error_page() -> str:
         )
     return page(
         "errors",
-        "Errors",
+        "Error codes",
         [
             "Every failure has one code, and the tables show the fields that the code sets. A single failure may have other values, if more is known about it",
             "(a 503 may have a `retry_after`). `rb.classify(error)` returns the `Failure` of any exception; `error.failure` is that of a `BridgeError`. The",
@@ -333,7 +333,7 @@ def event_page() -> str:
     """The text of docs/reference/events.md."""
     return page(
         "events",
-        "Events",
+        "Events: the reference",
         [
             "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process. It runs in the thread and the task that emit the event, so",
             "it must be quick. `bridge.events()` is an async iterator over the events of one client. No event carries an argument, a payload or a secret.",

@@ -115,7 +115,7 @@ def settings_page() -> str:
     kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
     return page(
         "settings",
-        "Settings",
+        "Settings: every key",
         [
             "This page lists every key. [Configure from a file](../how-to/configure-from-a-file.md) shows how each is written, with whole examples. The name of an",
             f"environment variable is `{PREFIX}` and the path of the key in capitals, with two underscores for each dot.",
