@@ -136,7 +136,6 @@ class Demo:
             f"{len(self.plan)} {faults} in {self.arguments.duration:g} s, seed {seed}.",
             "",
         )
-        self.screen.row(Outage.FORM, tuple(Outage.FORM))
         self.screen.live = lambda: ", ".join((self.watch.live(), f"received {self.seen} of {self.n}"))
         try:
             with listen(self._on_event):
@@ -160,6 +159,7 @@ class Demo:
 
     async def _direct(self) -> None:
         await self._ready()
+        self.screen.row(Outage.FORM, tuple(Outage.FORM))
         began, quiet, stopped = REAL.monotonic(), asyncio.Event(), self.screen.stopped
         flow = asyncio.create_task(self._flow(quiet))
         try:

@@ -48,12 +48,9 @@ def started(directory, *argv):
     )
 
 
-def until_clients(directory, *, wanted):
-    """Wait until there are clients, or none; which there are then."""
-    until = time.monotonic() + 30  # an orphan waits for its confirmations, for as long as --drain says
-    while bool(found := clients(directory)) is not wanted and time.monotonic() < until:
-        time.sleep(0.05)
-    return found
+def until_ready(child):
+    """Wait for the head of the table, which is printed when the first process is READY."""
+    assert any("what happened" in line for line in child.stderr)
 
 
 # ---- the plan
@@ -211,7 +208,7 @@ def test_what_the_last_process_does_not_confirm_is_a_broken_promise(capsys, monk
 def test_an_interrupt_ends_it_early_with_the_ledger(tmp_path):
     """Ctrl-C stops the kills: the last process ends in order, the score is printed, no process and no file is left."""
     with started(tmp_path, "--duration", "60", "--json") as child:
-        assert until_clients(tmp_path, wanted=True)
+        until_ready(child)
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=30)
     assert child.returncode == 0
@@ -223,7 +220,10 @@ def test_an_interrupt_ends_it_early_with_the_ledger(tmp_path):
 def test_no_client_outlives_the_demo(tmp_path):
     """Even if the demo itself is killed: its client notices and ends."""
     with started(tmp_path, "--duration", "60", "--json") as child:
-        assert any("RECOVERED" in line for line in child.stderr)  # so it has nothing left to send
+        until_ready(child)
         child.kill()
         child.communicate(timeout=30)
-    assert until_clients(tmp_path, wanted=False) == []
+    until = time.monotonic() + 30  # it waits for its confirmations, for as long as --drain says
+    while clients(tmp_path) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert clients(tmp_path) == []
