@@ -125,6 +125,18 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         help="instead kill the client's process (kill -9) so many times, each time restarted on one store "
         "(default: as many as fit)",
     )
+    breaks.add_argument(
+        "--mcp",
+        action="store_true",
+        help="instead call tools of an MCP server that dies, through the sidecar (10 calls, 10 s)",
+    )
+    demo.add_argument(
+        "--quick",
+        dest="duration",
+        action="store_const",
+        const=8.0,
+        help="the same as --duration 8: fewer faults",
+    )
     demo.add_argument(
         "--json", action="store_true", help="progress on stderr; stdout gets one JSON object on one line"
     )
