@@ -111,7 +111,7 @@ class Client:
             command=trap.command,
             patience=1.5,
             timeouts={"order": 1},
-            repeat=("put",),
+            idempotent=("put",),
             backoff=Backoff.steps(0, then=Backoff.constant(0.2)),
             circuit=Breaker.consecutive(99),
         )
