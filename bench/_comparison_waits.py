@@ -57,8 +57,11 @@ DEFAULTS = {  # decorators as they come
     "nopanic": nopanic.retry(),
     "hyx": hyx.retry.retry(),
 }
+BY_HAND = f"{OURS}, a limit by hand"
+LIMITED = rb.Policy(rb.Retry(), rb.Breaker(), rb.Bulkhead(4, queue=320))
 TRANSPORTS = {
     OURS: lambda inner: rb.HTTPTransport(inner=inner),
+    BY_HAND: lambda inner: rb.HTTPTransport(LIMITED, inner=inner),
     "httpx-retries": lambda inner: RetryTransport(transport=inner),
 }
 NAMES = [*DEFAULTS, "httpx-retries"]
@@ -188,7 +191,7 @@ async def waits(trials: int) -> dict[str, dict[str, float]]:
 
 async def quota(_run: int) -> dict[str, dict[str, float]]:
     """Return one run of the shared quota with each library."""
-    return {name: await shared_quota(name) for name in NAMES}
+    return {name: await shared_quota(name) for name in (*NAMES, BY_HAND)}
 
 
 if __name__ == "__main__":

@@ -175,7 +175,11 @@ def _lost(found: Found, name: str) -> Cell:
 
 def _lost_to_quota(found: Found, name: str) -> Cell:
     of = found[name]
-    return (Part(f"{of['lost']} of {of['of']} in {of['seconds']:.0f} s", of["lost"]),)
+    text = f"{of['lost']} of {of['of']} in {of['seconds']:.0f} s"
+    if name == OURS:
+        by_hand = found[f"{OURS}, a limit by hand"]
+        text += f"; with `Bulkhead(4)` {by_hand['lost']} in {by_hand['seconds']:.0f} s"
+    return (Part(text, of["lost"]),)
 
 
 def _obeys(found: Found, name: str) -> Cell:
@@ -215,14 +219,14 @@ ROWS = {
         "stamina's with `on=httpx.HTTPError`. Where there is no second effect, the caller gets an error instead.",
     ),
     "success": Row(
-        "µs of a success: retry alone / with circuit and time limit",
+        "µs of a success (retry alone / with circuit and time limit)",
         costs,
         _microseconds,
         "An async function that does nothing. First under a retry of three attempts alone, then with a circuit and a time limit of 30 s; tenacity and stamina "
         "take `circuitbreaker` and `asyncio.timeout` for these. Ours also keeps its retry budget. The least of all rounds, which are shuffled.",
     ),
     "repeat": Row(
-        "µs of a failure and its repeat: the same two",
+        "µs of a failure and its repeat (the same two)",
         costs,
         _microseconds,
         "The function fails, is repeated at once, and succeeds. Ours finds out what the failure means, and whether the call may be repeated, before it repeats.",
@@ -250,7 +254,7 @@ ROWS = {
         _lost_to_quota,
         "Sixteen agents make 20 calls each, of two seconds each; the server serves four at once and answers others with a 429 without "
         "Retry-After. An agent that lost a call goes on after 5 s. Virtual time; the run with the median of nine, in a process each. Ours is "
-        "`rb.HTTPTransport()`, httpx-retries is `RetryTransport()`; tenacity `wait_exponential_jitter()` with 5 attempts, stamina its defaults, "
+        "`rb.HTTPTransport()`, then the same with `rb.Bulkhead(4, queue=320)`, a limit that you have to know; httpx-retries is `RetryTransport()`; tenacity `wait_exponential_jitter()` with 5 attempts, stamina its defaults, "
         "nopanic `retry(attempts=5)` over `adaptive_rate_limit(5, min_rate=0.5)`, hyx its default with 5 calls.",
     ),
     "retry_after": Row(
