@@ -238,5 +238,5 @@ def test_an_example_runs_and_prints_what_its_comments_say(name, tmp_path, monkey
             else rb.testing.BridgeServer
         )
         rb.testing.simulate(partial(_with_a_bridge, name, example, given), server=server)
-    said = re.findall(r"print\(.*\) +# (.+)", example)
-    assert [line for line in said if line not in printed] == [], printed
+    comments = re.findall(r"print\(.*\) +# (.+)", example)
+    assert [line for line in comments if line not in printed] == [], printed
