@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
 from ..locks import new_lock
-from ..telemetry.events import BridgeState, CircuitClosed, CircuitHalfOpened, CircuitOpened, StateChanged
+from ..telemetry.events import BridgeState, CircuitChanged, StateChanged
 from ..telemetry.hub import listen
 from ..telemetry.log import say
 from ..values.fields import Value, one_of
@@ -221,7 +221,7 @@ class ConnectionTracker:
         self.change("watched", **_OF_STATE[state])
 
         def note(event: Event) -> None:
-            if isinstance(event, (CircuitOpened, CircuitHalfOpened, CircuitClosed)):
+            if isinstance(event, CircuitChanged):
                 self._note_circuit(link, event.reason)
 
         with listen(note):

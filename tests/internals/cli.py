@@ -27,6 +27,7 @@ __getattr__ = lazily(
         "mcp_config": "CLIENTS _name_of",
         "mcp_options": "EXAMPLES sidecar_of",
         "options": "FAULTS KILLS",
+        "pipe_events": "line_of",
         "pipe_lines": "Outgoing parse_line print_message",
         "pipe_receipts": "Receipts",
         "plot": "bars svg",
