@@ -108,7 +108,7 @@ class Sidecar(Value):
     """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
 
         sidecar = rb.mcp.Sidecar(
-            command=["uvx", "mcp-server-git"], timeout=60, repeat=["git_log"]
+            command=["uvx", "mcp-server-git"], timeout=60, idempotent=["git_log"]
         )
 
     The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
