@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import (
     Failure,
 )
+from ..errors.teaching import TeachesNames, taught
 from ..protocol import EntryState
 from ..values.fields import optional_seconds
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "withdrawn", "dead", "unknown"]
 
 
-class Receipt:
+class Receipt(TeachesNames):
     """The handle of one send and its outcome. Only `withdraw` changes anything."""
 
     __slots__ = ("_driver", "_entry")
@@ -79,6 +80,7 @@ class Receipt:
         """
         return self._entry.sends
 
+    @taught
     async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
 
@@ -133,6 +135,7 @@ class Receipt:
             "SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}"
         )
 
+    @taught
     def withdraw(self) -> bool:
         """Withdraw the message.
 

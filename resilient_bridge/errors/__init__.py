@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "exceptions": (
-        "AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError "
+        "ArgumentError AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError "
         "NotConnectedError NotDeliveredError OutboxFullError PositionGoneError Problem "
         "ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),

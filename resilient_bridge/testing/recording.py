@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final
 
+from ..errors.teaching import taught
 from ..telemetry import events, listen
 
 
@@ -33,6 +34,7 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         self._listening.__exit__(kind, error, trace)
 
 
+@taught
 def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
     """Collect the events of this process in a list, in order.
 

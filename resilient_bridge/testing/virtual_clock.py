@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, Final
 from weakref import ref
 
+from ..errors.teaching import TeachesNames
 from ..errors import config_error
 
 
@@ -41,7 +42,7 @@ class _Timer:
             self.of_loop.cancel()
 
 
-class VirtualTime:
+class VirtualTime(TeachesNames):
     """The policies' clock: it moves by waits and by `advance`, and for a limit that has run out in
     the loop's own time.
 

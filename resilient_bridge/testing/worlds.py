@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ..calls.frame import CURRENT, CallFrame, new_frame
 from ..errors import config_error
+from ..errors.teaching import taught
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline
@@ -152,6 +153,7 @@ def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
     return CURRENT.set(edge), WORLD.set(world)
 
 
+@taught
 def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractContextManager[VirtualTime]:
     """Make the policies called inside wait in virtual time.
 
@@ -173,6 +175,7 @@ def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractCon
     return Inside(time, lambda around: _VirtualWorld(around, time, seed, began))
 
 
+@taught
 def disabled() -> AbstractContextManager[None]:
     """Run protected functions and blocks as if no policy protected them."""
 

@@ -14,6 +14,7 @@ from ...calls.policy import Policy
 from ...client.arguments import checked_name, checked_policy
 from ...client.streams import EventStream
 from ...errors import NotConnectedError, config_error, stays_here
+from ...errors.teaching import RefusedUse, TeachesNames, taught
 from ...presets import default
 from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@taught
 def reconnecting(
     factory: Callable[[], AbstractAsyncContextManager[T]],
     policy: Policy | BridgePolicy = default,
@@ -110,7 +112,7 @@ def reconnecting(
     return Reconnecting(supervisor, calls)
 
 
-class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
+class Reconnecting(TeachesNames, AbstractAsyncContextManager[T], Generic[T]):
     """A link, as `reconnecting` returns it.
 
     Entering waits for the first client, but not beyond one connection attempt.
@@ -141,11 +143,20 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         """Close the link."""
         await self._supervisor.aclose()
 
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = RefusedUse(
+            "reconnecting",
+            "async with",
+            "with",
+            "async with rb.reconnecting(lambda: Client(url)) as client: ...",
+        )
+
     @property
     def state(self) -> BridgeState:
         """The current state of the link."""
         return self._supervisor.state
 
+    @taught
     async def aclose(self) -> None:
         """Close the link in bounded time; calls in progress fail. May be called again."""
         await self._supervisor.aclose()
@@ -159,6 +170,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         """Return the health of the link in plain numbers; any thread of this process may ask."""
         return self._supervisor.health()
 
+    @taught
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait until there is a client.
 

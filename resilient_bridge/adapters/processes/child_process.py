@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from ...errors import config_error, mapping_of
+from ...errors.teaching import taught
 from ...transports.process import ChildProcess
 from ...values.fields import is_count, read_seconds
 from .peer import running
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_LINE: Final = 64 * 2**20
 
 
+@taught
 def stdio(
     *command: str,
     cwd: str | os.PathLike[str] | None = None,

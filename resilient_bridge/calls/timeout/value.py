@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from ...errors.teaching import taught
 from ...values.fields import (
     LONGEST,
     Seconds,
@@ -71,6 +72,7 @@ class Timeout(Layer):
     )
 
     @classmethod
+    @taught
     def escalating(cls, *seconds: Seconds, thread: bool = False, idle: Seconds | None = None) -> Self:
         """Return a timeout that grows from attempt to attempt, as listed."""
         return cls(seconds, thread=thread, idle=idle)
