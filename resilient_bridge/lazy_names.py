@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MissingNameError", "address", "lazily", "names_of", "public"]
+__all__ = ["MissingNameError", "address", "lazily", "missing", "names_of", "public"]
 
 _PACKAGE: Final = __package__ or ""
 DOORS: Final = (
@@ -57,6 +57,15 @@ class MissingNameError(AttributeError):
         plain, *about = self.args
         hint: str = import_module(f"{_PACKAGE}.errors.wrong_names").hint(*about)
         return f"{plain}; write {hint}" if hint else str(plain)
+
+
+def missing(room: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a room that has all its names already."""
+
+    def refuse(name: str) -> Any:
+        raise MissingNameError(f"module {room!r} has no attribute {name!r}", "module", room, name)
+
+    return refuse
 
 
 def lazily(

@@ -23,6 +23,7 @@ from .arguments import (
     check_pin,
     check_request,
     check_session,
+    check_ssl,
     check_url,
     checked_name,
     checked_policy,
@@ -119,6 +120,7 @@ class BridgeClient(TeachesNames):
             check_headers("BridgeClient.headers", headers)
         check_dialect(chosen.dialect, on_connect, token, backfill)
         check_pin(pin)
+        check_ssl(ssl)
         if pin is not None:  # a pin names the only certificates that there can be
             reconnect = chosen.reconnect.evolve(retry_certificates=False)
             chosen = chosen.evolve(reconnect=reconnect)

@@ -10,12 +10,10 @@ from ..errors import (
 )
 from ..errors.teaching import TeachesNames, taught
 from ..protocol import EntryState
-from ..values.fields import optional_seconds
+from ..values.fields import Seconds, optional_seconds
 
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from ..protocol import Entry
     from .driver import Driver
 
@@ -81,7 +79,7 @@ class Receipt(TeachesNames):
         return self._entry.sends
 
     @taught
-    async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
+    async def confirmed(self, timeout: Seconds | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
 
         Raises:

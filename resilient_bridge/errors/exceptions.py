@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from .failure import Failure
 from .record import ATTRIBUTE
@@ -22,6 +22,8 @@ class BridgeError(Exception):
 
     def __init__(self, failure: Failure, /) -> None:
         """Carry the failure; raise with `from native_error` where there is one."""
+        if not isinstance(failure, Failure):
+            raise _no_failure(type(self), failure)
         super().__init__(str(failure))
         self._failure = failure
 
@@ -198,6 +200,26 @@ class StoreError(RejectedError):
     """Nothing was stored or accepted: the store is full, unreachable, in use or damaged."""
 
 
+def _no_failure(kind: type[BridgeError], received: object) -> ConfigError:
+    """Return the error for one of our errors that was made of a text: it carries a Failure."""
+    code = next((code for code, each in _BY_CODE.items() if each is kind), "SYS_INTERNAL_ERROR")
+    text = received if isinstance(received, str) else "what happened"
+    write = (
+        f"rb.{'' if kind.__name__ in _TOP else 'errors.'}{kind.__name__}(rb.Failure.of({code!r}, {text!r}))"
+    )
+    return config_error(kind.__name__, "a Failure", received, write=write, error=ArgumentError)
+
+
+_TOP: Final = frozenset(
+    {
+        "BridgeError",
+        "CircuitOpenError",
+        "ConfigError",
+        "DeadlineExceededError",
+        "NotExecutedError",
+        "OutcomeUnknownError",
+    }
+)
 _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
     {
         "SYS_CONFIG_INVALID": ConfigError,

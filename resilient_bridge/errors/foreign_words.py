@@ -432,7 +432,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "factory": 'lambda: Client("https://host/mcp")', "policy": "rb.presets.default", "dialect": "rb.dialects.plain",
     "store": '"bridge.db"', "token": "token", "headers": '{"X-Tenant": "a"}', "session_id": '"s1"',
     "on_gap": "reload", "on_doubt": "ask_again", "on_connect": "hello", "backfill": "fetch", "health_check": "is_well",
-    "pin": '"sha256:" + "0" * 64', "receive": "False", "type": '"tool_result"',
+    "pin": "fingerprint", "ssl": "ssl.create_default_context()", "version": "1", "receive": "False", "type": '"tool_result"',
     "payload": '{"tool_call_id": "t1", "content": "ok"}', "ttl": "60", "timeout": "10", "drain": "5",
     "idempotency_key": '"key-1"', "patience": "30", "methods": '("search",)', "timeouts": "{'search': 10}",
     "arguments": '{"query": "x"}', "path": '"state.json"', "limit": "10", "count": "count_tokens",

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from ..lazy_names import address, names_of, public
 from .foreign_words import ARGUMENTS, EXAMPLES, OWN_EXAMPLES, POSITIONS, WHOLE
+from .secret_names import is_sensitive
 from .source_text import shown
 from .taxonomy import Category, Kind
 
@@ -173,7 +174,9 @@ class _Call:
         )
 
     def put(self, name: str, text: str) -> None:
-        """Give an argument, by position where it has to be."""
+        """Give an argument, by position where it has to be; a secret by the name of a variable."""
+        if is_sensitive(name):
+            text = name
         if name in self.takes.by_position_only and self.name == spelled(self.owner):
             index = self.takes.positional.index(name)
             self.positional += [""] * (index + 1 - len(self.positional))
@@ -181,9 +184,20 @@ class _Call:
         else:
             self.named[name] = _merged(self.named.get(name, ""), text)
 
+    def _fill(self, meaning: str, text: str, value: object) -> None:
+        """Give an argument from a template such as `policy=rb.Policy({})`."""
+        name, _, template = meaning.partition("=")
+        named = value if isinstance(value, str) and value.isidentifier() else "default"
+        filled = template.replace("{name}", named).replace("{}", text)
+        self.put(name, filled.replace("{{", "{").replace("}}", "}"))
+
     def write(self, meaning: str, word: str, value: object) -> None:
         """Give an argument that was called otherwise, by what the table says of it."""
         text = code(value)
+        if "rb.Policy({})" in meaning and isinstance(value, bool | int):
+            text = f"rb.Retry(attempts={value})" if value > 1 else "rb.Retry()"
+        if value is None and "{}" in meaning:
+            return  # None is "not this", and means no argument here
         if meaning.startswith(("rb.", "httpx.", "{line}")):
             line = meaning.replace("{word}", word).replace("{}", text)
             if "{line}" in meaning:
@@ -191,13 +205,14 @@ class _Call:
             else:
                 self.whole = _merged(self.whole, line)
         elif "=" in meaning:
-            name, _, template = meaning.partition("=")
-            shown_name = value if isinstance(value, str) and value.isidentifier() else "default"
-            filled = template.replace("{name}", str(shown_name)).replace("{}", text)
-            self.put(name, filled.replace("{{", "{").replace("}}", "}"))
+            self._fill(meaning, text, value)
         elif meaning.startswith("backoff."):
             self.schedule.setdefault(meaning.removeprefix("backoff."), text)
-        elif meaning == "attempts+1":
+        else:
+            self._rename(meaning, text, value)
+
+    def _rename(self, meaning: str, text: str, value: object) -> None:
+        if meaning == "attempts+1":
             more = isinstance(value, int) and not isinstance(value, bool) and value > 0
             self.put("attempts", str(cast("int", value) + 1) if more else EXAMPLES["attempts"])
         elif meaning == "window.seconds":
@@ -242,6 +257,8 @@ def wrong_call(
         return None
     takes = _takes(function, is_bound=is_bound)
     call = _Call(owner, takes)
+    if special := _SPECIAL.get(owner):
+        call.whole = special(args[1:] if is_bound else args)
     _read_positions(call, list(args[1:] if is_bound else args))
     for word, value in kwargs.items():
         _read_word(call, word, value)
@@ -249,8 +266,10 @@ def wrong_call(
         call.whole = WHOLE[owner]
     if not call.whole:
         _read_missing(call)
-    elif not call.wrong:
-        call.note("", "arguments", None, "none")
+    if not call.wrong:
+        own = args[1:] if is_bound else args
+        wanted = "the arguments of the line" if args or not is_bound else "an object of the class"
+        call.note("", wanted, None, ", ".join(map(code, own)) or "none")
     return _argument_error(call)
 
 
@@ -264,10 +283,9 @@ def wrong_use(value: Any, args: tuple[Any, ...]) -> Exception:
         )
         wanted = "a Policy around it: a layer alone protects nothing"
     else:
-        presets = names_of("presets") if name == "BridgePolicy" else ()
-        preset = next(
-            (f"rb.presets.{each}" for each in presets if public("presets").__dict__[each] == value), None
-        )
+        door = {"BridgePolicy": "presets", "Dialect": "dialects"}.get(name, "")
+        every = names_of(door) if door else ()
+        preset = next((f"rb.{door}.{each}" for each in every if getattr(public(door), each) is value), None)
         line, wanted = (
             preset or (text if len(text) <= _LONGEST and text != "..." else f"rb.{name}"),
             "the value itself, without brackets",
@@ -289,16 +307,54 @@ def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Excep
     owner = type(value).__name__
     meaning = meaning_of(owner, name, known)
     call = _Call(owner, _Takes((), tuple(known), (), has_any=False, by_position_only=frozenset()))
-    if meaning and not meaning.startswith(("!", "rb.")):
+    if meaning and not meaning.startswith(("!", "rb.", "{line}")) and ":" not in meaning:
         call.write(meaning, name, given)
-    line = call.line()
-    inner = line.partition("(")[2] if line.startswith(spelled(owner)) else ""
-    written = f".evolve({inner}" if inner not in {"", ")"} else ""
-    if name in EXAMPLES and not written:
-        written = ""
-    write = f"policy{written}" if written else ""
-    wanted = f"a field: {', '.join(known)}"
-    return config_error(f"{owner}.evolve", wanted, name, write=write, error=ArgumentError)
+    written = call.line().removeprefix(f"{spelled(owner)}(")
+    variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
+    write = f"{variable}.evolve({written}" if written != ")" else ""
+    return config_error(
+        f"{owner}.evolve", f"a field: {', '.join(known)}", name, write=write, error=ArgumentError
+    )
+
+
+def _named_apart(args: tuple[Any, ...]) -> str:
+    """Return `named("httpx", "ReadTimeout")` for `named("httpx.ReadTimeout")` and `named(ReadTimeout)`."""
+    if len(args) != 1:
+        return ""
+    (given,) = args
+    if isinstance(given, type):
+        top = given.__module__.partition(".")[0]
+        return given.__name__ if top == "builtins" else f'rb.named("{top}", "{given.__name__}")'
+    package, _, name = given.replace(":", ".").rpartition(".") if isinstance(given, str) else ("", "", "")
+    return (
+        f'rb.named("{package.partition(".")[0]}", "{name}")'
+        if package.partition(".")[0].isidentifier()
+        else ""
+    )
+
+
+def _host_and_port(args: tuple[Any, ...]) -> str:
+    if (
+        len(args) != 2
+        or not isinstance(args[0], str)
+        or not re.fullmatch(r"[\w.-]+", args[0])
+        or not isinstance(args[1], int)
+    ):
+        return ""
+    return f'rb.BridgeClient("ws://{args[0]}:{args[1]}")'
+
+
+def _address(args: tuple[Any, ...]) -> str:
+    host, _, port = args[0].rpartition(":") if len(args) == 1 and isinstance(args[0], str) else ("", "", "")
+    return f'rb.testing.FaultProxy("{host}", {port})' if port.isdigit() and host else ""
+
+
+_SPECIAL: Final[dict[str, Callable[[tuple[Any, ...]], str]]] = {
+    "named": _named_apart,
+    "BridgeClient": _host_and_port,
+    "FaultProxy": _address,
+}
+"""Calls whose arguments belong together: the line from all of them, empty if it is none of these."""
 
 
 def _read_positions(call: _Call, values: list[Any]) -> None:
@@ -323,7 +379,7 @@ def _read_positions(call: _Call, values: list[Any]) -> None:
             if not own and index == 0 and isinstance(value, FunctionType):
                 call.whole = f"@rb.Policy({spelled(call.owner)}())(idempotent=True)"
             continue
-        call.note(name, f"{name.rpartition(':')[2]}= by name", value, code(value))
+        call.note(name, f"{name.rpartition(':')[2]} by name", value, code(value))
         call.write(name, name, value)
 
 
@@ -353,6 +409,8 @@ def _read_word(call: _Call, word: str, value: object) -> None:
 
 
 def _wanted(meaning: str, word: str) -> str:
+    if "=" in meaning and not meaning.startswith(("rb.", "httpx.", "{line}")):
+        return f"{meaning.partition('=')[0]}="
     if meaning.startswith(("rb.", "httpx.", "{line}")):
         return f"another place for {word}"
     return f"{re.split('[.+=]', meaning.rpartition(':')[2], maxsplit=1)[0]}="

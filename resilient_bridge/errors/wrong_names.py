@@ -184,7 +184,7 @@ def hint(kind: str, of: Any, name: str) -> str:
 def _in_module(door: str, name: str) -> str:
     plain = _plain(name)
     own = {_plain(each): each for each in _own(door)}
-    if plain in own:
+    if plain in own and (door or plain not in NAMES):
         return f"rb.{door}.{own[plain]}" if door else f"rb.{own[plain]}"
     if found := address(name):
         return found
@@ -231,8 +231,9 @@ def _written(kind: type, name: str) -> str:
     """Return how one writes a member: a constructor with its class, a method with an object."""
     owner = f"{kind.__name__}.{name}"
     found = getattr(kind, name, None)
-    is_call = callable(found) and not isinstance(found, type)
-    return f"{spelled(owner)}({required_of(owner, found)})" if is_call else spelled(owner)
+    if not callable(found) or isinstance(found, type):
+        return spelled(owner)
+    return f"{spelled(owner)}({required_of(owner, found)})"
 
 
 def _names(kind: type) -> list[str]:

@@ -111,17 +111,25 @@ def line_for_value(path: str, received: object) -> str:
     key = _INDEX.sub("", path).replace("(", ".").replace("=)", "").replace(")", "")
     owner, _, field = key.rpartition(".")
     if not owner:
-        return _LINES.get(key, "").replace("{{", "{").replace("}}", "}")
+        line = _LINES.get(key, "")
+        return "" if "{}" in line.replace("{{}}", "") else _filled(line, "")
     fix = _FIXES.get(key) or _FIXES.get(f"*.{field}")
     text = fix(owner, received) if fix is not None else _usual(owner, field, received)
-    if not text or text.startswith(("@", "rb.Policy(rb", "async ")):
+    if not text or text.startswith(("@", "async ")):
         return text
     return _line(key, owner, field, text)
 
 
+def _filled(line: str, text: str) -> str:
+    """Return a line with its value; doubled braces are single ones, as in `str.format`."""
+    before, mark, after = line.replace("{{}}", "\0").partition("{}")
+    whole = before + (text if mark else "") + after
+    return whole.replace("\0", "{}").replace("{{", "{").replace("}}", "}")
+
+
 def _line(key: str, owner: str, field: str, text: str) -> str:
     if key in _LINES:
-        return _LINES[key].replace("{}", text).replace("{{", "{").replace("}}", "}")
+        return _filled(_LINES[key], text)
     if address(owner.partition(".")[0]) is None:
         return ""
     if owner == "BridgeClient":
@@ -428,12 +436,28 @@ def _function(_: str, received: object) -> str:
     )
 
 
+def is_host(text: str) -> bool:
+    """Return whether a text looks like a host, with or without a port, and like no secret."""
+    from .secret_values import has_mix
+
+    found = re.fullmatch(r"([A-Za-z0-9.-]{1,100})(:\d{1,5})?|\[[0-9a-fA-F:]+\](:\d+)?", text)
+    if found is None or not found[1]:
+        return found is not None
+    return (
+        "." in found[1]
+        or bool(found[2])
+        or (found[1].isalpha() and len(found[1]) <= 20 and not has_mix(found[1]))
+    )
+
+
 def _url(_: str, received: object) -> str:
     from .redaction import redact
 
     if not isinstance(received, str) or not received.strip():
         return EXAMPLES["url"]
     text = received.strip()
+    if text.startswith("/"):
+        return EXAMPLES["url"]
     scheme, slashes, rest = text.partition("://")
     if not slashes:
         rest, scheme = (
@@ -442,10 +466,10 @@ def _url(_: str, received: object) -> str:
         )
     rest = rest.lstrip("/")
     host = re.split("[/?#]", rest, maxsplit=1)[0]
-    if not re.fullmatch(r"[\w.\-]+(:\d+)?|\[[0-9a-fA-F:]+\](:\d+)?", host):
+    if not is_host(host):
         return EXAMPLES["url"]
     is_near = bool(re.match(r"(localhost|127\.|\[::1\]|0\.0\.0\.0)", host)) or host.endswith(".local")
-    secure = scheme == "wss" or scheme == "https" or (scheme not in {"http", "ws"} and not is_near)
+    secure = scheme in {"wss", "https"} or (scheme not in {"http", "ws"} and not is_near)
     path, question, _query = rest.partition("?")
     shown = f"{'wss' if secure else 'ws'}://{path.partition('#')[0]}" + ("?..." if question else "")
     return f'"{redact(shown)}"' if text != shown else EXAMPLES["url"]
@@ -458,10 +482,6 @@ def _redis(_: str, received: object) -> str:
         else "localhost:6379"
     )
     return f'"redis://{host if ":" in host else host + ":6379"}/0"'
-
-
-def _path(owner: str, received: object) -> str:
-    return example(owner, "path")
 
 
 def _dotted(_: str, received: object) -> str:
@@ -508,19 +528,52 @@ def _ladder(_: str, received: object) -> str:
     return "cached_answer"
 
 
-def _headers(owner: str, received: object) -> str:
-    return example(owner, "headers")
-
-
 def _calls(owner: str, received: object) -> str:
     if isinstance(received, str) and (number := re.match(r"\s*(\d+)\s*(?:/|per)\s*(\w+)", received)):
         return f"{number[1]}, per={_seconds(number[2]) or _seconds('1' + number[2]) or '60'}"
     return _usual(owner, "calls", received)
 
 
-def _component(owner: str, received: object) -> str:
-    """Return a part of a BridgePolicy, such as `heartbeat`, from what is none."""
-    return ""
+def _command(_: str, received: object) -> str:
+    return (
+        ", ".join(map(code, cast("Any", received)))
+        if isinstance(received, list | tuple) and received
+        else '"npx", "-y", "server"'
+    )
+
+
+def _protected(owner: str, received: object) -> str:
+    if not isinstance(received, FunctionType | MethodType):
+        return "search" if owner == "inject" else EXAMPLES["of"]
+    text = code(received)
+    text = text if text.isidentifier() else "search"
+    return f"rb.Policy(rb.Retry(), rb.Breaker())(idempotent=True)({text})"
+
+
+def _heartbeat(_: str, received: object) -> str:
+    is_number = isinstance(received, int | float | str) and received not in {True, False}
+    return (
+        f"rb.bridge.Heartbeat(every={_usual('Heartbeat', 'every', received) if isinstance(received, str) else code(received)})"
+        if is_number
+        else "rb.bridge.Heartbeat()"
+    )
+
+
+def _reconnect(_: str, received: object) -> str:
+    if type(received).__name__ == "Backoff":
+        return f"rb.bridge.Reconnect(backoff={code(received)})"
+    if type(received).__name__ == "Retry":
+        return f"rb.bridge.Reconnect(attempts={getattr(received, 'attempts', 5)})"
+    return (
+        f"rb.bridge.Reconnect(attempts={_count(received)})"
+        if _count(received) != "6"
+        else "rb.bridge.Reconnect()"
+    )
+
+
+def _timeouts(_: str, received: object) -> str:
+    is_number = isinstance(received, int | float) and not isinstance(received, bool) and received > 0
+    return f"{{'default': {code(received)}}}" if is_number else EXAMPLES["timeouts"]
 
 
 _VALUE: Final = str | int | float | bool | dict
@@ -556,6 +609,12 @@ _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "Backoff.steps": _steps,
     "Fallback.ladder": _ladder,
     "wrap.client": _wrapped,
+    "stdio.command": _command,
+    "inject.target": _protected,
+    "circuit.of": _protected,
+    "BridgePolicy.heartbeat": _heartbeat,
+    "BridgePolicy.reconnect": _reconnect,
+    "Toolbox.timeouts": _timeouts,
     "RateLimit.calls": _calls,
 }
 """What to write for a field, from its owner and what was received: `Owner.field`, or `*.field` of any owner."""

@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager
 from contextvars import Token
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..calls.frame import CURRENT, CallFrame, new_frame
 from ..errors import config_error
-from ..errors.teaching import taught
+from ..errors.teaching import RefusedUse, taught
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline
@@ -126,6 +126,17 @@ class Inside(AbstractContextManager[T], Generic[T]):
         self._subject = subject
         self._world = world
         self._stays: list[tuple[CallFrame, World, Token[CallFrame], Token[World]]] = []
+
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = RefusedUse(
+            "rb.testing", "with", "async with", "with rb.testing.virtual_time() as clock: ..."
+        )
+
+        def __getattr__(self, name: str) -> Any:
+            wanted = "what `with` returns"
+            raise AttributeError(
+                f"wanted {wanted}, got {name!r} of the block itself; write with rb.testing.virtual_time() as clock: clock.{name}"
+            )
 
     def __enter__(self) -> T:
         call, around = CURRENT.get(), current_world()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
+from ..errors.source_text import shown
 from ..errors.teaching import TeachesNames, refuse_use, taught
 from ..world import current_world
 from .fields import (
@@ -25,7 +26,6 @@ from .fields import (
     number,
     one_of,
     refuse,
-    shown,
 )
 from .forms import takes
 

@@ -47,7 +47,7 @@ class Value(metaclass=Taught):
 
     if not TYPE_CHECKING:
 
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        def __call__(self, *args: Any, **_: Any) -> Any:
             """Say what to write: a value is no function and no decorator."""
             from ..errors.mistakes import wrong_use
 
@@ -130,7 +130,8 @@ def as_seconds(value: Seconds) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, str):
-        return _read_text(value)
+        made: float = _read_text(value)
+        return made
     return as_float(value)
 
 
@@ -237,7 +238,7 @@ def _span(*, zero: bool, most: float) -> str:
 
 def is_function(value: object) -> bool:
     """Return whether `value` is something to call: no policy value, and no exception class."""
-    if isinstance(value, Value) and type(value).__call__ is Value.__call__:  # type: ignore[attr-defined]  # pyright: ignore
+    if isinstance(value, Value) and type(value).__call__ is Value.__call__:  # pyright: ignore[reportFunctionMemberAccess]
         return False
     # An exception class is callable too, and a mistake here: `on=` is for those.
     return callable(value) and not (isinstance(value, type) and issubclass(value, BaseException))

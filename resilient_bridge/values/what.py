@@ -19,8 +19,9 @@ import attrs
 
 from ..classification.class_names import Named, meant
 from ..errors import changed, config_error, is_known_code, number_in
+from ..errors.source_text import shown
 from ..errors.taxonomy import Category, Kind
-from .fields import is_function, is_tenacity, path_of, refuse, shown
+from .fields import is_function, is_tenacity, path_of, refuse
 from .forms import takes
 
 

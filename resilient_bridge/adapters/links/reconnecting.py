@@ -18,7 +18,7 @@ from ...errors.teaching import RefusedUse, TeachesNames, taught
 from ...presets import default
 from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState
-from ...values.fields import check_flag, optional_seconds
+from ...values.fields import Seconds, check_flag, optional_seconds
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .link_credentials import guarded
@@ -27,13 +27,9 @@ from .link_supervisor import LinkSupervisor
 
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from types import TracebackType
-    from typing import TypeAlias
 
     from .link_health import LinkHealth
-
-    Seconds: TypeAlias = float | timedelta
 
 
 T = TypeVar("T")

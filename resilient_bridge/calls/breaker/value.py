@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
+from ...errors.source_text import shown
 from ...errors.teaching import taught
 from ...values.backoff import Backoff
 from ...values.fields import (
@@ -27,7 +28,6 @@ from ...values.fields import (
     read_span_of,
     refuse,
     share,
-    shown,
     some_seconds,
     state_key,
 )

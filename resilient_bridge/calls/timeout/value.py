@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from ...errors.source_text import shown
 from ...errors.teaching import taught
 from ...values.fields import (
     LONGEST,
@@ -17,7 +18,6 @@ from ...values.fields import (
     optional,
     path_of,
     refuse,
-    shown,
     some_seconds,
 )
 from ...values.forms import takes
