@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from ..values.fields import Seconds as Seconds
+from ..values.fields import Seconds
 
 
 if TYPE_CHECKING:
