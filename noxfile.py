@@ -324,9 +324,9 @@ SITE = (
 MERMAID = "mermaid@12"  # draws the diagrams; without it each page would ask another site for it
 
 
-@nox.session(venv_backend="uv")
+@nox.session(venv_backend="uv|virtualenv")
 def site(session: nox.Session) -> None:
-    """The documentation as a site, in site/: a warning is an error, and every link is followed."""
+    """The documentation as a site, in site/: a warning is an error, every link is followed, and the search is asked. Needs nothing but nox."""
     session.install("-q", *SITE)
     with TemporaryDirectory() as pages:
         if which("npm"):
@@ -339,19 +339,12 @@ def site(session: nox.Session) -> None:
         session.run("python", "-m", "website", "finish", pages)
         rmtree("site", ignore_errors=True)
         move(f"{pages}/site", "site")
-    if which("chromium"):  # by the environment of nox: the session's own has no pytest
-        session.run(
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            "0",
-            "-m",
-            "campaign",
-            "tests/test_site_pictures.py",
-            external=True,
-        )
+
+
+@nox.session
+def site_pictures(session: nox.Session) -> None:
+    """The site that `site` has built, as Chromium draws it: pages that fit their window, light and dark."""
+    session.run(*PYTEST, "-n", "0", "-m", "campaign", "tests/test_site_pictures.py")
 
 
 @nox.session(venv_backend="uv")

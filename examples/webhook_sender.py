@@ -1,7 +1,7 @@
-"""Deliver webhooks: each is processed at most once per key, and failures are kept for later.
+"""Webhooks with a dead-letter list: each is processed at most once per key.
 
 A receiver that hangs up may have processed the call. It is repeated all the same, because every
-attempt has the same key. A delivery that fails for good is kept for later, with the reason.
+attempt has the same key. A delivery that fails for good is kept as a dead letter, with the reason.
 
     $ python examples/webhook_sender.py
     evt-1: delivered in 2 attempts

@@ -10,9 +10,10 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from resilient_bridge import errors, events
+from resilient_bridge import errors
 from resilient_bridge.bridge import Dialect
 from resilient_bridge.classification import classify_close
+from resilient_bridge.telemetry import events
 from tests.internals.classification import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
 from tests.internals.telemetry import alert_events, call_events, debug_events, work_events
@@ -156,7 +157,7 @@ def states() -> str:
     found = _by_action(codes())
     return page(
         "states",
-        "States, reasons, and what a loss means",
+        "Connection states, and what a loss means",
         [
             "`bridge.state` is one of these states. Every change emits the event `StateChanged(previous, state, reason)`."
         ],
@@ -274,7 +275,7 @@ def error_page() -> str:
         )
     return page(
         "errors",
-        "Errors",
+        "Error codes",
         [
             "Every failure has one code, and the tables show the fields that the code sets. A single failure may have other values, if more is known about it",
             "(a 503 may have a `retry_after`). `rb.classify(error)` returns the `Failure` of any exception; `error.failure` is that of a `BridgeError`. The",
@@ -332,7 +333,7 @@ def event_page() -> str:
     """The text of docs/reference/events.md."""
     return page(
         "events",
-        "Events",
+        "Events: the reference",
         [
             "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process. It runs in the thread and the task that emit the event, so",
             "it must be quick. `bridge.events()` is an async iterator over the events of one client. No event carries an argument, a payload or a secret.",

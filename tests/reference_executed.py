@@ -22,7 +22,7 @@ def executed_page() -> str:
     ]
     return page(
         "executed",
-        "What proves that a call did not run",
+        "Proofs that a call did not run",
         [
             "`Failure.executed` is `no` only with one of these proofs; `Failure.proof` has its name. Without a proof `executed` is `maybe`: the call may have run.",
             "This includes every error of a class that some code path raises after the first byte of a request was sent.",

@@ -22,7 +22,7 @@ def metrics_page() -> str:
     ]
     return page(
         "metrics",
-        "Metrics",
+        "Metric names",
         [
             "[`rb.telemetry.prometheus.install()`](../how-to/metrics.md) and [`rb.telemetry.otel.install()`](../how-to/traces.md) export the same metrics. Prometheus names have",
             "underscores, the unit and `_total`. OpenTelemetry names have dots, and the unit is separate.",

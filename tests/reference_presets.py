@@ -99,13 +99,13 @@ ABOUT = {
         [
             Value(
                 "operations that may be repeated",
-                lambda p: p.repeatable,
+                lambda p: p.idempotent,
                 "which operations are safe to repeat",
                 "S8",
             ),
             Value(
                 "operations that may be repeated if the error is marked retryable",
-                lambda p: p.repeatable_if_marked,
+                lambda p: p.idempotent_if_marked,
                 "which operations are safe to repeat",
                 "S8",
             ),

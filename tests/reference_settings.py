@@ -106,7 +106,7 @@ def settings_page() -> str:
         ("`calls`", "the same layers, as one policy"),
         ("`policies.NAME`", "a policy: any of the layers, `order`, `name`, `preset`, `state` (a Redis URL, or `env:NAME`)"),
         ("`tools.NAME`", "the policy of one tool, with `idempotent` and `required`; beside the names, `tools` takes `default_timeout_ms` and `per_tool`"),
-        ("`repeatable`, `repeatable_if_marked`", "lists of operations"),
+        ("`idempotent`, `idempotent_if_marked`", "lists of operations"),
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
         ("`debug`", '[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `"*"` for all'),
         ("`providers.NAME`", "the URL of a provider, for `resilient-bridge check --providers`"),
@@ -115,7 +115,7 @@ def settings_page() -> str:
     kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
     return page(
         "settings",
-        "Settings",
+        "Settings: every key",
         [
             "This page lists every key. [Configure from a file](../how-to/configure-from-a-file.md) shows how each is written, with whole examples. The name of an",
             f"environment variable is `{PREFIX}` and the path of the key in capitals, with two underscores for each dot.",

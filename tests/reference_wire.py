@@ -185,7 +185,7 @@ def wire_page() -> str:
     ]
     return page(
         "wire",
-        "The wire protocol of `BridgeClient`",
+        "Wire protocol of `BridgeClient`",
         [
             "This page shows what goes over the WebSocket between a `BridgeClient` and a bridge that speaks ReCursor's protocol, the default of the client. The frames are from one",
             "simulated run against the embedded bridge of `rb.testing`. Other servers speak [other dialects](../dialects/index.md). The client does without features that a server",

@@ -1,18 +1,19 @@
-"""The README's two commands are the ones that run, and its second example does what it says. Rule: nothing here repeats them, it reads them."""
+"""The README's two commands are the ones that run, and its blocks do what they say. Rule: nothing here repeats them, it reads them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import resilient_bridge as rb
+from tests.peers.running import mcp_server
 
 
 ROOT = Path(__file__).parents[1]
@@ -25,33 +26,74 @@ def _command(name: str) -> str:
     return found[0]
 
 
-def test_the_second_example_is_any_bridge_and_subscribes_again_after_a_cut(capsys):
-    """The block itself, with another address: it subscribes at each connection, sends its frame once, and prints what comes and the gap."""
-    block = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[1]
-    address = '"wss://host/ws", dialect=rb.dialects.plain, on_connect=hello'
-    assert f"rb.BridgeClient({address}" in block
+def _blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def _named(name: str) -> dict[str, object]:
+    """What the block with this name in it defines, after the first one's imports."""
+    (block,) = [block for block in _blocks("python") if f"def {name}(" in block]
+    names: dict[str, object] = {"rb": rb}
+    exec(block, names)
+    return names
+
+
+def test_u01_the_page_is_short():
+    """Ten minutes are what people give it: at most 1,000 words, a first block of ten lines, cards of five, eight links at the end."""
+    assert len(README.split()) <= 1000
+    first, *cards = _blocks("python")
+    assert len([line for line in first.splitlines() if line]) <= 10
+    assert [
+        card for card in (*cards, *_blocks("json")) if len([line for line in card.splitlines() if line]) > 5
+    ] == []
+    assert README.partition("## More\n")[2].strip().partition("\n\n")[0].count("](") == 8
+
+
+def test_u01_the_first_block_prints_what_the_page_says(capsys):
+    """Without a key, an extra or a network; CI runs it in the environment of the first command, too."""
+    exec(_blocks("python")[0], {})
+    assert capsys.readouterr().out == _blocks("text")[0]
+
+
+def test_u01_a_schedule_prints_what_the_comment_says(capsys):
+    """The card of a tool call."""
+    _named("search")
+    (wanted,) = re.findall(r"print\(waits.delays\(6\)\) +# (.*)", README)
+    assert capsys.readouterr().out.strip() == wanted
+
+
+async def test_u01_the_card_of_a_client_reaches_a_server(tmp_path):
+    """A real MCP server, over HTTP."""
+    ask = _named("ask")["ask"]
+    async with mcp_server("streamable-http", ledger=tmp_path / "ledger") as server:
+        assert "search" in str(await ask(server.url()))  # it has no such tool, and says so
+
+
+def test_u01_the_card_of_a_bridge_survives_a_cut(capsys, tmp_path, monkeypatch):
+    """Its message is done once, and what was pushed while it was away is read."""
+    monkeypatch.chdir(tmp_path)
 
     async def main(server):
-        names = {"rb": rb}
-        exec(block.replace("wss://host/ws", server.url), names)
-        reading = asyncio.create_task(names["read"]())
+        reading = asyncio.create_task(_named("read")["read"](server.url))
         await asyncio.sleep(5)
-        await server.push({"n": 1})
-        await asyncio.sleep(1)
+        await server.push("event", {"n": 1})
+        await asyncio.sleep(5)
         await server.cut("abort")
+        await server.push("event", {"n": 2})
         await asyncio.sleep(30)
-        await server.push(["n", 2])
-        await asyncio.sleep(1)
         reading.cancel()
         await asyncio.wait([reading])
-        return server.received
+        return [message["payload"]["text"] for message in server.received]
 
-    feed = partial(rb.testing.LogBridge, position=None, type="ok", ping={"op": "subscribe"}, pong="subscribe")
-    subscribed, message = {"op": "subscribe", "topic": "news"}, {"op": "say", "text": "hello"}
-    assert rb.testing.simulate(main, server=feed) == [subscribed, message, subscribed]
-    first, gap, last = capsys.readouterr().out.splitlines()
-    assert (first, last) == ("{'n': 1}", "['n', 2]")
-    assert "UNKNOWN" in gap
+    assert rb.testing.simulate(main) == ["hello"]
+    assert capsys.readouterr().out == "{'n': 1}\n{'n': 2}\n"
+
+
+def test_u01_the_card_of_an_mcp_server_is_json_for_the_command():
+    """An entry as clients read it, whose words the command accepts."""
+    (server,) = json.loads(_blocks("json")[0])["mcpServers"].values()
+    assert server["command"].endswith("/.venv/bin/resilient-bridge")
+    assert server["args"][:2] == ["mcp", "--"]
 
 
 @pytest.mark.parametrize("name", ["demo", "tests"])

@@ -1,6 +1,6 @@
 """The built site as a browser draws it: its first page and a guide, light and narrow. Debian's chromium, nothing from a network.
 
-Run by `nox -s site` after the build; skipped where /usr/bin/chromium is not there, or site/ was not built.
+Run by `nox -s site_pictures` after `nox -s site`; skipped where /usr/bin/chromium is not there, or site/ was not built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from tests.report.test_pictures import BROWSER, LIGHT, browse, colours
 
 
 SITE = Path(__file__).parents[1] / "site"
-PAGES = {"index.html": "resilient-bridge", "how-to/alerts.html": "Raise alerts"}
+PAGES = {
+    "index.html": "Calls and connections that survive",
+    "how-to/alerts.html": "Alerts on failure rates",
+    "api/calls.html": "Calls",
+}
 LOOK = """<script>addEventListener('load', function () { setTimeout(function () {
 parent.postMessage(JSON.stringify({inner: innerWidth, whole: document.documentElement.scrollWidth,
 header: getComputedStyle(document.querySelector('.md-header')).position}), '*') }, 50) })</script>"""

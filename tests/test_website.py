@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 import yaml
 
-from website import api, links, navigation
+import resilient_bridge as rb
+from tests.internals.cli import parser
+from website import api, links, navigation, outage, search
 from website.check import problems
 from website.pages import ROOT, assets, site, title
 from website.readme import packaged
@@ -24,12 +29,19 @@ def pages():
 
 
 def test_every_document_is_a_page(pages):
-    """Each file under docs/, the README, the changelog and each example are there."""
+    """Each file under docs/ but reports of trials, the README, the changelog and each example are there."""
     documents = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    trials = {name for name in documents if name.startswith("design/trials/")}
+    assert trials
+    assert not trials & set(pages)
+    documents -= trials
     examples = {f"examples/{path.stem}.md" for path in (ROOT / "examples").glob("*.py")}
-    assert documents | examples | {"index.md", "project/changelog.md", "project/contributing.md"} <= set(
-        pages
-    )
+    assert documents | examples | {
+        "index.md",
+        "overview.md",
+        "project/changelog.md",
+        "project/contributing.md",
+    } <= set(pages)
 
 
 def test_every_page_is_in_the_navigation(pages):
@@ -72,6 +84,11 @@ def test_a_link_out_of_the_site_is_refused():
         links.rewritten("[text](../LICENSE)", "docs/a.md", "a.md", lambda _path, _text: None)
 
 
+def test_a_link_to_what_the_site_leaves_out_keeps_its_text():
+    """An empty path says that a file is left out on purpose."""
+    assert links.rewritten("[a trial](t.md): 5", "docs/a.md", "a.md", lambda _path, _text: "") == "a trial: 5"
+
+
 def test_links_are_moved_and_code_is_not():
     """A source file leads to the docstring of the name that the link shows; a block of code stays as it is."""
     text = "[`Gap`](../../p.py) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
@@ -90,6 +107,55 @@ def test_llms_txt_names_every_page(pages):
     assert sorted(path.replace(".html", ".md") for path in listed) == sorted(pages)
     assert {path.partition("/")[0] for path in listed if path.endswith(".html")} == {"api"}
     assert f"[{title(pages['strategies/breaker.md'])}](strategies/breaker.md): " in text
+
+
+def test_the_first_page_is_a_picture_and_five_doors(pages):
+    """One sentence, five links, a picture; it is no copy of the README, which is a page of its own."""
+    first = pages["index.md"]
+    doors = re.findall(r"^\[\*\*(.+?)\*\* .+?\]\(([\w./#-]+)\)\{ \.door", first, re.MULTILINE)
+    assert len(doors) == 5
+    assert doors[0][1] == "overview.md"
+    assert len(re.findall(r"^!\[.{40,}\]\([\w./-]+\)", first, re.MULTILINE)) == 1
+    assert len(first.split()) < 150
+    assert pages["overview.md"].startswith("# ")
+
+
+def test_the_search_is_for_users(pages):
+    """Design notes are not in it, a docstring is listed under its full name, and guides come before what ranks the same."""
+    order = navigation.order(pages)
+    assert sorted(order) == sorted(pages)
+    known = [
+        {"location": "api/calls.html#resilient_bridge.Retry", "title": "Retry"},
+        {"location": "design/0004-calls.html", "title": "4. One retry loop"},
+        {"location": "strategies/retry.html", "title": "Retry"},
+        {"location": "strategies/retry.html#usage", "title": "Usage"},
+        {"location": "index.html", "title": "Home"},
+    ]
+    shown = search.for_users(known, order)
+    assert [item["title"] for item in shown] == ["Home", "Retry", "Usage", "resilient_bridge.Retry"]
+
+
+def test_what_people_search_is_on_a_page(pages):
+    """Each page that has to be found first is one, and a user's."""
+    assert {f"{page}.md" for page in search.FIRST.values()} <= set(pages)
+    assert not [page for page in search.FIRST.values() if page.startswith(search.HIDDEN)]
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
+def test_a_search_that_finds_another_page_first_is_a_problem(tmp_path):
+    """The worker of the site is asked as a browser does; this one ranks by the order of the index."""
+    index, worker = tmp_path / "search.json", tmp_path / "worker.js"
+    index.write_text(
+        json.dumps({"config": {}, "items": [{"location": "a.html#x"}, {"location": "b.html"}]}), "utf-8"
+    )
+    worker.write_text(
+        "let items; self.onmessage = ({data: {type, data}}) => { if (type === 0) { items = data.items; self.postMessage({type: 1}) }"
+        " else self.postMessage({type: 3, data: {items: data.input === 'none' ? [] : items.map((_, id) => ({id}))}}) }"
+    )
+    assert search.problems(index, worker, {"a": "a", "b": "b", "none": "a"}) == [
+        "search for 'b': b expected first, got a.html#x, b.html",
+        "search for 'none': a expected first, got nothing",
+    ]
 
 
 def test_the_check_finds_what_leads_nowhere(tmp_path):
@@ -124,6 +190,11 @@ def test_no_link_of_the_packaged_readme_is_relative():
     assert "[The tutorial]" not in packaged(text)
 
 
+def test_u01_the_picture_of_an_outage_is_that_of_a_run():
+    """It is drawn by the package, and the file is what it draws today: `python -m website.outage > docs/images/outage.svg`."""
+    assert (ROOT / "docs/images/outage.svg").read_text() == outage.picture(outage.run_of())
+
+
 def test_release_notes_are_the_part_of_the_changelog():
     """Of one version, without its heading; a version that is not there is named."""
     text = "# Changelog\n\n## Unreleased\n\n- new\n\n## 1.0.0 - 2026-12-01\n\n### Added\n\n- old\n"
@@ -131,7 +202,25 @@ def test_release_notes_are_the_part_of_the_changelog():
     assert notes(text, "1.0.0") == "### Added\n\n- old\n"
     with pytest.raises(LookupError, match=r"Unreleased, 1\.0\.0"):
         notes(text, "2.0.0")
-    assert "### Added" in notes(CHANGELOG.read_text())
+    assert "\n### Calls\n" in notes(CHANGELOG.read_text())
+
+
+def test_the_changelog_is_that_of_a_first_release():
+    """By subject and short; nothing was released, so nothing was changed; each name in it is public, each option and argument one that there is."""
+    text = CHANGELOG.read_text()
+    lines = text.splitlines()
+    assert (len(lines) <= 150, [line for line in lines if len(line) > 110]) == (True, [])
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Unreleased"]
+    assert not re.search(r"no longer|it was |before:|renamed|(?m:^### (?:Changed|Fixed|Removed))", text)
+    code = re.findall(r"`([^`]+)`", text)
+    names = {name for one in code for name in re.findall(r"\brb((?:\.\w+)+)", one)}
+    names |= {f".{one}" for one in code if re.fullmatch(r"[A-Z]\w+[a-z]\w*", one)}
+    assert len(names) > 30
+    for name in sorted(names):
+        assert attrgetter(name[1:])(rb)
+    commands = parser()._subparsers._group_actions[0].choices
+    for command in commands:
+        assert re.search(rf"`(?:resilient-bridge )?{command}`", text), command
 
 
 def test_the_workflow_runs_three_systems_and_four_pythons():

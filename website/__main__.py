@@ -1,6 +1,6 @@
 """Writes the site's pages for the generator: `python -m website DIRECTORY`, then `zensical build --strict` in it.
 
-`python -m website finish DIRECTORY` puts the text of each page beside the built one, where llms.txt says that it is, and follows every link.
+`python -m website finish DIRECTORY` puts the text of each page beside the built one, where llms.txt says that it is, follows every link, and asks the search.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+from . import search
 from .check import problems
-from .navigation import has_text, llms, navigation
+from .navigation import has_text, llms, navigation, order
 from .pages import ROOT, assets, site
 
 
@@ -37,18 +38,27 @@ def write(directory: Path) -> None:
 
 
 def finish(directory: Path) -> list[str]:
-    """Copy the pages as they were written into the built site, and return the links that lead nowhere and the pages that no search finds."""
-    pages, built = directory / "docs", directory / "site"
+    """Copy the pages as they were written into the built site, narrow its search, and return the links that lead nowhere and the pages that are not found."""
+    pages, built, index = directory / "docs", directory / "site", directory / "site/search.json"
     for source in sorted(pages.rglob("*.md")):
         name = source.relative_to(pages)
         if has_text(str(name)):
             (built / name).write_text(source.read_text())
-    searched = {
-        item["location"].partition("#")[0]
-        for item in json.loads((built / "search.json").read_text())["items"]
-    }
-    unknown = [page for page in site() if page.removesuffix(".md") + ".html" not in searched]
-    return [*problems(built), *(f"{page}: the search does not know it" for page in unknown)]
+    known = json.loads(index.read_text())
+    known["items"] = search.for_users(known["items"], order(site()))
+    index.write_text(json.dumps(known, ensure_ascii=False))
+    searched = {search.page_of(item) for item in known["items"]}
+    unknown = [
+        page
+        for page in site()
+        if page.removesuffix(".md") not in searched and not page.startswith(search.HIDDEN)
+    ]
+    (worker,) = (built / "assets/javascripts/workers").glob("search.*.js")
+    return [
+        *problems(built),
+        *(f"{page}: the search does not know it" for page in unknown),
+        *search.problems(index, worker, search.FIRST),
+    ]
 
 
 def main(arguments: list[str]) -> int:

@@ -32,7 +32,8 @@ def rewritten(text: str, source: str, page: str, page_of: Callable[[str, str], s
     """Return the text with each relative link pointing from `page` to the page of its target.
 
     `source` is the file's path in the repository, `page` its path in the site. `page_of(target, text)` returns the path in the
-    site, with an anchor if need be, of a file of the repository that is linked under this text. Raises NoPageError where it returns None.
+    site, with an anchor if need be, of a file of the repository that is linked under this text, or an empty text for one that is left out of
+    the site on purpose: the text of such a link stays, and the link goes. Raises NoPageError where it returns None.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -44,6 +45,8 @@ def rewritten(text: str, source: str, page: str, page_of: Callable[[str, str], s
         if goal is None:
             msg = f"{source}: a link to a page of the site expected, got {found['target']!r}"
             raise NoPageError(msg)
+        if not goal:
+            return found["text"]
         goal, _, own = goal.partition("#")
         relative = posixpath.relpath(goal, posixpath.dirname(page) or ".")
         return f"{found[1]}({relative}{'#' if own or anchor else ''}{own or anchor})"

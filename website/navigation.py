@@ -7,7 +7,7 @@ has no entry is an error, so that none is lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .pages import title
@@ -24,7 +24,8 @@ FOLDERS = {  # the other sections, by their folders
     "Design": "design/",
     "Project": "project/",
 }
-FIRST = ("index.md", "tutorial.md", BY_TASK)
+FIRST = ("index.md", "overview.md", "tutorial.md", BY_TASK)
+NAMES = {"index.md": "Home", "overview.md": "Overview"}  # where the heading of the page says less
 LAST = ("glossary.md", "why.md")
 
 
@@ -46,7 +47,7 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
     """Return the navigation as MkDocs writes it. Raises ValueError for pages without an entry."""
 
     def entry(path: str) -> dict[str, str]:
-        return {"Home" if path == "index.md" else title(pages[path]): path}
+        return {NAMES.get(path) or title(pages[path]): path}
 
     def folder(start: str) -> list[str]:
         inside = [path for path in pages if path.startswith(start)]
@@ -68,6 +69,17 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
         *({head: [*map(entry, folder(start))]} for head, start in FOLDERS.items() if folder(start)),
         {"Background": [*map(entry, LAST)]},
     ]
+
+
+def order(pages: Mapping[str, str]) -> list[str]:
+    """Return the paths of the pages, as the navigation lists them."""
+
+    def listed(entries: list[Any]) -> Iterator[str]:
+        for entry in entries:
+            for goal in entry.values():
+                yield from [goal] if isinstance(goal, str) else listed(goal)
+
+    return [*listed(navigation(pages))]
 
 
 def _first_sentence(text: str) -> str:

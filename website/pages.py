@@ -1,6 +1,7 @@
 """Which pages the site has, and the text of each.
 
-Rule: README.md is the start page; what stands under docs/ has the same path in the site; everything else is listed here.
+Rule: what stands under docs/ has the same path in the site; everything else is listed here, the first page (landing.md) too.
+Reports of trials are for those who work on the package: a clone has them, the site does not.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from . import api, links
 
 ROOT = Path(__file__).parents[1]
 OTHERS = {  # files of the repository outside of docs/, and their paths in the site
-    "README.md": "index.md",
+    "website/landing.md": "index.md",
+    "README.md": "overview.md",
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "examples/README.md": "examples/index.md",
 }
+TRIALS = "docs/design/trials/"
 
 
 def title(text: str) -> str:
@@ -44,6 +47,7 @@ def sources() -> dict[str, str]:
     documents = {
         str(path.relative_to(ROOT)): str(path.relative_to(ROOT / "docs"))
         for path in sorted((ROOT / "docs").rglob("*.md"))
+        if not str(path.relative_to(ROOT)).startswith(TRIALS)
     }
     programs = {
         str(path.relative_to(ROOT)): str(path.relative_to(ROOT).with_suffix(".md"))
@@ -53,9 +57,11 @@ def sources() -> dict[str, str]:
 
 
 def assets() -> dict[str, Path]:
-    """Return the other files under docs/, pictures above all, by their paths in the site."""
+    """Return the style, and the other files under docs/, pictures above all, by their paths in the site."""
     others = [path for path in (ROOT / "docs").rglob("*") if path.is_file() and path.suffix != ".md"]
-    return {str(path.relative_to(ROOT / "docs")): path for path in sorted(others)}
+    return {"site.css": ROOT / "website/site.css"} | {
+        str(path.relative_to(ROOT / "docs")): path for path in sorted(others)
+    }
 
 
 def site() -> dict[str, str]:
@@ -67,6 +73,8 @@ def site() -> dict[str, str]:
     def page_of(target: str, text: str) -> str | None:
         if target.startswith("resilient_bridge/"):
             return page_of_name.get(text.strip("`"))
+        if target.startswith(TRIALS):
+            return ""
         moved = target.removeprefix("docs/")
         return page_of_file.get(target) or (moved if moved in files else None)
 

@@ -18,6 +18,11 @@ from ..errors import Executed, config_error
 class Call:
     """A call on a wrapped client or a link, as an `idempotent=` predicate sees it.
 
+        def reads(call: rb.links.Call) -> bool:
+            return call.method.startswith("get_")
+
+        link = rb.reconnecting(lambda: Client("https://host/mcp"), idempotent=reads)
+
     `method` is dotted: "files.create".
     """
 
@@ -50,13 +55,16 @@ def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | Non
     return frozenset(passed)
 
 
-def permission(allowed: Idempotent | None, call: Call) -> bool | None:
-    """Return what `idempotent=` says about a call, None if it says nothing about this one."""
+def permission(allowed: Idempotent | None, call: Call, name: str = "") -> bool | None:
+    """Return what `idempotent=` says about a call, None if it says nothing about this one.
+
+    `name` is what a collection of names calls it: a tool of MCP by the tool's name; else `method`.
+    """
     if allowed is None or isinstance(allowed, bool):
         return allowed
     if callable(allowed):
         return permits(allowed, call)
-    return True if call.method in allowed else None
+    return True if (name or call.method) in allowed else None
 
 
 def permits(predicate: Callable[[Call], bool], call: Call) -> bool:

@@ -42,6 +42,10 @@ _BROWSER: Final = ("browser", "web_scrape", "text")  # the modes of the ready la
 class Degradation(Generic[M]):
     """A ladder of modes, best first; `mode` is the one to use now.
 
+        browse = rb.agent.Degradation("browse", "browser", "scrape", "text", restore_after=300)
+        browse.report(ConnectionResetError(), mode="browser")
+        print(browse.mode)      # scrape
+
     `on` names the failures that step down; empty means any. `restore_after`: the ladder steps up by
     one mode after each such number of seconds without a failure; the step is made when the mode is
     next read. None: only `reset()` steps up. One object serves all tasks and threads that share the
@@ -276,6 +280,9 @@ def degradations(
 ) -> Degradations:
     """Return three new ladders: browser → web_scrape → text, screenshots on → off, parallelism
     halved to 1.
+
+        ladders = rb.agent.degradations(parallelism=4)
+        print(ladders["parallelism"].modes)      # (4, 2, 1)
 
     In the first, scraping and text are permitted after a browser that may have run, because they
     only read. A ladder whose flag is False stays in its first mode. `parallelism`, at least 2, is

@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from ..adapters.sidecar.options import Sidecar
 
 
+EXAMPLES: Final = """examples:
+  resilient-bridge mcp -- npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp https://example.org/mcp --header "Authorization: Bearer env:TOKEN"
+  resilient-bridge mcp --repeat search --timeout 60 -- python server.py
+
+the entry for a client's configuration:
+  resilient-bridge mcp --print-config claude-desktop -- npx -y @modelcontextprotocol/server-memory
+
+from a clone, as the package is not on PyPI yet; run it by uvx, or install the command:
+  uvx --from PATH-TO-A-CLONE resilient-bridge mcp -- npx -y @modelcontextprotocol/server-memory
+  pipx install PATH-TO-A-CLONE"""
 EPILOG: Final = """Put it in front of a server in your MCP client's configuration: after `--` the command that starts the server, or its URL.
 What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
@@ -30,7 +41,7 @@ _FIELDS: Final = (
     *("cwd", "patience", "start_timeout", "deadline"),
     *("trust_hints", "log_arguments", "status_tool", "allow_plaintext_credentials"),
 )
-_IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circuit", "repeat", "check")
+_IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circuit", "idempotent", "check")
 
 
 def add_mcp(command: argparse.ArgumentParser) -> None:
@@ -108,11 +119,11 @@ def _add_waits(command: argparse.ArgumentParser) -> None:
 def _add_repeats(command: argparse.ArgumentParser) -> None:
     repeating = command.add_argument_group("what may be repeated after a loss")
     repeating.add_argument(
-        "--repeat",
+        "--idempotent",
         action="append",
         default=[],
         metavar="TOOL",
-        help="this tool may run twice; may be repeated",
+        help="this tool may run twice, so a call that was lost is repeated; give the option once for each tool",
     )
     repeating.add_argument(
         "--trust-hints", action="store_true",
@@ -219,7 +230,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
         headers=headers_of(arguments.header),
         timeout=timeouts.pop(_EVERY, None),
         timeouts=timeouts,
-        repeat=tuple(arguments.repeat),
+        idempotent=tuple(arguments.idempotent),
         check=dict(arguments.check),
         concurrency=dict(arguments.concurrency),
         rates=rates,

@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
 from ..errors import config_error, has_mix, hides
-from ..errors.wrong_values import is_host, line_for_value
+from ..errors.wrong_urls import is_host
+from ..errors.wrong_values import line_for_value
 from ..lazy_names import public
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy

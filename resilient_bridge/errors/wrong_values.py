@@ -18,6 +18,7 @@ from .codes import is_known_code, near_code
 from .foreign_words import EXAMPLES
 from .mistakes import code, example, schedule_of, spelled
 from .taxonomy import Category, Kind
+from .wrong_urls import redis_url_for, url_for
 
 
 _INDEX: Final = re.compile(r"\[.*", re.DOTALL)
@@ -164,6 +165,7 @@ def _usual(owner: str, field: str, received: object) -> str:
         return number[1]
     if (
         isinstance(received, float)
+        and field not in _SECONDS
         and found.isdigit()
         and received >= 1
         and received.is_integer()
@@ -284,6 +286,8 @@ def _rules(_: str, received: object) -> str:
             for key, value in cast("Any", received).items()
         )
         return "{" + ", ".join(entries) + "}"
+    if isinstance(received, str) and _what(received):
+        return f"{{{_what(received)}: rb.Rule(attempts=6)}}"
     if type(received).__name__ == "Rule":
         return f"{{429: {code(received)}}}"
     if isinstance(received, list | tuple) and all(
@@ -307,7 +311,7 @@ def _attempts(_: str, received: object) -> str:
     return EXAMPLES["attempts"]
 
 
-def _backoff(_: str, received: object) -> str:
+def _schedule(_: str, received: object) -> str:
     return schedule_of(received)
 
 
@@ -337,10 +341,6 @@ def _window(owner: str, received: object) -> str:
     if isinstance(received, float):
         return f'"{received:g}s"'
     return _usual(owner, "window", received)
-
-
-def _open_for(owner: str, received: object) -> str:
-    return _usual(owner, "open_for", received)
 
 
 def _policy(owner: str, received: object) -> str:
@@ -436,54 +436,6 @@ def _function(_: str, received: object) -> str:
     )
 
 
-def is_host(text: str) -> bool:
-    """Return whether a text looks like a host, with or without a port, and like no secret."""
-    from .secret_values import has_mix
-
-    found = re.fullmatch(r"([A-Za-z0-9.-]{1,100})(:\d{1,5})?|\[[0-9a-fA-F:]+\](:\d+)?", text)
-    if found is None or not found[1]:
-        return found is not None
-    return (
-        "." in found[1]
-        or bool(found[2])
-        or (found[1].isalpha() and len(found[1]) <= 20 and not has_mix(found[1]))
-    )
-
-
-def _url(_: str, received: object) -> str:
-    from .redaction import redact
-
-    if not isinstance(received, str) or not received.strip():
-        return EXAMPLES["url"]
-    text = received.strip()
-    if text.startswith("/"):
-        return EXAMPLES["url"]
-    scheme, slashes, rest = text.partition("://")
-    if not slashes:
-        rest, scheme = (
-            re.sub(r"^(wss?|https?):?/*", "", text),
-            "wss" if text.startswith(("wss", "https")) else "",
-        )
-    rest = rest.lstrip("/")
-    host = re.split("[/?#]", rest, maxsplit=1)[0]
-    if not is_host(host):
-        return EXAMPLES["url"]
-    is_near = bool(re.match(r"(localhost|127\.|\[::1\]|0\.0\.0\.0)", host)) or host.endswith(".local")
-    secure = scheme in {"wss", "https"} or (scheme not in {"http", "ws"} and not is_near)
-    path, question, _query = rest.partition("?")
-    shown = f"{'wss' if secure else 'ws'}://{path.partition('#')[0]}" + ("?..." if question else "")
-    return f'"{redact(shown)}"' if text != shown else EXAMPLES["url"]
-
-
-def _redis(_: str, received: object) -> str:
-    host = (
-        received
-        if isinstance(received, str) and re.fullmatch(r"[\w.\-]+(:\d+)?", received)
-        else "localhost:6379"
-    )
-    return f'"redis://{host if ":" in host else host + ":6379"}/0"'
-
-
 def _dotted(_: str, received: object) -> str:
     package = received.partition(".")[0] if isinstance(received, str) else ""
     return f'"{package}"' if package.isidentifier() else '"httpx"'
@@ -500,10 +452,6 @@ def _schedule_text(_: str, received: object) -> str:
         if isinstance(received, str) and '"' not in schedule_of(received)
         else EXAMPLES["text"]
     )
-
-
-def _then(_: str, received: object) -> str:
-    return schedule_of(received)
 
 
 def _steps(_: str, received: object) -> str:
@@ -584,13 +532,12 @@ _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "Retry.attempts": _attempts,
     "Rule.attempts": _attempts,
     "Reconnect.attempts": _attempts,
-    "*.backoff": _backoff,
+    "*.backoff": _schedule,
     "Breaker.rate": _share,
     "RetryBudget.ratio": _share,
     "Retry.budget": _budget,
     "Backoff.jitter": _jitter,
     "Breaker.window": _window,
-    "Breaker.open_for": _open_for,
     "*.policy": _policy,
     "BridgePolicy.calls": _policy,
     "Policy.layers": _layers,
@@ -599,13 +546,13 @@ _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "reconnecting.factory": _factory,
     "BridgeClient.over.factory": _factory,
     "Policy.function": _function,
-    "BridgeClient.url": _url,
-    "RedisStore.url": _redis,
-    "RedisState.url": _redis,
+    "BridgeClient.url": url_for,
+    "RedisStore.url": redis_url_for,
+    "RedisState.url": redis_url_for,
     "named.package": _dotted,
     "named.name": _last,
     "Backoff.parse": _schedule_text,
-    "Backoff.then": _then,
+    "Backoff.then": _schedule,
     "Backoff.steps": _steps,
     "Fallback.ladder": _ladder,
     "wrap.client": _wrapped,

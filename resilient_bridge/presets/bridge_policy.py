@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         dialect: Dialect
         calls: Policy
         tools: Mapping[str, Policy]
-        repeatable: tuple[str, ...]
-        repeatable_if_marked: tuple[str, ...]
+        idempotent: tuple[str, ...]
+        idempotent_if_marked: tuple[str, ...]
 
 
 class Tools(Table[str, Policy]):
@@ -73,10 +73,15 @@ def _is_name(value: object) -> bool:
 class BridgePolicy(Value):
     """All policies of a bridge in one value: immutable, equal by content, hashable, picklable.
 
+        policy = rb.bridge.BridgePolicy(
+            reconnect=rb.bridge.Reconnect(attempts=8), outbox=rb.bridge.Outbox(max_messages=50)
+        )
+        bridge = rb.BridgeClient("wss://host/ws", policy=policy)
+
     A part that is not given is the recommended one. Beside the link, `calls` is the Policy for
     calls over it, and `tools` has one by name for tools or operations with other limits.
-    `repeatable` names the operations that may always be repeated, for
-    `@policy(idempotent=name in preset.repeatable)`; those in `repeatable_if_marked` only after an
+    `idempotent` names the operations that may always be repeated, for
+    `@policy(idempotent=name in preset.idempotent)`; those in `idempotent_if_marked` only after an
     error that the peer marks `retryable: true`. `rb.reconnecting` obeys both.
 
     The repr evaluates to an equal value. ConfigError names a part that is not of its class.
@@ -91,10 +96,10 @@ class BridgePolicy(Value):
 
     calls: Policy = attrs.field(default=resilient, validator=instance_of(Policy))
     tools: Mapping[str, Policy] = attrs.field(default=Tools(), converter=_as_tools, validator=_check_tools)
-    repeatable: tuple[str, ...] = attrs.field(
+    idempotent: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
     )
-    repeatable_if_marked: tuple[str, ...] = attrs.field(
+    idempotent_if_marked: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
     )
 

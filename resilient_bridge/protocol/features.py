@@ -105,7 +105,7 @@ class Features:
             f"connected, but no {answer} came{behind} within {seconds:.3g} s while {phase}",
             suggestions=(
                 *(f"if this server sends none: Dialect({_SWITCHES[field]}" for field in waiting),
-                "a server that speaks none of it: Dialect.plain(), or rb.reconnecting around your own websocket",
+                "a server that speaks none of it: Dialect.envelopes(), or rb.reconnecting around your own websocket",
             ),
             details={"phase": phase.value, "missing": tuple(wanted)},
         )

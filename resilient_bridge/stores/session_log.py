@@ -41,6 +41,9 @@ _FORMS: Final = {"events": event_line, "log": log_line, "openviber": viber_line}
 class SessionLog:
     """Writes every event of this process as a line of a file, inside `with SessionLog(path):`.
 
+        with rb.stores.SessionLog("session.jsonl"):
+            ...      # the events of this block are in the file
+
     A line is `{"at": …, "event": "Disconnected", …}` with the event's fields, a failure as its
     `to_dict()`. Secrets are masked, and control characters escaped. With `form="log"` the lines of
     events are those of a structured log: `{"level": …, "ts": …, "msg": …}`, and where known `kind`

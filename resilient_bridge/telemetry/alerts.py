@@ -43,6 +43,9 @@ _in_use: Final[WeakSet[Alerts]] = WeakSet()
 class Alerts:
     """Raises an alert when something fails too often, inside `with rb.telemetry.Alerts():`.
 
+        with rb.telemetry.Alerts(error_rate=(0.05, 0.2), notify=print) as alerts:
+            print(alerts.active())      # {}
+
     Each threshold is a pair, warning and critical; a value strictly above it raises an alert. None
     switches a rule off.
 

@@ -65,6 +65,9 @@ def name_in_words(event: Event) -> str:
 class Debug:
     """Logs events of chosen kinds at debug level, inside `with rb.telemetry.Debug("circuit"):`.
 
+        with rb.telemetry.Debug("circuit"):
+            ...      # each change of a circuit is a line at debug level
+
     The kinds are connection, circuit, polling, escalation and correlation; without arguments all
     five. Each kind has the logger `resilient_bridge.<kind>`. Inside the block these loggers have
     the level DEBUG, until the last of several blocks ends; if logging is not configured, the lines go to stderr. Each record has the

@@ -63,7 +63,14 @@ __all__ = [
 
 
 class BridgeState(StrEnum):
-    """The state of a bridge. `READY` sends and receives; `FAILED` and `CLOSED` are final."""
+    """The state of a bridge.
+
+        async with rb.BridgeClient("wss://host/ws") as bridge:
+            await bridge.wait_ready()
+            print(bridge.state is rb.bridge.BridgeState.READY)      # True
+
+    `READY` sends and receives; `FAILED` and `CLOSED` are final.
+    """
 
     IDLE = "IDLE"
     CONNECTING = "CONNECTING"
@@ -81,7 +88,14 @@ class BridgeState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """How a resume ended: RECOVERED (nothing missed), GAP (something missed), or UNKNOWN."""
+    """How a resume ended: RECOVERED (nothing missed), GAP (something missed), or UNKNOWN.
+
+        async def on_gap(gap: rb.bridge.Gap) -> None:
+            if gap.verdict is rb.bridge.Verdict.UNKNOWN:
+                ...      # something may be missing: read the state from its source
+
+    The event `Resumed` has it, and the Gap that `on_gap` gets.
+    """
 
     RECOVERED = "RECOVERED"
     GAP = "GAP"

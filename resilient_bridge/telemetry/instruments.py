@@ -66,7 +66,7 @@ ERRORS: Final = Instrument(
     "Failures of attempts, calls, links, hooks and stores, from the severity warning on.",
 )  # fmt: skip
 TRANSITIONS: Final = Instrument(
-    "resilient_bridge.calls.circuit.transitions", "counter", "{transition}", ("circuit", "state"), "Changes of circuits, by the new state."
+    "resilient_bridge.circuit.transitions", "counter", "{transition}", ("circuit", "state"), "Changes of circuits, by the new state."
 )  # fmt: skip
 RECONNECTS: Final = Instrument(
     "resilient_bridge.reconnect.attempts", "counter", "{attempt}", ("bridge", "result"),
@@ -96,7 +96,7 @@ ALERT_ACTIVE: Final = Instrument(
     "resilient_bridge.alert.active", "gauge", "1", ("rule", "level"), "1 for each alert of `rb.telemetry.Alerts` that stands."
 )  # fmt: skip
 CIRCUIT_STATE: Final = Instrument(
-    "resilient_bridge.calls.circuit.state", "gauge", "1", ("circuit", "state"),
+    "resilient_bridge.circuit.state", "gauge", "1", ("circuit", "state"),
     "1 for the state that a circuit is in, 0 for the others; of `other`, how many are in it. Read when scraped.",
 )  # fmt: skip
 READY: Final = Instrument(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .faults import Faults as Faults
     from .faults import ScriptedFault as ScriptedFault
     from .faulty_http import HTTPFault as HTTPFault
+    from .faulty_http import HTTPServer as HTTPServer
     from .injection import PASS as PASS
     from .injection import Injection as Injection
     from .injection import inject as inject
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "at_most_once": "assert_sent_at_most_once",
     "faults": "Faults ScriptedFault",
-    "faulty_http": "HTTPFault",
+    "faulty_http": "HTTPFault HTTPServer",
     "injection": "inject Injection PASS",
     "ledger": "Judgement Ledger",
     "proxy": "FaultProxy",

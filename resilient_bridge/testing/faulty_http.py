@@ -1,4 +1,4 @@
-"""An HTTP/1.1 server on loopback that fails once, in a chosen way at a chosen request.
+"""An HTTP/1.1 server on loopback that fails in chosen ways, a request at a time.
 
 It keeps a ledger of its effects. Rule: it runs in its own threads, so that clients of every kind
 can be tested with it, also those that block an event loop.
@@ -6,6 +6,7 @@ can be tested with it, also those that block an event loop.
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections import Counter
@@ -16,13 +17,18 @@ from typing import Final, Self
 from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
 
 
-SOUND: Final = None
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _REFUSED_SECONDS: Final = 0.1  # seconds without a listener
 
 
 class HTTPFault(Enum):
-    """What may happen to one request of a call. "After" means after the effect of the request."""
+    """What may happen to one request of a call.
+
+        resets = [rb.testing.HTTPFault.RESET_BEFORE, rb.testing.HTTPFault.RESET_AFTER]
+        rb.testing.assert_sent_at_most_once(charge, faults=resets)
+
+    "After" means after the effect of the request.
+    """
 
     REFUSED = "connection refused"
     RESET_BEFORE = "reset before the effect"
@@ -47,17 +53,25 @@ _STATUSES: Final = {
 }
 
 
-class FaultyServer:
-    """The server, which listens while the block lasts; `url` is its address.
+class HTTPServer:
+    """A server on 127.0.0.1 that gives these answers, one to each request, and then 200s.
 
-    `effects` counts effects by method and path, `requests` the requests that arrived.
+    An answer is a status, or an HTTPFault. A request has an effect unless its method is GET, HEAD,
+    OPTIONS or TRACE, or its answer a status of 400 or more, or a fault that has none. `url` is the
+    server's address, `effects` counts effects by method and path, `seen` says in words how each
+    request was answered. It listens while the block lasts, in its own threads. `body`: the JSON of
+    an answer.
+
+        with rb.testing.HTTPServer(503, rb.testing.HTTPFault.CUT) as server:
+            httpx.Client(transport=rb.HTTPTransport()).get(server.url)
+            assert server.seen == ["GET /: 503", "GET /: answer cut short after the effect", "GET /: 200"]
     """
 
-    def __init__(self, fault: HTTPFault | None, index: int, body: bytes) -> None:
-        """Fail in this way at this request, counted from 1; answer the others with `body`."""
-        self.fault, self.index, self.body = fault, index, body
+    def __init__(self, *answers: int | HTTPFault, body: object = None) -> None:
+        self._answers = answers
+        self.body = json.dumps({"ok": True} if body is None else body).encode()
         self.effects: Counter[str] = Counter()
-        self.requests = 0
+        self.seen: list[str] = []
         self._lock = threading.Lock()
         self._held = hold_port()
         self._port: int = self._held.getsockname()[1]
@@ -65,12 +79,12 @@ class FaultyServer:
         self._dead.bind(("127.0.0.1", 0))
         self.dead_url = f"http://127.0.0.1:{self._dead.getsockname()[1]}/"
         self.url = f"http://127.0.0.1:{self._port}"
-        self._server: LoopbackHTTPServer[FaultyServer] | None = None
+        self._server: LoopbackHTTPServer[HTTPServer] | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         """Listen, unless the first connection is to be refused."""
-        if self.fault is HTTPFault.REFUSED and self.index == 1:
+        if self._answer(0) is HTTPFault.REFUSED:
             self._listen_later()
         else:
             self._listen()
@@ -86,16 +100,20 @@ class FaultyServer:
         self._held.close()
         self._dead.close()
 
-    def strikes(self, method: str, path: str) -> HTTPFault | None:
-        """Count a request that was read completely; return its fault."""
+    def _answer(self, index: int) -> int | HTTPFault:
+        return self._answers[index] if index < len(self._answers) else 200
+
+    def next_answer(self, method: str, path: str) -> int | HTTPFault:
+        """Count a request that was read completely; return its answer."""
         with self._lock:
-            self.requests += 1
-            fault = self.fault if self.requests == self.index else None
-            if fault is HTTPFault.REFUSED:
-                fault = None  # its connection was refused, and this is a later request
-            if method not in _SAFE and (fault is None or fault.has_effect):
+            answer = self._answer(len(self.seen))
+            if answer is HTTPFault.REFUSED:
+                answer = 200  # its connection was refused, and this is a later request
+            is_effect = answer.has_effect if isinstance(answer, HTTPFault) else answer < 400
+            if method not in _SAFE and is_effect:
                 self.effects[f"{method} {path}"] += 1
-            return fault
+            self.seen.append(f"{method} {path}: {answer.value if isinstance(answer, HTTPFault) else answer}")
+            return answer
 
     @property
     def refuses_next(self) -> bool:
@@ -103,7 +121,7 @@ class FaultyServer:
 
         If so, this request's connection ends, too.
         """
-        return self.fault is HTTPFault.REFUSED and self.requests == self.index - 1
+        return self._answer(len(self.seen)) is HTTPFault.REFUSED
 
     def refuse(self) -> None:
         with self._lock:
@@ -129,14 +147,14 @@ class FaultyServer:
 
 
 class _Handler(QuietHandler):
-    server: LoopbackHTTPServer[FaultyServer]  # pyright: ignore[reportIncompatibleVariableOverride]
+    server: LoopbackHTTPServer[HTTPServer]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def parse_request(self) -> bool:
         """Parse the request, read its body, and answer it, whatever its method."""
         if not super().parse_request():
             return False
         self._read_body()
-        self._act(self.server.owner.strikes(self.command, self.path))
+        self._act(self.server.owner.next_answer(self.command, self.path))
         return False
 
     def _read_body(self) -> None:
@@ -148,7 +166,7 @@ class _Handler(QuietHandler):
         while self.rfile.readline().strip():
             pass
 
-    def _act(self, fault: HTTPFault | None) -> None:
+    def _act(self, fault: int | HTTPFault) -> None:
         owner = self.server.owner
         if fault in {HTTPFault.RESET_BEFORE, HTTPFault.RESET_AFTER}:
             self.reset()
@@ -158,7 +176,7 @@ class _Handler(QuietHandler):
             owner.refuse()
             self.close_connection = True
         self.close_connection = self.close_connection or fault is HTTPFault.CUT
-        self.send_response(200 if fault is None else _STATUSES.get(fault, 200))
+        self.send_response(_STATUSES.get(fault, 200) if isinstance(fault, HTTPFault) else fault)
         if fault is HTTPFault.REDIRECTED:
             self.send_header("Location", owner.dead_url)
         if fault is HTTPFault.LIMITED:

@@ -38,6 +38,10 @@ class _Recording(AbstractContextManager[list[events.Event]]):
 def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
     """Collect the events of this process in a list, in order.
 
+        with rb.testing.record(calls=True) as events:
+            search("x")
+        print([type(event).__name__ for event in events])      # ['CallFinished']
+
     By default these are the events of decisions. With `calls=True` they include the events of every
     single call and command: `CallFinished`, `CallRejected`,
     `CommandSent`, `CommandAnswered` and `PollFailed`.

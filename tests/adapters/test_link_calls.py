@@ -54,6 +54,22 @@ async def test_a_call_that_may_have_run_is_not_repeated():
 
 
 @virtual
+@pytest.mark.parametrize(("names", "is_repeated"), [(["order"], True), (["call_tool", "other"], False)])
+async def test_u02_a_name_of_idempotent_is_that_of_a_tool(names, is_repeated):
+    """As in Toolbox, in the sidecar and in a policy: never of the method that all tools are called by."""
+    world = World(client_of("mcp", call_tool=Client.wait))
+    async with rb.reconnecting(world.factory, quick(), idempotent=names) as client:
+        call = asyncio.create_task(client.call_tool("order"))
+        await lose_in_mid_call(world, "order")
+        if is_repeated:
+            await call
+        else:
+            with pytest.raises(rb.OutcomeUnknownError):
+                await call
+    assert world.ran["order"] == 1 + is_repeated
+
+
+@virtual
 @pytest.mark.requirement("V9")
 @pytest.mark.parametrize(
     ("idempotent", "is_repeated"),

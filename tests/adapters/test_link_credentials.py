@@ -237,7 +237,7 @@ async def test_c14_a_location_of_http_stays_in_the_origin(made):
             async with link as ws:
                 await ws.ping()
         else:
-            policy = rb.bridge.BridgePolicy(dialect=rb.bridge.Dialect.plain())
+            policy = rb.bridge.BridgePolicy(dialect=rb.bridge.Dialect.envelopes())
             async with rb.BridgeClient(url, headers={"X-Api-Key": CANARY}, policy=policy) as client:
                 await client.wait_ready(5)
         assert [headers["X-Api-Key"] for headers in here.got] == [CANARY]

@@ -113,7 +113,7 @@ async def test_an_explicit_no_closes_every_permission():
     """`idempotent=False`: not even a read by protocol, or what the policy names repeatable, is done again; left out, both are."""
     for no, runs in ((False, 1), (None, 2)):
         world = World(client_of("mcp", list_tools=Client.wait, bridge_health=Client.wait))
-        policy = quick().evolve(repeatable=("bridge_health",))
+        policy = quick().evolve(idempotent=("bridge_health",))
         async with rb.reconnecting(world.factory, policy, idempotent=no) as client:
             for name in ("list_tools", "bridge_health"):
                 world.gate.clear()

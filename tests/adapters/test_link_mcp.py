@@ -81,10 +81,10 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(transport, tmp_path):
     ],
 )
 async def test_an_idempotent_call_is_repeated_after_the_reconnect(transport, reported, tmp_path):
-    """`idempotent=`: True, the name, or a predicate on the tool; the ledger shows both runs."""
+    """`idempotent=`: True, the name of the tool, or a predicate; the ledger shows both runs."""
     idempotent = {
         "all": True,
-        "name": ["call_tool"],
+        "name": ["slow"],
         "predicate": lambda call: call.method == "call_tool" and call.args[0] == "slow",
     }[reported]
     async with peer_of(transport, tmp_path) as peer, linked(peer, idempotent=idempotent) as (client, _):

@@ -70,7 +70,7 @@ def resume(record):
 def numbered(**settings):
     """The dialect."""
     positions = d.Positions(contiguous=True, repeats=True, ends="stated", distinct=True)
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         decode=decode,
         encode=encode,
         resume=resume,
@@ -111,7 +111,7 @@ def test_l10_a_text_that_holds_the_same_characters_is_another_frame():
     """Bytes and text are told apart everywhere that frames are compared."""
     assert canonical(b'{"b":1,"a":2}') == b'{"b":1,"a":2}' != canonical('{"b":1,"a":2}')
     rig = FramesRig(
-        rb.bridge.Dialect.plain(
+        rb.bridge.Dialect.envelopes(
             decode=lambda data: (d.Received(raw=data, position=1),),
             encode=encode,
             positions=d.Positions(repeats=True),

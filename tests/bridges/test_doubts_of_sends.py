@@ -81,7 +81,7 @@ def test_l07_175_of_200_sends_in_doubt_are_one_line(caplog):
     caplog.set_level(logging.WARNING, "resilient_bridge")
 
     async def main(server):
-        dialect = rb.bridge.Dialect.plain(ack="message_ack", dedupes=False)
+        dialect = rb.bridge.Dialect.envelopes(ack="message_ack", dedupes=False)
         heard = []
         with rb.listen(heard.append):
             async with rb.BridgeClient(str(server.address), dialect=dialect, policy=quick()) as bridge:
@@ -321,7 +321,7 @@ def test_l05_none_is_no_limit_and_0_is_none_at_all():
 
     async def main(server):
         loop = asyncio.get_running_loop()
-        envelopes = rb.bridge.Dialect.plain()
+        envelopes = rb.bridge.Dialect.envelopes()
         async with rb.BridgeClient(str(server.address), dialect=envelopes, policy=quick()) as bridge:
             await bridge.wait_ready(None)
             asking = asyncio.create_task(bridge.request("look", {}, timeout=None))
@@ -348,7 +348,7 @@ def test_l05_none_is_no_limit_and_0_is_none_at_all():
 @pytest.mark.parametrize("pings", [True, "in_order"])
 def test_l05_a_dialect_with_pings_may_have_a_health_check(pings):
     """`pings=` of a dialect of functions is a second opinion like `ping=`; without either the error says what to write."""
-    dialect = rb.bridge.Dialect.plain(
+    dialect = rb.bridge.Dialect.envelopes(
         decode=lambda frame: (), encode=lambda intent: "x", error=None, bearer=False, pings=pings
     )
     rb.BridgeClient("ws://x", dialect=dialect, health_check=lambda: True)

@@ -21,7 +21,7 @@ from tests.rows import each_row
 
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
-PLAIN = quick(dialect=rb.bridge.Dialect.plain())
+PLAIN = quick(dialect=rb.bridge.Dialect.envelopes())
 
 
 # -- aiohttp: a server that speaks JSON of its own ----------------------------------------------------------------------
@@ -52,7 +52,7 @@ class Chat:
 
 
 async def test_c03_a_plain_server_is_ready_at_once_and_hears_nothing_of_ours():
-    """aiohttp, Dialect.plain(): READY, the token in a header, only the user's frames on the wire, and a loss told as UNKNOWN."""
+    """aiohttp, Dialect.envelopes(): READY, the token in a header, only the user's frames on the wire, and a loss told as UNKNOWN."""
     async with Chat().running() as chat, Watch(chat.url, policy=PLAIN, token="secret") as watch:
         await watch.client.wait_ready(5)
         await watch.client.send("hello", {"i": 1})
@@ -71,7 +71,7 @@ async def test_c03_a_plain_server_is_ready_at_once_and_hears_nothing_of_ours():
 async def test_c03_without_a_token_and_an_answer_no_greeting_is_sent():
     """A dialect that waits for no greeting sends none without a token."""
     frames = []
-    policy = quick(dialect=rb.bridge.Dialect.plain(auth="auth"))
+    policy = quick(dialect=rb.bridge.Dialect.envelopes(auth="auth"))
     async with only_reads(frames) as url, Watch(url, policy=policy) as watch:
         await watch.client.wait_ready(5)
         await watch.client.send("note", {"i": 1})
@@ -81,7 +81,7 @@ async def test_c03_without_a_token_and_an_answer_no_greeting_is_sent():
 
 @pytest.mark.parametrize(
     "dialect",
-    [rb.bridge.Dialect.plain(), rb.bridge.Dialect.plain(ack="message_ack")],
+    [rb.bridge.Dialect.envelopes(), rb.bridge.Dialect.envelopes(ack="message_ack")],
     ids=["nothing", "an ack"],
 )
 async def test_c06_what_nothing_can_confirm_does_not_fill_the_outbox(dialect):

@@ -50,7 +50,7 @@ def encode(intent):
     return None
 
 
-GATEWAY = rb.bridge.Dialect.plain(
+GATEWAY = rb.bridge.Dialect.envelopes(
     decode=decode,
     encode=encode,
     login="asked",

@@ -359,7 +359,7 @@ def _line(message):
 
 async def test_a_dialect_of_ones_own_reads_several_messages_from_a_frame(feed):
     """Each with its id, so that none comes twice; a frame that its `decode` refuses is told, and the link goes on."""
-    dialect = rb.bridge.Dialect.plain(decode=_lines, encode=_line)
+    dialect = rb.bridge.Dialect.envelopes(decode=_lines, encode=_line)
     with rb.testing.record() as events:
         async with rb.BridgeClient(feed.url, policy=quick(), dialect=dialect) as bridge:
             messages = aiter(bridge)

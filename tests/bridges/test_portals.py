@@ -193,7 +193,7 @@ async def test_l09_in_clear_text_a_portal_gets_no_token_after_its_first_answer(k
             options["headers"] = {"Authorization": f"Bearer {TOKEN}"}
         else:
             url += f"?room=1&access_token={TOKEN}"
-        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.bridge.Dialect.plain())
+        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.bridge.Dialect.envelopes())
         async with rb.BridgeClient(url, policy=policy, **options) as client:
             await client.wait_ready(5)
             between.stand_between(ANSWERS["200"])
@@ -218,7 +218,7 @@ async def test_l09_in_clear_text_a_portal_gets_no_token_after_its_first_answer(k
 async def test_l09_in_clear_text_what_speaks_no_websocket_gets_no_token_again(answer):
     """It was told apart from the server by its handshake: the dials after it show nothing either."""
     async with WebSocketsServer(None).running() as server, portal(server.port) as between:
-        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.bridge.Dialect.plain())
+        policy = rb.presets.default.evolve(reconnect=QUICK, dialect=rb.bridge.Dialect.envelopes())
         async with rb.BridgeClient(
             f"ws://{HOST}:{between.port}/", token=lambda: TOKEN, policy=policy
         ) as client:

@@ -26,7 +26,7 @@ async def test_the_sub_protocols_of_a_dialect_are_asked_for():
         await socket.close(code=1012)
         return socket
 
-    dialect = rb.bridge.Dialect.plain(subprotocols=("v2.feed", "v1.feed"))
+    dialect = rb.bridge.Dialect.envelopes(subprotocols=("v2.feed", "v1.feed"))
     async with serving(handle) as url, rb.BridgeClient(url, dialect=dialect, policy=quick()):
         async with asyncio.timeout(20):
             while len(chosen) < 2:
@@ -38,4 +38,4 @@ async def test_the_sub_protocols_of_a_dialect_are_asked_for():
 def test_a_sub_protocol_has_a_name_that_a_header_can_hold(names):
     """ConfigError, which names the field."""
     with pytest.raises(rb.ConfigError, match=r"Dialect.subprotocols"):
-        rb.bridge.Dialect.plain(subprotocols=names)
+        rb.bridge.Dialect.envelopes(subprotocols=names)

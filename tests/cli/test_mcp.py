@@ -12,6 +12,7 @@ import tomllib
 from contextlib import asynccontextmanager
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_every_option_has_its_field():
         ),
         *("--concurrency", "8", "--concurrency", "order=3", "--rate", "a=2/10", "--circuit", "3/7"),
         *(
-            "--repeat",
+            "--idempotent",
             "look",
             "--trust-hints",
             "--check",
@@ -62,7 +63,7 @@ def test_every_option_has_its_field():
         concurrency={"*": 8, "order": 3},
         rates={"a": rb.RateLimit(2, per=10, max_wait=5)},
         circuit=rb.Breaker.consecutive(3, open_for=rb.Backoff.exponential(7, cap=60, jitter="none")),
-        repeat=("look",),
+        idempotent=("look",),
         trust_hints=True,
         check={"order": "list_orders"},
         status_tool=True,
@@ -208,7 +209,7 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
         "--name",
         "mine",
         "--events=e.jsonl",
-        "--repeat",
+        "--idempotent",
         "a b",
         "--",
         "some-server",
@@ -222,7 +223,7 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
     command = [entry["command"], *entry["args"]]
     assert command[:3] == [sys.executable, "-m", "resilient_bridge"]
     assert command[3:] == [
-        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--repeat", "a b", "--cwd", str(tmp_path)),
+        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--idempotent", "a b", "--cwd", str(tmp_path)),
         *("--", str(program), "-x"),
     ]
     assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
@@ -272,6 +273,51 @@ def test_an_entry_looks_for_a_relative_program_in_its_cwd(is_in_file, tmp_path, 
     )
     assert json.loads(out)["args"][2:] == ["mcp", *wanted]
     assert "say cwd" not in err
+
+
+@pytest.mark.parametrize(
+    "installed",
+    [
+        ({"url": "file:///a%20clone"}, "resilient-bridge[mcp,yaml] @ file:///a%20clone"),
+        (
+            {"url": "https://host/a.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},
+            "resilient-bridge[mcp,yaml] @ git+https://host/a.git@c0ffee",
+        ),
+        ({}, "resilient-bridge[mcp,yaml]"),
+    ],
+    ids=["folder", "git", "index"],
+)
+def test_an_entry_made_under_uvx_starts_uvx_again(installed, program, tmp_path, monkeypatch, capsys):
+    """The program itself is in uv's cache, which may be emptied: the entry has uv's path, and what it installed, with extras."""
+    (tmp_path / "cache" / "archive" / "bin").mkdir(parents=True)
+    (tmp_path / "cache" / "CACHEDIR.TAG").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "cache" / "archive"))
+    monkeypatch.setenv("UV", "/opt/uv/uv")
+    facts, source = installed
+    of_package = SimpleNamespace(read_text=lambda name: json.dumps(facts) if facts else None)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: of_package)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name in ("mcp", "yaml"))
+    assert cli.main(["mcp", "--print-config", "json", "--", "some-server"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert [entry["command"], *entry["args"]] == [
+        *("/opt/uv/uv", "tool", "run", "--python", str(Path(sys.executable).resolve())),
+        *("--from", source, "resilient-bridge"),
+        *("mcp", "--cwd", str(tmp_path), "--", str(program)),
+    ]
+    assert "/opt/uv" in entry["env"]["PATH"].split(os.pathsep)
+    assert cli.main(["mcp", "--print-config", "json", "https://host/mcp"]) == 0
+    paths = json.loads(capsys.readouterr().out)["env"]["PATH"].split(os.pathsep)
+    assert paths == ["/opt/uv", "/usr/local/bin", "/usr/bin", "/bin"]
+
+
+def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeypatch, capsys):
+    """Its environment is the project's own, which no cache holds; it has the tag of a cache itself."""
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "CACHEDIR.TAG").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setenv("UV", "/opt/uv/uv")
+    assert cli.main(["mcp", "--print-config", "json", "--", "some-server"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == sys.executable
 
 
 def test_an_entry_leaves_out_shortened_options_of_ours_too(program, tmp_path, capsys):
@@ -489,7 +535,7 @@ def test_every_problem_of_a_file_of_settings_is_printed(tmp_path, capsys):
     """A line for each problem, with its path, and nothing is started."""
     path = tmp_path / "bridge.toml"
     path.write_text(
-        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nrepeat = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
+        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nidempotent = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
     )
     assert cli.main(["mcp", "--config", str(path)]) == 2
     first, *lines = capsys.readouterr().err.splitlines()
@@ -497,7 +543,7 @@ def test_every_problem_of_a_file_of_settings_is_printed(tmp_path, capsys):
     assert [line.split(":")[0].strip(" -") for line in lines] == [
         "mcp.patience",
         "mcp.timeout",
-        "mcp.repeat",
+        "mcp.idempotent",
         "mcp.tmeouts",
         "mcp.concurrency['a']",
     ]

@@ -13,7 +13,7 @@ import re
 import warnings
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -23,7 +23,7 @@ import resilient_bridge as rb
 class Client:
     """A client of somebody else's."""
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None: ...
@@ -166,7 +166,7 @@ MISTAKES = [
     ("rb.Retry(on='429')", "rb.Retry(on=429)"),
     ("rb.Retry(on='httpx.ReadTimeout')", 'rb.Retry(on=rb.named("httpx", "ReadTimeout"))'),
     ("rb.Retry(on='CONN_TIMOUT')", 'rb.Retry(on="CONN_TIMEOUT")'),
-    ("rb.Retry(rules={'CONN_TIMOUT': rb.Rule(attempts=2)})", '"CONN_TIMEOUT": rb.Rule(attempts=2)'),
+    ("rb.Retry(rules={'CONN_TIMOUT': rb.Rule(attempts=2)})", '"CONN_TIMEOUT": rb.Rule(attempts='),
     ("rb.Retry(rules={429: 5})", "rb.Rule(attempts="),
     ("rb.Retry(backoff=2)", "rb.Retry(backoff=rb.Backoff.constant(2))"),
     ("rb.Retry(backoff='exponential')", "rb.Retry(backoff=rb.Backoff.exponential(1))"),
@@ -216,7 +216,7 @@ MISTAKES = [
     ("rb.testing.virtual_time().advance(1)", "with rb.testing.virtual_time() as clock:"),
     ("rb.named('httpx.ReadTimeout')", 'rb.named("httpx", "ReadTimeout")'),
     ("rb.BridgeError('boom')", "rb.BridgeError(rb.Failure.of('SYS_INTERNAL_ERROR', 'boom'))"),
-    ("rb.load('nope.toml')", "write a first line into it"),
+    ("rb.load('nowhere/nope.toml')", "write a first line into it"),
     ("rb.listen('x')", "with rb.listen(print):"),
 ]  # fmt: skip
 
@@ -230,7 +230,7 @@ def message_of(expression: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            value = eval(expression, names)  # noqa: S307 -- of the table above
+            value = eval(expression, names)
             if inspect.iscoroutine(value):
                 asyncio.run(_awaited(value))
         except (rb.BridgeError, AttributeError, TypeError) as error:
@@ -254,8 +254,11 @@ def test_a_line_to_write_can_be_read_by_python() -> None:
     """What stands behind `write` is Python, or a decorator or the head of a block."""
     for expression, _ in MISTAKES:
         line = message_of(expression).rpartition("; write ")[2].removeprefix("await ").removeprefix("@")
-        if not line.startswith(("async ", "for ", "with ", "a first line")) and "\n" not in line:
-            compile(line.partition("  #")[0], expression, "eval")
+        is_head = line.startswith(
+            ("async ", "for ", "with ", "a first line", "policy(idempotent=True) above")
+        )
+        if not is_head:
+            compile(line, expression, "eval")
 
 
 def test_a_wrong_argument_is_a_type_error_and_a_config_error() -> None:
@@ -277,10 +280,10 @@ def test_an_error_inside_of_a_constructor_stays_what_it_is() -> None:
             raise TypeError("mine")
 
     class Mine(rb.Retry):
-        def __attrs_post_init__(self) -> None:
+        def __init__(self) -> None:
             len(Sized())
 
-    with pytest.raises(TypeError, match="^mine$"):
+    with pytest.raises(TypeError, match=r"^mine$"):
         Mine()
 
 
@@ -298,11 +301,11 @@ def test_a_missing_name_is_an_attribute_error_and_costs_nothing_until_it_is_read
     assert not hasattr(rb.BridgeClient("ws://h"), "__enter__")
     assert getattr(rb.Backoff, "expo", None) is None
     with pytest.raises(ImportError, match=r"cannot import name 'Gap'"):
-        from resilient_bridge import Gap  # type: ignore[attr-defined]  # noqa: F401 # pyright: ignore
+        from resilient_bridge import Gap  # type: ignore[attr-defined]  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 
 
 SPANS: list[tuple[Any, float]] = [
-    ("10s", 10), ("500ms", 0.5), ("5 min", 300), ("1h30m", 5400), (timedelta(seconds=2), 2), (3, 3),
+    ("10s", 10), ("500ms", 0.5), ("5 min", 300), ("1m30s", 90), (timedelta(seconds=2), 2), (3, 3),
 ]  # fmt: skip
 
 

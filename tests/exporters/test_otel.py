@@ -349,7 +349,7 @@ def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
         monkeypatch.setattr(
             readings, name, lambda *args, name=name, read=read: calls.update([name]) or read(*args)
         )
-    of_ours = telemetry.points("resilient_bridge.calls.circuit.state")
+    of_ours = telemetry.points("resilient_bridge.circuit.state")
     assert {one.attributes["circuit"] for one in of_ours} == {"circuit of the gauges"}
     assert {one.attributes["state"]: one.value for one in of_ours}["closed"] == 1
     assert len(of_ours) == 5

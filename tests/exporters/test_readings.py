@@ -66,9 +66,7 @@ def test_opentelemetry_shows_every_circuit_however_many_there_were(monkeypatch, 
             monkeypatch.setattr(readings, "circuits", lambda found=found: found)
             (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
             (points,) = (
-                one.data.data_points
-                for one in scope.metrics
-                if one.name == "resilient_bridge.calls.circuit.state"
+                one.data.data_points for one in scope.metrics if one.name == "resilient_bridge.circuit.state"
             )
             last = {(one.attributes["circuit"], one.attributes["state"]): one.value for one in points}
             names |= {name for name, _ in last}

@@ -62,6 +62,6 @@ def test_the_dashboard_asks_for_a_data_source_and_leaves_no_metric_out():
     assert unseen == {
         "resilient_bridge.alerts",
         "resilient_bridge.call.attempts",
-        "resilient_bridge.calls.circuit.transitions",
+        "resilient_bridge.circuit.transitions",
         "resilient_bridge.rejections",
     }

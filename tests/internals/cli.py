@@ -8,10 +8,12 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.cli",
     {
-        "": "demo mcp_http options pipe_events printing report terminal",
+        "": "demo demo_mcp mcp_http options pipe_events printing report terminal",
         "classify": "read",
         "commands": "parser",
-        "demo": "Story",
+        "demo": "Watch",
+        "demo_table": "COLOURS KEPT Call Outage Screen line score_of_calls score_of_messages",
+        "demo_mcp": "totals",
         "dialects": "read_dialect",
         "doctor_findings": "conclude",
         "doctor_journal": "Entry Probe Reading",
@@ -23,7 +25,7 @@ __getattr__ = lazily(
         "doctor_steps": "Limits examine",
         "doctor_taps": "Journal",
         "mcp_config": "CLIENTS _name_of",
-        "mcp_options": "sidecar_of",
+        "mcp_options": "EXAMPLES sidecar_of",
         "options": "FAULTS KILLS",
         "pipe_lines": "Outgoing parse_line print_message",
         "pipe_receipts": "Receipts",

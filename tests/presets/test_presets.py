@@ -64,8 +64,7 @@ def test_the_recommended_policy_is_the_default_one():
 def test_a_preset_is_a_value(name):
     """The repr evaluates to an equal policy, a pickle too; all of them differ."""
     preset = VALUES[name]
-    scope = {part: getattr(rb, part) for part in rb.__all__}
-    scope |= {"BridgePolicy": BridgePolicy, "Policy": Policy}
+    scope = {part: getattr(module, part) for module in (rb, rb.bridge) for part in module.__all__}
     for copy in (eval(repr(preset), scope), pickle.loads(pickle.dumps(preset))):
         assert copy == preset
         assert hash(copy) == hash(preset)
@@ -89,9 +88,9 @@ def test_the_tools_are_a_table_that_does_not_change():
 
 def test_repeatable_operations_are_names():
     """One text is no list of names."""
-    assert BridgePolicy(repeatable=["a", "b"]).repeatable == ("a", "b")
-    with pytest.raises(ConfigError, match=r"BridgePolicy\.repeatable"):
-        BridgePolicy(repeatable=[1])
+    assert BridgePolicy(idempotent=["a", "b"]).idempotent == ("a", "b")
+    with pytest.raises(ConfigError, match=r"BridgePolicy\.idempotent"):
+        BridgePolicy(idempotent=[1])
 
 
 def test_evolve_replaces_parts_of_a_copy():

@@ -37,7 +37,7 @@ def _error(failure: rb.Failure) -> Exception:
 @pytest.mark.parametrize("name", WITHOUT_ASKING)
 def test_these_may_be_repeated_without_asking(name):
     """A reset may have come after the call ran; these four do no harm twice."""
-    may = name in stdiobus.repeatable
+    may = name in stdiobus.idempotent
     assert drive(stdiobus.calls, ConnectionResetError, idempotent=may).calls == 2
 
 
@@ -47,8 +47,8 @@ def test_these_are_repeated_only_when_marked(name):
     """They are named as such, for who knows the operation: `rb.reconnecting` does, which its own tests show. A policy alone does not, and
     repeats none of them, marked or not.
     """
-    assert name in stdiobus.repeatable_if_marked
-    may = name in stdiobus.repeatable
+    assert name in stdiobus.idempotent_if_marked
+    may = name in stdiobus.idempotent
     for error in (_error(MARKED), _error(UNMARKED), _error(REFUSED), ConnectionResetError):
         assert drive(stdiobus.calls, error, idempotent=may).calls == 1
 

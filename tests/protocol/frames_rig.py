@@ -56,7 +56,7 @@ def dialect(positions=None, **settings):
     policy = None if positions is None else d.Positions(**positions)
     if policy is not None:
         settings.setdefault("resume", ask)
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         decode=decode, encode=encode, error=None, bearer=False, positions=policy, **settings
     )
 

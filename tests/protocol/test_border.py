@@ -57,7 +57,7 @@ def talking(read=decode, write=encode, positions=None, **settings):
     """A dialect of these functions."""
     if positions is not None:
         settings.setdefault("resume", ask)
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         decode=read, encode=write, error=None, bearer=False, positions=positions, **settings
     )
 

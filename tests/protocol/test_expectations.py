@@ -57,7 +57,7 @@ def test_what_was_expected_makes_room_again():
 
 def test_what_came_during_a_greeting_belongs_to_the_join():
     """It stands behind the gap and says when that ended; what may repeat a message from before the loss is marked."""
-    rig = greeting(dialect=rb.bridge.Dialect.plain())
+    rig = greeting(dialect=rb.bridge.Dialect.envelopes())
     hello, news = envelope("hello", timestamp=STAMPS[0]), envelope("news", timestamp=STAMPS[1])
     rig.connect()
     rig.session.receive(json.dumps(hello), rig.now)

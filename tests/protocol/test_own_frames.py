@@ -38,7 +38,7 @@ def write(message):
 def test_fields_that_do_not_go_together_are_refused_by_name(fields, named):
     """One function without the other, or a message that the session would have to speak itself."""
     with pytest.raises(rb.ConfigError, match=named):
-        rb.bridge.Dialect.plain(**fields)
+        rb.bridge.Dialect.envelopes(**fields)
 
 
 def test_the_dialects_are_values():
@@ -229,7 +229,7 @@ def _gateway():
             return json.dumps(["resume", intent.record.session, intent.record.position])
         return json.dumps(["identify", intent.token]) if isinstance(intent, d.Auth) else None
 
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         decode=decode, encode=encode, error=None, bearer=False, login="asked", waits_for_hello=True,
         positions=d.Positions(contiguous=True, ends="stated", distinct=True),
     )  # fmt: skip

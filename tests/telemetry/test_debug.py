@@ -233,7 +233,7 @@ def test_nothing_asked_for_writes_nothing_and_listens_to_nothing(caplog):
 
 def test_the_levels_of_the_loggers_are_restored():
     """The block changes nothing for after it."""
-    logger = logging.getLogger("resilient_bridge.calls.circuit")
+    logger = logging.getLogger("resilient_bridge.circuit")
     logger.setLevel(logging.ERROR)
     try:
         with rb.telemetry.Debug("circuit"):
@@ -271,9 +271,9 @@ def test_without_a_set_up_of_logging_the_lines_go_to_stderr():
     """A program that set up nothing sees them all the same, and no secret."""
     errors = _run("-c", PROGRAM, DEBUG="gasoline:*").stderr
     assert GREPS[1].search(errors)
-    assert "resilient_bridge.calls.circuit" in errors
+    assert "resilient_bridge.circuit" in errors
     assert "sk-abcdefgh12345678" not in errors
-    assert "resilient_bridge.calls.circuit" not in _run("-c", PROGRAM).stderr
+    assert "resilient_bridge.circuit" not in _run("-c", PROGRAM).stderr
 
 
 def test_the_command_line_reads_it():
@@ -288,7 +288,7 @@ def test_the_command_line_reads_it():
 @pytest.mark.parametrize("first_out", [0, 1])
 def test_t03_blocks_that_overlap_restore_the_levels_together(first_out, caplog):
     """In whatever order they end: the second goes on logging, and after the last one the levels are as before."""
-    names = ["resilient_bridge.calls.circuit", "resilient_bridge.polling"]
+    names = ["resilient_bridge.circuit", "resilient_bridge.polling"]
     before = [logging.getLogger(name).level for name in names]
     blocks = [rb.telemetry.Debug("circuit"), rb.telemetry.Debug("circuit", "polling")]
     for block in blocks:

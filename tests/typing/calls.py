@@ -343,8 +343,8 @@ def presets() -> rb.bridge.BridgePolicy:
     preset = rb.presets.gasoline
     assert_type(preset.calls, rb.Policy)
     assert_type(preset.tools["health"], rb.Policy)
-    assert_type(preset.repeatable, tuple[str, ...])
-    return preset.evolve(calls=preset.calls.replace(rb.Timeout(5)), tools={"x": web}, repeatable=("x",))
+    assert_type(preset.idempotent, tuple[str, ...])
+    return preset.evolve(calls=preset.calls.replace(rb.Timeout(5)), tools={"x": web}, idempotent=("x",))
 
 
 def rejections() -> float | None:

@@ -230,4 +230,4 @@ def test_l05_durations_outside_of_policies_take_a_timedelta_too(make, expected, 
 
 
 def _own_frames(**options):
-    return rb.bridge.Dialect.plain(decode=lambda _: (), encode=lambda _: None, **options)
+    return rb.bridge.Dialect.envelopes(decode=lambda _: (), encode=lambda _: None, **options)

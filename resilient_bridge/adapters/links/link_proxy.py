@@ -122,8 +122,8 @@ class LinkCalls:
         self.link = link
         self.states = States("reconnecting")
         self._policy = policy.calls
-        self._repeatable = frozenset(policy.repeatable)
-        self._if_marked = frozenset(policy.repeatable_if_marked)
+        self._repeatable = frozenset(policy.idempotent)
+        self._if_marked = frozenset(policy.idempotent_if_marked)
         self._idempotent = idempotent
         self._patience = patience
         self._max_bytes = max_bytes
@@ -151,7 +151,7 @@ class LinkCalls:
         connection = None if is_idempotent else self.link.usable()
         if connection is not None:
             is_idempotent = await self._hint(connection, call) == "read"
-        # Names in `repeatable_if_marked` need the mark on the error; without it `_answer` stops.
+        # Names in `idempotent_if_marked` need the mark on the error; without it `_answer` stops.
         is_free = is_idempotent or (self._idempotent is not False and _operation(call) in self._if_marked)
         return await self._protected(name, is_idempotent=is_free)(call, is_idempotent)
 
@@ -184,7 +184,7 @@ class LinkCalls:
         named_so = call.kwargs.get("idempotent")
         if self._idempotent is False or named_so is False:
             return False
-        if named_so is True or permission(self._idempotent, call):
+        if named_so is True or permission(self._idempotent, call, _operation(call)):
             return True
         return _is_read(call, self.link.current) or _operation(call) in self._repeatable
 

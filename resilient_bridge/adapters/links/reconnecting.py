@@ -50,17 +50,20 @@ def reconnecting(
 ) -> Reconnecting[T]:
     """Return a link over the clients that `factory` makes, one after each loss.
 
-    Use it as `async with reconnecting(lambda: Client(url)) as client`. The object of the `async
-    with` looks like the client, across all reconnects; state, events and health are on the link.
-    The policy's `reconnect` says when a new client is made, its `calls` how calls are repeated.
+        async with rb.reconnecting(lambda: Client("https://host/mcp")) as client:
+            print(await client.list_tools())      # ['search']
+
+    The object of the `async with` looks like the client, across all reconnects; state, events and
+    health are on the link. The policy's `reconnect` says when a new client is made, its `calls` how
+    calls are repeated.
 
     A call in progress when the client is lost is repeated in two cases. Either the link knows that
     it did not run: it was never started, the connection of its one MCP request was refused, the
     server does not know its session, or the method raises NotExecutedError. Other errors of a
-    method prove nothing. Or there is permission: `idempotent=` is True, a collection of method
-    names, or a predicate on a `Call` (not async). False permits nothing. By default these may be
+    method prove nothing. Or there is permission: `idempotent=` is True, a collection of names (of
+    methods; for an MCP `call_tool`, of tools), or a predicate on a `Call` (not async). False permits nothing. By default these may be
     repeated: reads by protocol (an MCP `list_tools`, a websocket's `recv`), the policy's
-    `repeatable` names, and a tool that an MCP server calls read-only, if you start the server as a
+    `idempotent` names, and a tool that an MCP server calls read-only, if you start the server as a
     command. `trust_hints` also trusts a server at a URL, and a tool that is called idempotent,
     which is repeated only if no later call that may write was sent. Every other call fails with
     OutcomeUnknownError, from the cause.
@@ -110,6 +113,10 @@ def reconnecting(
 
 class Reconnecting(TeachesNames, AbstractAsyncContextManager[T], Generic[T]):
     """A link, as `reconnecting` returns it.
+
+        link = rb.reconnecting(lambda: Client("https://host/mcp"))
+        async with link as client:
+            print(link.state)      # READY
 
     Entering waits for the first client, but not beyond one connection attempt.
 

@@ -41,6 +41,9 @@ def stdio(
 ) -> Callable[[], AbstractAsyncContextManager[Peer]]:
     """Return a factory of peers: `async with factory() as peer` starts the command and ends it.
 
+        async with rb.links.stdio(*command)() as peer:
+            print(await peer.request("greet", {"name": "Ann"}))      # hello
+
     Each call of the factory starts another child process.
 
     The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; the end of its stderr
@@ -84,6 +87,11 @@ class _Factory:
 
 
 def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:
+    if len(command) == 1 and isinstance(command[0], list | tuple):
+        write = f"rb.links.stdio{tuple(map(str, cast('list[object]', command[0])))}"
+        raise config_error(
+            "stdio.command", "a program and its arguments, one by one", "one list", write=write
+        )
     for index, word in enumerate(command):
         if not _can_be_passed(word):
             raise config_error(f"stdio.command[{index}]", "text without a null character", _kind(word))

@@ -107,6 +107,10 @@ def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: obje
 class Sidecar(Value):
     """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
 
+        sidecar = rb.mcp.Sidecar(
+            command=["uvx", "mcp-server-git"], timeout=60, repeat=["git_log"]
+        )
+
     The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
     to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in
     a value is replaced by the secret. Durations are seconds or timedeltas.
@@ -117,7 +121,7 @@ class Sidecar(Value):
     `start_timeout`.
 
     A call that may have run is repeated only with proof that it did not, if it only reads by
-    protocol, or by permission: names in `repeat`, and a tool that a server started by `command`
+    protocol, or by permission: names in `idempotent`, and a tool that a server started by `command`
     calls read-only. `trust_hints` also trusts a url, and a tool that is called idempotent while no
     other call was sent. `check` names the tool that shows whether another took effect; the client
     is informed.
@@ -154,7 +158,7 @@ class Sidecar(Value):
     deadline: float | None = attrs.field(
         default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
     )
-    repeat: tuple[str, ...] = attrs.field(
+    idempotent: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of a tool", _is_text)
     )
     trust_hints: bool = attrs.field(default=False, validator=flag)

@@ -44,7 +44,7 @@ def permission_of(options: Sidecar, call: Call, lists: Lists) -> str | None:
     has_task = "task" in call.request.params  # it creates a task, which is an effect
     if not call.is_tool:
         return "read" if call.method in READS and not has_task else ""
-    if call.name in options.repeat:
+    if call.name in options.idempotent:
         return "read"
     if has_task or not (options.is_command or options.trust_hints):
         return ""
@@ -54,7 +54,7 @@ def permission_of(options: Sidecar, call: Call, lists: Lists) -> str | None:
 
 def repeatable(options: Sidecar, lists: Lists) -> list[str]:
     """Return the names of the tools that may be repeated, also if only idempotent."""
-    return [name for name in lists.names() if name in options.repeat or _trusted(options, lists, name)]
+    return [name for name in lists.names() if name in options.idempotent or _trusted(options, lists, name)]
 
 
 def _trusted(options: Sidecar, lists: Lists, name: str) -> str:

@@ -45,6 +45,9 @@ _NOTHING: Final = Decimal(0)
 class SpendState(StrEnum):
     """The state of a budget.
 
+        budget = rb.agent.SpendBudget("10.00")
+        print(budget.status().state is rb.agent.SpendState.RUNNING)      # True
+
     WARNING: the spent share has reached `warn_at`. PAUSED: calls in hard mode wait for an approval.
     CANCELLED is final.
     """
@@ -58,6 +61,9 @@ class SpendState(StrEnum):
 @attrs.frozen(kw_only=True)
 class SpendStatus:
     """A budget at one moment.
+
+        status = rb.agent.SpendBudget("10.00").status()
+        print(status.remaining, status.share)      # 10.00 0.0
 
     `reserved`: the estimates of the running calls, less the costs that they reported. `remaining`:
     limit - spent - reserved, negative after an overspend. `share`: spent / limit, 0.8 for 80 %.

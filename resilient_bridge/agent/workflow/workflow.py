@@ -43,6 +43,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Workflow(TeachesNames):
     """Phases in order, and a state file that records which are finished.
 
+        flow = rb.agent.Workflow("release.json")
+
+        @flow.phase()
+        async def collect(phase: rb.agent.Phase) -> None: ...
+
+        print((await flow.run()).is_completed)      # True
+
     `path` is the file, readable by its owner alone, with a backup beside it. `name` is written to
     it (default: the name of the file, without its ending). Artifacts are below `root` (default: the
     working directory now). `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that

@@ -292,7 +292,7 @@ def _family(
         raise config_error(f"rb.dialects.{name}", "ping and pong, or neither", "one of them")
     _check_ask(f"rb.dialects.{name}", ask)
 
-    return Dialect.plain(
+    return Dialect.envelopes(
         decode=decode,
         encode=_Encode(type_field, ping),
         error=None,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def framed(**names: Any) -> Dialect:
     """The dialect of a server with frames of its own, which says where a token goes."""
-    return Dialect.plain(error=None, bearer=False, **names)
+    return Dialect.envelopes(error=None, bearer=False, **names)
 
 
 def write(value: Any) -> str:

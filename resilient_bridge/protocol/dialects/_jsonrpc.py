@@ -60,7 +60,7 @@ def _encode(intent: Intent) -> str | None:
     return write(call | {"id": intent.number} if intent.is_request else call)
 
 
-jsonrpc: Final = Dialect.plain(
+jsonrpc: Final = Dialect.envelopes(
     decode=_decode, encode=_encode, error=None, bearer=True, answers=True, dedupes=False
 )
 """`request("method", {…})` is a request, `send("method", {…})` a notification, `send({…})` a frame of your own.

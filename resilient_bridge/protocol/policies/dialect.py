@@ -130,7 +130,7 @@ def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
     if named is not None:
         refuse(
             f"Dialect.{named}",
-            "None beside encode and decode, as in Dialect.plain(decode=, encode=)",
+            "None beside encode and decode, as in Dialect.envelopes(decode=, encode=)",
             getattr(dialect, named),
         )
 
@@ -138,6 +138,9 @@ def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Dialect(Value):
     """The names a bridge speaks; None switches one off. The defaults are ReCursor's (R rows).
+
+        dialect = rb.bridge.Dialect(ping="ping", pong="pong", request_replay=None)
+        bridge = rb.BridgeClient("wss://host/ws", dialect=dialect)
 
     `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by
     `replay`, `ping` by `pong`; `ack` confirms a message and `error` reports one. `epoch` is the
@@ -170,8 +173,9 @@ class Dialect(Value):
     """
 
     @classmethod
-    def plain(cls, **names: Any) -> Self:
-        """Return the dialect of a server that speaks JSON of its own and nothing of this protocol.
+    def envelopes(cls, **names: Any) -> Self:
+        """Return the dialect of a server that exchanges JSON objects with `type` and `payload`, and
+        knows nothing else of this protocol.
 
         No greeting, session, replay, ping or acknowledgement.
 

@@ -129,7 +129,7 @@ class World:
             timeout=rng.choice([4, 15]),
             deadline=rng.choice([8, 40, 100]),
             trust_hints=self.trusts,
-            repeat=("named",),
+            idempotent=("named",),
             concurrency=rng.choice([{}, {"order": 1}, {"*": 2, "put": 1}]),
             start_timeout=20,
         )

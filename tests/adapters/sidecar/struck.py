@@ -108,7 +108,7 @@ KILLED = {
         lambda _: ("read_query", {"query": "SELECT count(*) FROM orders"}),
         _rows,
         _table,
-        ("--repeat", "read_query"),
+        ("--idempotent", "read_query"),
     ),
     "filesystem": Killed(
         servers.filesystem,

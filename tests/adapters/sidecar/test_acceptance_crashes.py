@@ -60,7 +60,7 @@ def test_a_read_at_a_url_is_repeated_with_trust_only(tmp_path):
     for options, wanted in (
         ((), "unknown"),
         (("--trust-hints",), "answered"),
-        (("--repeat", "list_orders"), "answered"),
+        (("--idempotent", "list_orders"), "answered"),
     ):
         trap = Trap(tmp_path / f"{len(options)}{wanted}.jsonl", plan=["cut", "reset"])
         with trap.http(away=0.05) as url, behind(url, *options) as client:

@@ -49,7 +49,7 @@ def each_client(sampled: str) -> pytest.MarkDecorator:
 READS = [
     ("python-legacy", (), "unknown"),
     ("python-modern", ("--trust-hints",), "answered"),
-    ("typescript", ("--repeat", "trigger-long-running-operation"), "answered"),
+    ("typescript", ("--idempotent", "trigger-long-running-operation"), "answered"),
 ]
 
 

@@ -48,7 +48,7 @@ def test_a_command_alone_is_enough():
         ({"timeouts": {"order": "x"}}, "timeouts"),
         ({"timeouts": 5}, "timeouts"),
         ({"deadline": -1}, "deadline"),
-        ({"repeat": ("",)}, "repeat"),
+        ({"idempotent": ("",)}, "idempotent"),
         ({"trust_hints": "yes"}, "trust_hints"),
         ({"check": {"order": ""}}, "check"),
         ({"concurrency": {"order": 0}}, "concurrency"),

@@ -99,8 +99,8 @@ NO_ONE = dict.fromkeys(COMMAND, False)
         ({"url": True}, NO_ONE),
         ({"trust_hints": True}, TRUSTED),
         ({"url": True, "trust_hints": True}, TRUSTED),
-        ({"url": True, "repeat": ("order",)}, NO_ONE | {"order": True}),
-        ({"repeat": ("put",)}, COMMAND | {"put": True}),
+        ({"url": True, "idempotent": ("order",)}, NO_ONE | {"order": True}),
+        ({"idempotent": ("put",)}, COMMAND | {"put": True}),
     ],
 )
 def test_a_tool_is_repeated_only_by_a_hint_that_counts_or_by_name(options, repeated):
@@ -204,7 +204,7 @@ def test_a_call_that_kills_the_server_is_sent_three_times_at_most():
 )
 def test_what_may_have_run_once_is_never_received_not_to_have(then):
     """A call with permission was lost without proof; that its repeat did not run says nothing about the first."""
-    harness, client = hinted(url=True, repeat=("order",), patience=5)
+    harness, client = hinted(url=True, idempotent=("order",), patience=5)
     client.call(1, "order")
     harness.lose(harness.take(), CUT)
     harness.wait(1)
@@ -219,7 +219,7 @@ def test_what_may_have_run_once_is_never_received_not_to_have(then):
 
 def test_what_may_have_run_once_is_not_received_to_be_gone():
     """What may have run once is not said to be gone."""
-    harness, client = hinted(repeat=("order",))
+    harness, client = hinted(idempotent=("order",))
     client.call(1, "order")
     harness.tools = [tool("other")]
     harness.die()

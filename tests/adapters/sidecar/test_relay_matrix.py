@@ -356,7 +356,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent():
 @pytest.mark.parametrize(("loss", "may_have_run"), [(REFUSED, False), (CUT, True)])
 def test_what_was_refused_on_its_way_was_not_sent(loss, may_have_run):
     """A call is cancelled while it waits for another try: the event says whether the last one may have run."""
-    harness, client = ready(url=True, repeat=("order",))
+    harness, client = ready(url=True, idempotent=("order",))
     client.call(1, "order")
     harness.lose(harness.take(), loss)
     client.tell("notifications/cancelled", {"requestId": 1})

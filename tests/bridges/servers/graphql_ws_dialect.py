@@ -77,7 +77,7 @@ def graphql_ws(subscriptions: Sequence[str], *, start: int) -> rb.bridge.Dialect
     A mutation is confirmed by its result. It is not sent twice: the server would execute it again.
     """
     ours = _Subscriptions(tuple(subscriptions), start)
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         subprotocols=("graphql-transport-ws",),
         decode=ours.decode,
         encode=_encode,

@@ -67,7 +67,7 @@ class _Relay:
 def nostr(topic: str, *, since: int) -> rb.bridge.Dialect:
     """Notes of the publisher with this tag, from this second on. `send("EVENT", {"content": …})` signs an event, which the relay stores once."""
     relay = _Relay(topic, since)
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         decode=relay.decode,
         encode=relay.encode,
         resume=relay.resume,

@@ -228,7 +228,7 @@ def _client_of(frame: bytes) -> str:
 def yjs() -> rb.bridge.Dialect:
     """One document. `send("update", update)` sends an update, which a document applies once, however often it comes."""
     document = _Document()
-    return rb.bridge.Dialect.plain(
+    return rb.bridge.Dialect.envelopes(
         decode=document.decode,
         encode=document.encode,
         resume=document.resume,
