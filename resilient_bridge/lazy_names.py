@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["lazily", "public"]
+__all__ = ["MissingNameError", "address", "lazily", "missing", "names_of", "public"]
+
+_PACKAGE: Final = __package__ or ""
+DOORS: Final = (
+    "agent", "bridge", "calls", "dialects", "errors", "events", "links", "mcp", "settings", "stores", "telemetry", "testing",
+    "presets",
+)  # fmt: skip
+"""The public modules beside the top level; the last one makes its values when it is loaded."""
 
 
 def public(name: str) -> Any:
@@ -20,6 +28,44 @@ def public(name: str) -> Any:
     below.
     """
     return getattr(import_module(__package__ or ""), name)
+
+
+def names_of(door: str) -> tuple[str, ...]:
+    """Return the public names of a door, such as "stores"; of the top level for an empty text."""
+    return tuple(import_module(f"{_PACKAGE}.{door}" if door else _PACKAGE).__all__)
+
+
+@cache
+def _addresses() -> dict[str, str]:
+    found = {name: f"rb.{door}.{name}" for door in DOORS[:-1] for name in names_of(door)}
+    return found | {name: f"rb.{name}" for name in names_of("")}
+
+
+def address(name: str) -> str | None:
+    """Return where a public name is found, as one writes it: `rb.bridge.Gap`; None for other names."""
+    return _addresses().get(name)
+
+
+class MissingNameError(AttributeError):
+    """An AttributeError that says what to write; that is looked for when somebody reads it.
+
+    `hasattr` and imports, which ask for names that need not be there, pay nothing for it.
+    """
+
+    def __str__(self) -> str:
+        """Return Python's own text, and what to write."""
+        plain, *about = self.args
+        hint: str = import_module(f"{_PACKAGE}.errors.wrong_names").hint(*about)
+        return f"{plain}; write {hint}" if hint else str(plain)
+
+
+def missing(room: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a room that has all its names already."""
+
+    def refuse(name: str) -> Any:
+        raise MissingNameError(f"module {room!r} has no attribute {name!r}", "module", room, name)
+
+    return refuse
 
 
 def lazily(
@@ -40,8 +86,7 @@ def lazily(
     def load(name: str) -> Any:
         home = homes.get(name)
         if home is None:
-            msg = f"module {room!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise MissingNameError(f"module {room!r} has no attribute {name!r}", "module", room, name)
         module = import_module(f".{home.removeprefix('=')}", room)
         value = module if home.startswith("=") else getattr(module, name)
         setattr(sys.modules[room], name, value)  # the next look-up costs what any global costs

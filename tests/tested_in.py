@@ -181,6 +181,10 @@ ELSEWHERE = {
         " errors/secret_tables errors/secret_values"
     ),
     "errors/test_failure_report.py": "errors/secret_names",
+    "errors/test_mistakes_in_code.py": (
+        "errors/foreign_words errors/mistakes errors/source_text errors/teaching errors/wrong_names errors/wrong_urls"
+        " errors/wrong_values"
+    ),
     "errors/test_peer_advice.py": "errors/rpc errors/signs",
     "errors/test_record.py": "errors/errnos",
     "errors/test_secret_shapes.py": "errors/secret_tokens",

@@ -25,6 +25,7 @@ from typing import (
 
 from ..classification import classify
 from ..errors import ContextOverflowError, Failure, config_error
+from ..errors.teaching import taught
 from ..telemetry import emit, events
 from ..values.fields import is_count, is_number
 
@@ -75,6 +76,7 @@ class ContextGuard:
     Each conversation needs its own guard, because the guard keeps the last count.
     """
 
+    @taught
     def __init__(
         self,
         limit: int,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeV
 from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
+from ..errors.teaching import taught
 from ..locks import new_lock
 from ..telemetry import emit, events
 from ..values.fields import check_flag, is_count, is_number, read_name, read_seconds
@@ -60,6 +61,7 @@ class Degradation(Generic[M]):
         "_at", "_history", "_is_used_up", "_lock", "_may_follow", "_on", "_quiet_since", "_restore_after", "modes", "name",
     )  # fmt: skip
 
+    @taught
     def __init__(
         self,
         name: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ..errors.teaching import TeachesNames
 from ..values.fields import Value
 
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Layer(Value):
+class Layer(TeachesNames, Value):
     """One layer of a Policy, such as a Retry, or a Policy itself."""
 
     __slots__ = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from ..classification import classify
 from ..errors import OWN_WORDS, model_report, model_type, unproven
+from ..errors.teaching import taught
 from .frame import CURRENT, CallFrame, leave_context, new_frame
 from .results import ANSWERS, RESULTS, Reading
 
@@ -197,6 +198,7 @@ def capture(  # type: ignore[overload-overlap]
 ) -> Coroutine[Any, Any, Outcome[T]]: ...
 @overload
 def capture(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
+@taught
 def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call `function` and return its Outcome; for an async function the coroutine of one.
 

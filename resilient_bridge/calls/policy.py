@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 
 import attrs
 
+from ..errors.teaching import RefusedUse, refuse_arguments, refuse_use
 from ..lazy_names import public
 from ..values.fields import check_flag, refuse
 from ..values.forms import takes
@@ -125,6 +126,12 @@ class Protected(Generic[F_co]):
     __qualname__: str
 
 
+def _as_decorator(
+    self: Policy, function: Any = None, /, *, idempotent: bool | None = None, name: str | None = None
+) -> None:
+    """The arguments that a policy takes as a decorator."""
+
+
 @attrs.frozen(init=False, repr=False, eq=False)
 class Policy(Layer):
     """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
@@ -162,7 +169,7 @@ class Policy(Layer):
         from .layer_order import harmful
 
         for warning in harmful(self.layers):
-            warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=2)
+            warnings.warn(f"{self!r}: {warning}", UserWarning, stacklevel=3)
 
     # A method's own type comes first and is kept: both checkers would not bind, override and narrow
     # a class of ours as a function.
@@ -175,7 +182,13 @@ class Policy(Layer):
     @overload
     def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
     def __call__(
-        self, function: Any = None, /, *, idempotent: bool | None = None, name: str | None = None
+        self,
+        function: Any = None,
+        /,
+        *,
+        idempotent: bool | None = None,
+        name: str | None = None,
+        **wrong: Any,
     ) -> Any:
         """Protect a function.
 
@@ -187,10 +200,30 @@ class Policy(Layer):
         at run time, state kept, and `explain()` says what may be repeated. ConfigError for what
         cannot be protected: a class, a Timeout on a sync function, a Retry without `idempotent`.
         """
+        if wrong:
+            refuse_arguments(self, "Policy.__call__", _as_decorator, wrong)
         if idempotent is not None and type(idempotent) is not bool:
             check_flag("Policy(idempotent=)", idempotent)
         decorator = PolicyDecorator(self, idempotent, name)
         return decorator if function is None else decorator(function)
+
+    if not TYPE_CHECKING:
+        __iter__ = refuse_use(
+            "Policy",
+            "its attempts",
+            "the policy itself",
+            "for attempt in policy.attempts(idempotent=True): ...",
+        )
+        __aiter__ = refuse_use(
+            "Policy",
+            "its attempts",
+            "the policy itself",
+            "async for attempt in policy.attempts(idempotent=True): ...",
+        )
+        __enter__ = __exit__ = __aenter__ = __aexit__ = RefusedUse(
+            "Policy", "an attempt of it", "the policy itself",
+            "for attempt in policy.attempts(idempotent=True):  # and in the loop: with attempt: ...",
+        )  # fmt: skip
 
     def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` once, protected, and return what it returns.
@@ -239,9 +272,11 @@ class Policy(Layer):
         The copy has circuits and budgets of its own.
         """
         known = {"layers": self.layers, "name": self.name, "state": self.state}
-        for name in fields:
+        for name, value in fields.items():
             if name not in known:
-                refuse("Policy.evolve", f"a field: {', '.join(known)}", name)
+                from ..errors.mistakes import wrong_field
+
+                raise wrong_field(self, name, value, list(known))
         layers: Any = fields.get("layers", self.layers)
         return type(self)(*layers, **{name: fields.get(name, known[name]) for name in ("name", "state")})
 
@@ -393,7 +428,7 @@ def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempt
     if idempotent is None and any(isinstance(layer, Retry) for layer in policy.layers):
         from .run.binding import undecided
 
-        raise undecided(policy.name or "Policy.attempts")
+        raise undecided(policy.name or "Policy.attempts", "policy.attempts(idempotent=True)")
     return Attempts(policy, policy.own_states(), (caller.f_code, caller.f_lineno), idempotent=idempotent)
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import attrs
 
 from ..errors import PREFIXES, config_error, near_code
+from ..errors.teaching import taught
 from .finding import package_of
 
 
@@ -31,6 +32,7 @@ class Named:
         return f"named({self.package!r}, {self.name!r})"
 
 
+@taught
 def named(package: str, name: str, /) -> Named:
     """Return the exception class `name` of a package, for `on=`, `rules=`, `ignore=` and `register`.
 

@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
 from ..errors import config_error, has_mix, hides
+from ..errors.wrong_urls import is_host
+from ..errors.wrong_values import line_for_value
 from ..lazy_names import public
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_NAME: Final = 100
-PIN: Final = "sha256: and 64 hexadecimal digits, or a list of such texts"
+PIN: Final = "the text 'sha256', a colon and 64 hexadecimal digits, or a list of such texts"
 
 
 def check_url(url: object) -> None:
@@ -36,7 +38,12 @@ def check_url_text(path: str, url: object) -> None:
     if not isinstance(url, str):
         raise config_error(path, "a text: a ws:// or wss:// URL", type(url).__name__)
     if not url.startswith(("ws://", "wss://")):
-        raise config_error(path, "a URL that begins with ws:// or wss://", _as_written(url))
+        write = line_for_value("BridgeClient.url", url)
+        raise config_error(path, "a URL that begins with ws:// or wss://", _as_written(url), write=write)
+    if url.partition("://")[2][:1] in {"", "/", "?", "#"}:
+        raise config_error(
+            path, "a URL with a host", _as_written(url), write=line_for_value("BridgeClient.url", None)
+        )
 
 
 def check_token(path: str, token: object) -> None:
@@ -70,7 +77,7 @@ def check_headers(path: str, headers: object) -> None:
     """Check headers, or what their function has returned; an error names no value."""
     if headers is None:
         return
-    wanted = "a dict of texts, such as {'X-Key': 'abc'}"
+    wanted = "a dict of texts, such as {'X-Tenant': 'a'}"
     if not isinstance(headers, Mapping):
         raise config_error(path, wanted, type(headers).__name__)
     for name, value in cast("Mapping[object, object]", headers).items():
@@ -101,6 +108,14 @@ def check_pin(pin: object) -> None:
         pins_of(pins)
     except (ValueError, AttributeError) as error:
         raise config_error("BridgeClient.pin", PIN, pins) from error
+
+
+def check_ssl(ssl: object) -> None:
+    """Check that `ssl` is a context; True and False, as other libraries take them, are none."""
+    if ssl is not None and not hasattr(ssl, "wrap_bio"):
+        raise config_error(
+            "BridgeClient.ssl", "an ssl.SSLContext, or None for the usual checks of wss://", ssl
+        )
 
 
 def check_session(session_id: object, on_gap: object, on_doubt: object = None) -> None:
@@ -229,13 +244,13 @@ def shown(url: str) -> str:
 def _as_written(text: str) -> str:
     """Return the scheme and the host of a wrong URL, so that a mistake is seen.
 
-    All the rest may be a secret.
+    All the rest may be a secret, and so may a text that does not look like a host.
     """
     scheme, slashes, rest = text.partition("://")
-    if not slashes:
+    host = re.split("[/?#]", rest if slashes else text, maxsplit=1)[0].rpartition("@")[2]
+    if not slashes and not is_host(host):
         return f"text of {len(text)} characters without ://"
-    host = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
-    shown = f"{scheme}://{host}"
+    shown = f"{scheme}://{host}" if slashes else host
     return shown if len(shown) <= _LONGEST_NAME else shown[:_LONGEST_NAME] + "…"
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import AttemptTimeoutError, Failure, config_error, stays_here
+from ..errors.teaching import RefusedUse, TeachesNames, refuse_use, taught
 from ..presets import default as default_policy
 from ..protocol import Session
 from ..stores.arguments import store_of
@@ -22,6 +23,7 @@ from .arguments import (
     check_pin,
     check_request,
     check_session,
+    check_ssl,
     check_url,
     checked_name,
     checked_policy,
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from .signature import Check, Headers, OnDoubt, OnGap, Pin, Seconds, SendOptions, Storage, Text
 
 
-class BridgeClient:
+class BridgeClient(TeachesNames):
     """A connection to a WebSocket bridge that survives losses and reports what it cannot recover.
 
         async with rb.BridgeClient("wss://host/ws", store="bridge.db") as bridge:
@@ -95,6 +97,7 @@ class BridgeClient:
     `state` and `health()`.
     """
 
+    @taught
     def __init__(
         self,
         url: Text,
@@ -123,6 +126,7 @@ class BridgeClient:
             check_headers("BridgeClient.headers", headers)
         check_dialect(chosen.dialect, on_connect, token, backfill)
         check_pin(pin)
+        check_ssl(ssl)
         if pin is not None:  # a pin names the only certificates that there can be
             reconnect = chosen.reconnect.evolve(retry_certificates=False)
             chosen = chosen.evolve(reconnect=reconnect)
@@ -136,6 +140,7 @@ class BridgeClient:
         )  # fmt: skip
 
     @classmethod
+    @taught
     def over(
         cls,
         factory: Callable[[], AbstractAsyncContextManager[Any]],
@@ -171,6 +176,7 @@ class BridgeClient:
         return dial  # a client that monitors its own connections wraps it
 
     @classmethod
+    @taught
     def from_config(
         cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False, **overrides: Any
     ) -> Self:  # fmt: skip
@@ -267,6 +273,7 @@ class BridgeClient:
         """Drain (not when the task is being cancelled), then close."""
         await self.aclose(drain=0 if isinstance(error, asyncio.CancelledError) else 5)
 
+    @taught
     async def aclose(self, *, drain: Seconds | None = 5) -> list[Receipt]:
         """Close in any state, within `drain` seconds (None: no limit) plus a bounded goodbye.
 
@@ -285,6 +292,17 @@ class BridgeClient:
                 await self._doubts.aclose()
         return [Receipt(entry, self._driver) for entry in remaining]
 
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = RefusedUse(
+            "BridgeClient", "async with", "with", "async with rb.BridgeClient(url) as bridge: ..."
+        )
+        __iter__ = __next__ = refuse_use(
+            "BridgeClient",
+            "async for",
+            "a loop or next() that is not async",
+            "async for message in bridge: ...",
+        )
+
     # ---- sending ----------------------------------------------------------------------------------------------
 
     @overload
@@ -293,6 +311,7 @@ class BridgeClient:
     ) -> Receipt: ...
     @overload
     async def send(self, frame: Mapping[str, Any] | bytes, /, **options: Unpack[SendOptions]) -> Receipt: ...
+    @taught
     async def send(
         self,
         type: str | Mapping[str, Any] | bytes,
@@ -322,6 +341,7 @@ class BridgeClient:
             named, payload, key=idempotency_key, ttl=ttl, coalesce=coalesce, volatile=volatile
         )
 
+    @taught
     async def request(
         self,
         type: str,
@@ -342,6 +362,7 @@ class BridgeClient:
         check_request(self._policy.dialect)
         return await self._sender.request(type, payload, timeout=timeout, idempotent=idempotent)
 
+    @taught
     def receipt(self, idempotency_key: str, /) -> Receipt:
         """Return the receipt of the send with this key. Raises SessionError if unknown."""
         self._driver.guard.check()
@@ -366,6 +387,7 @@ class BridgeClient:
         self._check_entered(closed_is_fine=True)
         return Messages(self._driver, self._on_gap)
 
+    @taught
     def events(self) -> AsyncIterator[Event]:
         """Return this client's events from now on, in order; ends when the client has ended.
 
@@ -392,6 +414,7 @@ class BridgeClient:
         driver = self._driver
         return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
 
+    @taught
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Return when READY, without a limit if `timeout` is None. Raises the fatal error, NotConnectedError, AttemptTimeoutError."""
         self._driver.guard.check()
@@ -415,6 +438,7 @@ class BridgeClient:
         if not closed_is_fine and self._session.state is not BridgeState.READY:
             self._driver.check_usable()
 
+    @taught
     def reconnect_now(self) -> None:
         """Try again or probe at once: the network has changed, or the server is back.
 

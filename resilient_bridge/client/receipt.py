@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import (
     Failure,
 )
+from ..errors.teaching import TeachesNames, taught
 from ..protocol import EntryState
-from ..values.fields import optional_seconds
+from ..values.fields import Seconds, optional_seconds
 
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from ..protocol import Entry
     from .driver import Driver
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "withdrawn", "dead", "unknown"]
 
 
-class Receipt:
+class Receipt(TeachesNames):
     """The handle of one send and its outcome.
 
         receipt = await bridge.send("tool_result", {"content": "ok"})
@@ -86,7 +85,8 @@ class Receipt:
         """
         return self._entry.sends
 
-    async def confirmed(self, timeout: float | timedelta | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
+    @taught
+    async def confirmed(self, timeout: Seconds | None = None) -> Literal["applied", "read"]:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait for the outcome: `applied` (the server answered or acknowledged it) or `read` (a later ping was answered).
 
         Raises:
@@ -140,6 +140,7 @@ class Receipt:
             "SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}"
         )
 
+    @taught
     def withdraw(self) -> bool:
         """Withdraw the message.
 

@@ -13,14 +13,13 @@ from ..errors import Failure, OutboxFullError, ProtocolError, StoreError, config
 from ..protocol import EntryState
 from ..protocol.unanswered import no_answer
 from ..telemetry.events import BridgeState
-from ..values.fields import check_flag, optional_seconds
+from ..values.fields import Seconds, check_flag, optional_seconds
 from .driver import ENDED
 from .receipt import Receipt
 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import timedelta
 
     from ..protocol import Entry, Message
     from ..protocol.policies.outbox import Outbox
@@ -47,7 +46,7 @@ class Sender:
         payload: Mapping[str, Any] | bytes,
         *,
         key: str | None,
-        ttl: float | timedelta | None,
+        ttl: Seconds | None,
         coalesce: str | None,
         volatile: bool,
     ) -> Receipt:
@@ -159,7 +158,7 @@ class Sender:
         type_: str,
         payload: Mapping[str, Any],
         *,
-        timeout: float | timedelta | None,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
+        timeout: Seconds | None,  # noqa: ASYNC109 -- part of the operation: it decides what is known afterwards
         idempotent: bool,
     ) -> Message:
         """Send a request and return its answer.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
+
+from ..values.fields import Seconds
 
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ Headers: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str]] | Callable[[], Awaitable[Mapping[str, str]]]
 )
 Pin: TypeAlias = str | Sequence[str]
-Seconds: TypeAlias = float | timedelta
 OnGap: TypeAlias = Callable[[Gap], Awaitable[None] | None]
 OnDoubt: TypeAlias = Callable[[OutboundInDoubt], Awaitable[None] | None]
 Storage: TypeAlias = str | os.PathLike[str] | Store

@@ -39,6 +39,13 @@ DURATION: Final = 'a duration such as 30, "30s", "500ms", "5m" or "1h30m"'
 SIZE: Final = 'bytes, such as 65536, "100KB" or "8MiB"'
 
 
+def read_duration(text: str) -> float:
+    """Return the seconds of a text with a unit, as code gives one; a number alone is refused."""
+    if _PLAIN.fullmatch(text.strip()):
+        raise ValueError(DURATION)
+    return float(_duration(text))
+
+
 def read_seconds(text: str) -> float:
     """Return the seconds of a text; a number without a unit is seconds.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .codes import is_known_code as is_known_code
     from .codes import near_code as near_code
     from .exceptions import REJECTED as REJECTED
+    from .exceptions import ArgumentError as ArgumentError
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
     from .exceptions import AuthError as AuthError
     from .exceptions import BridgeError as BridgeError
@@ -94,7 +95,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "exceptions": (
-        "AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError "
+        "ArgumentError AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError "
         "NotConnectedError NotDeliveredError OutboxFullError PositionGoneError Problem "
         "ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from .failure import Failure
 from .record import ATTRIBUTE
@@ -27,6 +27,8 @@ class BridgeError(Exception):
 
     def __init__(self, failure: Failure, /) -> None:
         """Carry the failure; raise with `from native_error` where there is one."""
+        if not isinstance(failure, Failure):
+            raise _no_failure(type(self), failure)
         super().__init__(str(failure))
         self._failure = failure
 
@@ -95,10 +97,23 @@ class ConfigError(BridgeError, ValueError):
 
     def __str__(self) -> str:
         """Return one line; of settings that were loaded, a line for each problem."""
-        if "source" not in self._failure.details:
-            # What was wanted is the line; a suggestion could only say it again.
-            return str(self._failure) if "violations" in self._failure.details else super().__str__()
+        failure = self._failure
+        if "source" not in failure.details:
+            # What was wanted and what to write are the message; a suggestion could only say it again.
+            hint = () if "violations" in failure.details else failure.suggestions[:1]
+            return ": ".join((failure.message, *hint))
         return "\n".join(["Configuration errors:", *(f"  - {problem}" for problem in self.problems)])
+
+
+class ArgumentError(ConfigError, TypeError):
+    """A call that does not fit: an unknown or missing argument, or another use of an object.
+
+    It is both, so that those who catch Python's TypeError and those who catch ConfigError get it.
+    """
+
+
+class WrongUseError(ArgumentError, AttributeError):
+    """The same for a method that Python looks up by itself, such as `__enter__` for `with`."""
 
 
 class AuthError(BridgeError):
@@ -365,6 +380,26 @@ class StoreError(RejectedError):
     """
 
 
+def _no_failure(kind: type[BridgeError], received: object) -> ConfigError:
+    """Return the error for one of our errors that was made of a text: it carries a Failure."""
+    code = next((code for code, each in _BY_CODE.items() if each is kind), "SYS_INTERNAL_ERROR")
+    text = received if isinstance(received, str) else "what happened"
+    write = (
+        f"rb.{'' if kind.__name__ in _TOP else 'errors.'}{kind.__name__}(rb.Failure.of({code!r}, {text!r}))"
+    )
+    return config_error(kind.__name__, "a Failure", received, write=write, error=ArgumentError)
+
+
+_TOP: Final = frozenset(
+    {
+        "BridgeError",
+        "CircuitOpenError",
+        "ConfigError",
+        "DeadlineExceededError",
+        "NotExecutedError",
+        "OutcomeUnknownError",
+    }
+)
 _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
     {
         "SYS_CONFIG_INVALID": ConfigError,
@@ -411,15 +446,34 @@ def error_for(failure: Failure) -> BridgeError:
     return error_class(failure)(failure)
 
 
-def config_error(field: str, constraint: str, received: object) -> ConfigError:
-    """Return the error for one wrong setting: its path, what was wanted, what was got."""
+def config_error(
+    field: str,
+    constraint: str,
+    received: object,
+    *,
+    write: str | None = None,
+    error: type[ConfigError] = ConfigError,
+    got: str = "",
+) -> ConfigError:
+    """Return the error for one wrong setting: its path, what was wanted, what was got, what to write.
+
+    `write` is a line that can be pasted; left out, it is looked for by the path, and none is shown if
+    none is known. `got` replaces the value in the text.
+    """
+    from .mistakes import received_text
+    from .wrong_values import line_for_value
+
+    write = line_for_value(field, received) if write is None else write
     violation = {"field": field, "constraint": constraint, "received": received}
+    if write:
+        violation["write"] = write
     shown = Failure.of("SYS_CONFIG_INVALID", details={"violations": (violation,)})
-    got = shown.details["violations"][0]["received"]
-    return ConfigError(
+    kept = shown.details["violations"][0]["received"]
+    text = f"{field}: wanted {constraint}, got {got or received_text(received, kept, is_long=not write)}"
+    return error(
         Failure.of(
             "SYS_CONFIG_INVALID",
-            f"{field}: wanted {constraint}, got {got!r}",
+            f"{text}; write {write}" if write else text,
             details=shown.details,
         )
     )

@@ -12,6 +12,7 @@ import attrs
 
 from ..calls.policy import Policy
 from ..calls.recommended import resilient
+from ..errors.source_text import shown
 from ..lazy_names import public
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.heartbeat import Heartbeat
@@ -19,7 +20,7 @@ from ..protocol.policies.inbox import Inbox
 from ..protocol.policies.outbox import Outbox
 from ..protocol.policies.reconnect import Reconnect
 from ..protocol.policies.replay import Replay
-from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, shown, tuple_of
+from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, tuple_of
 from ..values.forms import takes
 from ..values.rule import Table
 

@@ -27,6 +27,7 @@ from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
 from ..config.paths import joined
 from ..errors import Problem, config_error, config_errors
+from ..errors.teaching import taught
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.ends import End
@@ -300,6 +301,7 @@ def load(
     env: bool | Mapping[str, str] = ...,
     known: Mapping[str, Collection[str]] | None = ...,
 ) -> T: ...
+@taught
 def load(
     source: Source = None,
     kind: type[Any] | None = None,
@@ -393,6 +395,7 @@ def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
     return [problem for _, problem in sorted(found.values(), key=lambda item: item[0])]
 
 
+@taught
 def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a value or a Config as plain data that `load` reads back as an equal one, without
     defaults.

@@ -78,10 +78,13 @@ class Reading:
         self.fail(path, wanted, raw)
         return None
 
-    def unknown(self, path: str, key: str, known: Iterable[str]) -> None:
-        """Note an unknown key, with the one that may be meant."""
+    def unknown(self, path: str, key: str, known: Iterable[str], of: str = "") -> None:
+        """Note an unknown key, with the one that may be meant, also by a word of another library.
+
+        `of` is the name of the class whose table it is.
+        """
         known = sorted(known)
-        hint = self.near(key, known) or f", wanted one of {', '.join(known)}"
+        hint = self.near(key, known) or _foreign(of, key, known) or f", wanted one of {', '.join(known)}"
         self.problems.append(Problem(joined(path, key), f"unknown key{hint}"))
 
     def near(self, text: object, known: Iterable[str]) -> str:
@@ -113,6 +116,23 @@ def resolved(raw: str, path: str, reading: Reading) -> Any:
 def violation_of(error: ConfigError) -> Mapping[str, Any]:
     """Return what a constructor or a validator refused: `field`, `constraint` and `received`."""
     return cast("Mapping[str, Any]", error.failure.details["violations"][0])
+
+
+def _foreign(of: str, key: str, known: list[str]) -> str:
+    """Return the hint for another library's word; the table is that of the constructors' errors."""
+    from ..errors.mistakes import meaning_of
+
+    meaning = meaning_of(of, key, known)
+    if meaning.startswith("!"):
+        return f", leave it out: {meaning[1:]}"
+    own, _, constructor = meaning.partition(":")
+    name = (
+        own.rpartition(".")[2] if constructor else own.partition(".")[0].removesuffix("+1").partition("=")[0]
+    )
+    if name == "backoff" and meaning != name:
+        return ', write backoff as in "exponential(1, cap=30)"'
+    more = ", which counts the first call as well" if meaning.endswith("+1") else ""
+    return f", did you mean {name}{more}?" if name in known or constructor else ""
 
 
 def shortened(value: object) -> str:

@@ -12,6 +12,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -103,8 +104,25 @@ def _read(source: Source) -> tuple[str, Document]:
         problem = Problem(title, str(error), None, error.line)
     except (OSError, ValueError) as error:  # a ValueError is a name that no file can have
         words = getattr(error, "strerror", None) or str(error)
-        problem = Problem(title, f"cannot be read: {words.lower()}")
+        problem = Problem(title, f"cannot be read: {words.lower()}{_instead(source)}")
     raise config_errors(title, [problem])
+
+
+def _instead(source: object) -> str:
+    """Return what to write instead of a file that cannot be read: a near one, or the text itself."""
+    text = os.fspath(cast("str", source))
+    if "\n" in text or "=" in text:
+        return "; write rb.load(tomllib.loads(text)) for a text that is not a path"
+    try:
+        folder = Path(text).parent
+        near = get_close_matches(
+            Path(text).name, [each.name for each in folder.iterdir() if each.suffix in FORMATS], 1
+        )
+    except OSError:
+        near = []
+    if near:
+        return f"; write rb.load({str(folder / near[0])!r})"
+    return f" (looked in {Path(text).absolute().parent}); write a first line into it, such as retry = {{attempts = 4}}"
 
 
 def _form(path: Path) -> str:

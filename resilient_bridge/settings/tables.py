@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
@@ -158,7 +159,7 @@ def _judged(kind: FormKind, wanted: str) -> Validator:
     return check
 
 
-_DEFAULTS: Final = cast("Mapping[str, Any]", Alerts.__init__.__kwdefaults__)
+_DEFAULTS: Final = cast("Mapping[str, Any]", unwrap(Alerts.__init__).__kwdefaults__)
 _check_pair: Final = optional(_judged("pair", "two numbers, warning and critical, or None"))
 _check_window: Final = _judged("seconds", "seconds from 1 to 86400")
 _check_least: Final = _judged("count", "a whole number of at least 1")

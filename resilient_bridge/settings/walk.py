@@ -57,7 +57,7 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
         if key not in fields:
             name = key.removesuffix(_MILLIS)
             if name == key or name not in fields or fields[name].kind != "seconds":
-                reading.unknown(path, key, fields)
+                reading.unknown(path, key, fields, kind.__name__)
                 continue
             value = _all_from_millis(raw, joined(path, key), reading)
         if name in found:

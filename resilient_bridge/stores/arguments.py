@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from ..errors import config_error
+from ..errors.wrong_values import line_for_value
 from .memory import MemoryStore
 
 
@@ -25,7 +26,11 @@ def store_of(store: object, path: str = "BridgeClient.store") -> Store:
         from .sqlite.store import SQLiteStore
 
         return SQLiteStore(cast("str | os.PathLike[str]", store))
-    if all(hasattr(store, name) for name in ("is_durable", "open", "put", "mark", "settle")):
+    if not isinstance(store, type) and all(
+        hasattr(store, name) for name in ("is_durable", "open", "put", "mark", "settle")
+    ):
         return cast("Store", store)
     wanted = "a path, a redis:// URL, or a store such as SQLiteStore"
-    raise config_error(path, wanted, type(store).__name__)
+    got = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
+    write = line_for_value("BridgeClient.store", store)
+    raise config_error(path, wanted, got, write=write if path == "BridgeClient.store" else None, got=got)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ..errors.teaching import taught
 from ..protocol import Watermark
 
 
@@ -26,6 +27,7 @@ class MemoryStore:
     is_durable = False
     on_failure: Callable[[StoreError | None], object] | None = None
 
+    @taught
     def __init__(self) -> None:
         self._sessions: dict[str, Watermark] = {}
         self._entries: dict[str, Entry] = {}

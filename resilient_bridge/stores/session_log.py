@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import BridgeError, Failure, config_error, error_for
+from ..errors.teaching import taught
 from ..files.file_changes import write_all
 from ..files.identity import leads_to
 from ..files.portable import move
@@ -66,6 +67,7 @@ class SessionLog:
     SYS_STORE_IN_USE if this object is in use already.
     """
 
+    @taught
     def __init__(
         self,
         path: str | os.PathLike[str],

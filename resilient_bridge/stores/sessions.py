@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, overload
 import attrs
 
 from ..errors import Failure, SessionError, config_error
+from ..errors.teaching import taught
 from ..protocol import Now
 from ..protocol.clock import Identifiers
 from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState
@@ -68,6 +69,7 @@ class Sessions:
     changed; or the record is damaged).
     """
 
+    @taught
     def __init__(self, store: Storage, /) -> None:
         self._store = store_of(store, "Sessions.store")
         self._open: tuple[World, Identifiers] | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from ..errors import Severity, config_error
+from ..errors.teaching import taught
 from ..locks import new_lock
 from ..world import current_world
 from .alert_state import AlertState
@@ -63,6 +64,7 @@ class Alerts:
     for wrong arguments.
     """
 
+    @taught
     def __init__(
         self,
         *,

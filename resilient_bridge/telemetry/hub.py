@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..errors import config_error
+from ..errors.teaching import taught
 from ..locks import new_lock
 
 
@@ -80,6 +81,7 @@ HUB: Final = _Hub()
 """The listeners of this process. Hot paths check `listening` before they create an event."""
 
 
+@taught
 def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 

@@ -19,12 +19,14 @@ import attrs
 
 from ..calls.outcome import Outcome
 from ..errors import BridgeError, Executed
+from ..errors.teaching import taught
 from .faulty_http import HTTPFault, HTTPServer
 
 
 _MOST_PLACES: Final = 8  # requests of one call at which each fault is tried
 
 
+@taught
 def assert_sent_at_most_once(
     call: Callable[[str], Any],
     *,

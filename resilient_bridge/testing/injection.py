@@ -10,6 +10,7 @@ from ..calls.policy import Policy
 from ..calls.run.binding import Binding
 from ..classification.statuses import status_finding
 from ..errors import config_error, error_for
+from ..errors.teaching import taught
 from ..world import World
 from .worlds import AlteredWorld, Inside
 
@@ -77,6 +78,7 @@ class _InjectedWorld(AlteredWorld):
         return super().injected(function, owner)
 
 
+@taught
 def inject(target: Any, /, *script: Any) -> AbstractContextManager[Injection]:
     """Make the calls of a protected function, or of all functions behind a Policy, follow a script.
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from ..errors.teaching import taught
 from .proxy_link import Fault, Link, Way
 
 
@@ -28,6 +29,7 @@ class FaultProxy:
     only grow. Leaving the context resets what is open and leaves no task and no socket.
     """
 
+    @taught
     def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
         """Set the target and the port to listen on; port 0 takes a free one and keeps it."""
         self.host = host

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from ..errors.teaching import taught
 from ..telemetry import events, listen
 
 
@@ -27,6 +28,7 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         self._listening.__exit__(kind, error, trace)
 
 
+@taught
 def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
     """Collect the events of this process in a list, in order.
 

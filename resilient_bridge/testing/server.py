@@ -18,6 +18,7 @@ import attrs
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request
 
+from ..errors.teaching import taught
 from .server_faults import Behaviour
 from .server_link import Link, Tasks
 from .server_listener import EmbeddedBridge, Refusal
@@ -73,6 +74,7 @@ class BridgeServer(EmbeddedBridge):
     GET /health. Keyword arguments beyond the named ones are fields of `Behaviour`.
     """
 
+    @taught
     def __init__(
         self,
         *,

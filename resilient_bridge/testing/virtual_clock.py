@@ -20,6 +20,7 @@ from typing import Any, Final
 from weakref import ref
 
 from ..errors import config_error
+from ..errors.teaching import TeachesNames
 
 
 # iterations of a loop in which something is always ready: a test that polls with `sleep(0)`
@@ -41,7 +42,7 @@ class _Timer:
             self.of_loop.cancel()
 
 
-class VirtualTime:
+class VirtualTime(TeachesNames):
     """The policies' clock: it moves by waits and by `advance`, and for a limit that has run out in
     the loop's own time.
 

@@ -14,10 +14,11 @@ from contextlib import AbstractContextManager
 from contextvars import Token
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..calls.frame import CURRENT, CallFrame, new_frame
 from ..errors import config_error
+from ..errors.teaching import RefusedUse, taught
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline
@@ -126,6 +127,17 @@ class Inside(AbstractContextManager[T], Generic[T]):
         self._world = world
         self._stays: list[tuple[CallFrame, World, Token[CallFrame], Token[World]]] = []
 
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = RefusedUse(
+            "rb.testing", "with", "async with", "with rb.testing.virtual_time() as clock: ..."
+        )
+
+        def __getattr__(self, name: str) -> Any:
+            wanted = "what `with` returns"
+            raise AttributeError(
+                f"wanted {wanted}, got {name!r} of the block itself; write with rb.testing.virtual_time() as clock: clock.{name}"
+            )
+
     def __enter__(self) -> T:
         call, around = CURRENT.get(), current_world()
         tokens = enter_world(self._world(around))
@@ -152,6 +164,7 @@ def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
     return CURRENT.set(edge), WORLD.set(world)
 
 
+@taught
 def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractContextManager[VirtualTime]:
     """Make the policies called inside wait in virtual time.
 
@@ -177,6 +190,7 @@ def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractCon
     return Inside(time, lambda around: _VirtualWorld(around, time, seed, began))
 
 
+@taught
 def disabled() -> AbstractContextManager[None]:
     """Run protected functions and blocks as if no policy protected them.
 

@@ -12,8 +12,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
+from ..errors.source_text import shown
+from ..errors.teaching import TeachesNames, refuse_use, taught
 from ..world import current_world
-from .fields import LONGEST, Seconds, Value, as_seconds, is_number, is_tenacity, number, one_of, refuse, shown
+from .fields import (
+    LONGEST,
+    Seconds,
+    Value,
+    as_float,
+    as_seconds,
+    is_number,
+    is_tenacity,
+    number,
+    one_of,
+    refuse,
+)
 from .forms import takes
 
 
@@ -75,7 +88,7 @@ def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> Non
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Backoff(Value):
+class Backoff(TeachesNames, Value):
     """A schedule of waits: made by `constant`, `linear`, `exponential`, `decorrelated` or `steps`.
 
         backoff = rb.Backoff.steps(1, 2, then=rb.Backoff.exponential(5, jitter="none"))
@@ -87,7 +100,7 @@ class Backoff(Value):
 
     shape: Shape = attrs.field(validator=one_of(*SHAPES))
     seconds: tuple[float, ...] = attrs.field(converter=_as_delays, validator=_check_seconds)
-    factor: float = attrs.field(default=2.0, converter=as_seconds, validator=number(least=1))
+    factor: float = attrs.field(default=2.0, converter=as_float, validator=number(least=1))
     cap: float | None = attrs.field(
         default=None, converter=attrs.converters.optional(as_seconds), validator=_check_cap
     )
@@ -95,11 +108,13 @@ class Backoff(Value):
     then: Backoff | None = attrs.field(default=None, validator=_check_then)
 
     @classmethod
+    @taught
     def constant(cls, seconds: Seconds, /, *, jitter: Jitter = "none") -> Self:
         """Return a schedule that always waits the same."""
         return cls(shape="constant", seconds=(seconds,), jitter=jitter)
 
     @classmethod
+    @taught
     def linear(cls, step: Seconds, /, *, cap: Seconds = _CAP, jitter: Jitter = "full") -> Self:
         """Return a schedule that waits step x n seconds, at most `cap`.
 
@@ -108,6 +123,7 @@ class Backoff(Value):
         return cls(shape="linear", seconds=(step,), cap=cap, jitter=jitter)
 
     @classmethod
+    @taught
     def exponential(
         cls, base: Seconds, /, *, factor: float = 2, cap: Seconds = _CAP, jitter: Jitter = "full"
     ) -> Self:
@@ -115,6 +131,7 @@ class Backoff(Value):
         return cls(shape="exponential", seconds=(base,), factor=factor, cap=cap, jitter=jitter)
 
     @classmethod
+    @taught
     def decorrelated(cls, base: Seconds, /, *, cap: Seconds = _CAP) -> Self:
         """Return a schedule of waits between `base` and three times the last one, at most `cap`.
 
@@ -124,6 +141,7 @@ class Backoff(Value):
         return cls(shape="decorrelated", seconds=(base,), cap=cap)
 
     @classmethod
+    @taught
     def steps(cls, *seconds: Seconds, then: Backoff | None = None, jitter: Jitter = "none") -> Self:
         """Return a schedule that waits as listed (`steps(1, 2, 5, 10, 30)`).
 
@@ -133,6 +151,7 @@ class Backoff(Value):
         return cls(shape="steps", seconds=seconds, jitter=jitter, then=then)
 
     @classmethod
+    @taught
     def parse(cls, text: str, /) -> Backoff:
         """Return the schedule that a text spells as in code.
 
@@ -172,10 +191,12 @@ class Backoff(Value):
         shortest = _shortest(stage, index)
         return shortest + (longest - shortest) * rng.random()
 
+    @taught
     def delays(self, n: int, /) -> list[float]:
         """Return the upper bound of each of the first `n` waits; without jitter the wait itself."""
         return [_longest(*_stage(self, attempt)) for attempt in range(1, _whole("Backoff.delays.n", n) + 1)]
 
+    @taught
     def sample(self, n: int, /, *, seed: int) -> list[float]:
         """Return one possible run of `n` waits; the same seed gives the same run."""
         from random import Random
@@ -188,6 +209,7 @@ class Backoff(Value):
         """Yield waits for ever, for a loop of your own: `for wait in backoff.waits(): sleep(wait)`."""
         yield from self._run(current_world().rng)
 
+    @taught
     def explain(self, n: int = 10, /) -> str:
         """Return a table of the first `n` waits in seconds.
 
@@ -206,6 +228,12 @@ class Backoff(Value):
         # tenacity has the previous wait here, 0 when there was none; before 8.4 it was lost.
         before: float | None = getattr(retry_state, "upcoming_sleep", None) or None
         return self.next(retry_state.attempt_number, before, current_world().rng)
+
+    if not TYPE_CHECKING:
+        __iter__ = __next__ = refuse_use(
+            "Backoff", "its waits as a list or an iterator", "the schedule itself",
+            "for wait in backoff.waits(): ...  # or backoff.delays(6)",
+        )  # fmt: skip
 
     def __add__(self, other: Any) -> Any:
         """Return tenacity's sum of two waits: `Backoff.exponential(1) + wait_random(0, 1)`."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from enum import Enum
 from functools import partial
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeGuard, cast
 
 import attrs
 
+from ..errors.source_text import shown
+from ..errors.teaching import Taught
 from .forms import FormKind, copy_form, takes
 
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-Seconds: TypeAlias = float | timedelta
+Seconds: TypeAlias = float | timedelta | str
+"""A duration: seconds as a number, a timedelta, or a text with a unit ("10s", "500ms", "5 min", "1h30m")."""
 Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
 
 LONGEST: Final = 1e9
@@ -33,7 +34,7 @@ LONGEST_TIMEOUT: Final = 3600.0
 """Seconds: a heartbeat longer than an hour is a duration given in milliseconds."""
 
 
-class Value:
+class Value(metaclass=Taught):
     """The base of every policy value: equal by class and fields.
 
     Its repr is the call that makes it, with what differs.
@@ -43,6 +44,14 @@ class Value:
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **_: Any) -> Any:
+            """Say what to write: a value is no function and no decorator."""
+            from ..errors.mistakes import wrong_use
+
+            raise wrong_use(self, args)
 
     def __eq__(self, other: object) -> bool:
         """Equal: of one class, with equal fields."""
@@ -64,10 +73,16 @@ class Value:
         Raises ConfigError that names an unknown field.
         """
         known = [field.name for field in attrs.fields(cast("Any", type(self))) if field.init]
-        for name in fields:
+        for name, value in fields.items():
             if name not in known:
-                refuse(f"{type(self).__name__}.evolve", f"a field: {', '.join(known)}", name)
+                _refuse_field(self, name, value, known)
         return cast("Self", attrs.evolve(cast("Any", self), **fields))
+
+
+def _refuse_field(value: Value, name: str, given: object, known: list[str]) -> NoReturn:
+    from ..errors.mistakes import wrong_field
+
+    raise wrong_field(value, name, given, known)
 
 
 def _compared(value: Value) -> tuple[object, ...]:
@@ -92,25 +107,6 @@ def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
     return f"{by or type(value).__name__}({', '.join(arguments)})"
 
 
-def shown(value: object) -> str:
-    """Return `value` as source text: whole seconds without `.0`.
-
-    Classes, functions and enum members by name.
-    """
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    if isinstance(value, tuple):
-        items = [shown(item) for item in cast("tuple[object, ...]", value)]
-        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-    if isinstance(value, timedelta):
-        return f"timedelta(seconds={shown(value.total_seconds())})"
-    if isinstance(value, Enum):
-        return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, type | FunctionType):
-        return value.__qualname__
-    return repr(value)
-
-
 def refuse(path: str, constraint: str, received: object) -> NoReturn:
     """Raise the ConfigError that says what `path` wanted and what it got."""
     # imported here: a correct value needs no error, and most are correct
@@ -130,10 +126,33 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def as_seconds(value: Seconds) -> float:
-    """Return seconds as a float; other values than numbers and timedeltas unchanged."""
+    """Return seconds as a float; what is no duration unchanged, a number as text included."""
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, str):
+        made: float = _read_text(value)
+        return made
+    return as_float(value)
+
+
+def as_float(value: float) -> float:
+    """Return a number as a float; other values unchanged."""
     return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
+
+
+def _read_text(text: str) -> Any:
+    from ..config.quantities import read_duration  # imported here: most durations are numbers
+
+    try:
+        return read_duration(text)
+    except ValueError:
+        return text
+
+
+def read_span_of(text: str) -> Any:
+    """Return a span of time from a text with a unit, as a timedelta; any other text unchanged."""
+    seconds = _read_text(text)
+    return timedelta(seconds=seconds) if isinstance(seconds, float) and seconds <= LONGEST else text
 
 
 def read_seconds(path: str, value: object, *, zero: bool = False, most: float = LONGEST) -> float:
@@ -217,6 +236,14 @@ def _span(*, zero: bool, most: float) -> str:
     return f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}"
 
 
+def is_function(value: object) -> bool:
+    """Return whether `value` is something to call: no policy value, and no exception class."""
+    if isinstance(value, Value) and type(value).__call__ is Value.__call__:  # pyright: ignore[reportFunctionMemberAccess]
+        return False
+    # An exception class is callable too, and a mistake here: `on=` is for those.
+    return callable(value) and not (isinstance(value, type) and issubclass(value, BaseException))
+
+
 short_seconds: Final = seconds(zero=False, most=LONGEST_TIMEOUT)
 """A validator: seconds above 0, at most an hour."""
 
@@ -271,12 +298,7 @@ state_key: Final = fits(
 
 def function(wanted: str) -> Validator:
     """Return a validator for a callable; `wanted` says what it is called with."""
-    return fits("function", wanted, _is_function)
-
-
-def _is_function(value: object) -> bool:
-    # An exception class is callable too, and a mistake here: `on=` is for those.
-    return callable(value) and not (isinstance(value, type) and issubclass(value, BaseException))
+    return fits("function", wanted, is_function)
 
 
 def one_of(*options: str) -> Validator:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .fields import path_of, refuse
+from .fields import is_function, path_of, refuse
 from .forms import takes
 
 
@@ -29,7 +29,11 @@ Wait: TypeAlias = "Backoff | Callable[[Any], Seconds]"
 def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a schedule."""
     # A Backoff is callable: tenacity calls it. A class is callable too, and no schedule.
-    if not callable(value) or isinstance(value, type):
+    if (
+        not is_function(value)
+        or isinstance(value, type)
+        or isinstance(getattr(value, "__self__", None), type)
+    ):
         wanted = "a Backoff, a tenacity wait or a function of the Attempt"
         refuse(path_of(instance, attribute), wanted, value)
     if iscoroutinefunction(value):

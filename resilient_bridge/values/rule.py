@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 
-from .fields import Value, count, fits, optional, path_of, refuse, shown
+from ..errors.source_text import shown
+from .fields import Value, count, fits, optional, path_of, refuse
 from .foreign import Wait, check_wait
 from .forms import takes
 from .what import WANTED, is_what, plain, rank, refuse_what

@@ -19,8 +19,9 @@ import attrs
 
 from ..classification.class_names import Named, meant
 from ..errors import changed, config_error, is_known_code, number_in
+from ..errors.source_text import shown
 from ..errors.taxonomy import Category, Kind
-from .fields import is_tenacity, path_of, refuse, shown
+from .fields import is_function, is_tenacity, path_of, refuse
 from .forms import takes
 
 
@@ -123,7 +124,9 @@ def is_what(what: object) -> bool:
         return issubclass(what, BaseException)
     if is_tenacity(what, "retry_base"):  # callable, but not with a Failure
         return False
-    return callable(what) or (isinstance(what, int) and not isinstance(what, bool))
+    return (is_function(what) and not hasattr(what, "delays")) or (
+        isinstance(what, int) and not isinstance(what, bool)
+    )
 
 
 def plain(what: Any) -> Any:

@@ -103,7 +103,7 @@ def test_a_wrong_setting_is_named_with_what_was_wanted_and_got():
     """The path is in the text and in the violations."""
     error = config_error("reconnect.attempts", "a positive number", -1)
     assert isinstance(error, ConfigError)
-    assert str(error) == "reconnect.attempts: wanted a positive number, got -1 (CONFIG, not retryable)"
+    assert str(error) == "reconnect.attempts: wanted a positive number, got -1"
     assert error.failure.details["violations"] == (
         {"field": "reconnect.attempts", "constraint": "a positive number", "received": -1},
     )

@@ -47,10 +47,8 @@ def test_an_overlap_of_times_is_refused_with_what_helps():
         P(order="time", overlap=60)
     failure = caught.value.failure
     wanted = '0 with order "time", and repeats=True with a resume that asks from before Record.position'
-    assert failure.message == f"Positions.overlap: wanted {wanted}, got 60"
-    assert (
-        str(caught.value) == f"{failure.message} (CONFIG, not retryable)"
-    )  # and not once more as a suggestion
+    assert failure.message.startswith(f"Positions.overlap: wanted {wanted}, got 60")
+    assert str(caught.value) == failure.message  # and not once more as a suggestion
     assert P(order="time", overlap=0, repeats=True).repeats
     with pytest.raises(rb.ConfigError, match='wanted False with order "opaque", got True'):
         P(order="opaque", contiguous=True)

@@ -11,7 +11,7 @@ import resilient_bridge as rb
 
 # Policies: keywords, the words that exist, the right units and parts.
 rb.bridge.Heartbeat(15)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-rb.bridge.Heartbeat(every="15 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.bridge.Heartbeat(every=b"15 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.bridge.Heartbeat(evry=15)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.bridge.Outbox(overflow="drop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.bridge.Outbox(max_messages=1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -27,7 +27,7 @@ rb.presets.default.evolve(outbox=rb.bridge.Inbox())  # type: ignore[arg-type]  #
 rb.presets.default.heartbeat = rb.bridge.Heartbeat()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 # Schedules.
-rb.Backoff.steps("1", "2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.Backoff.steps(b"1", b"2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Backoff.exponential(1, jitter="some")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Backoff.constant()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Backoff.steps(1, then=[2])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

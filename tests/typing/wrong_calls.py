@@ -48,14 +48,14 @@ rb.RetryBudget(ratio="20 %")  # type: ignore[arg-type]  # pyright: ignore[report
 rb.Breaker(5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Breaker(rate="most")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Breaker(window=0.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-rb.Breaker(open_for="30 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.Breaker(open_for=b"30 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Breaker.consecutive()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Breaker.consecutive(5, 30)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Breaker.consecutive(5, rate=0.5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Timeout()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-rb.Timeout("10 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.Timeout(b"10 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Timeout(10, True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-rb.Timeout.escalating("2", "5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.Timeout.escalating(b"2", b"5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Deadline(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.Deadline(10, 20)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Bulkhead(8, 4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -132,7 +132,7 @@ async def tests() -> None:
 
 
 # Tools: what is called by name, and directly.
-toolbox = rb.agent.Toolbox(timeouts={"bash": "300"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+toolbox = rb.agent.Toolbox(timeouts={"bash": b"300"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 
 
 @toolbox.tool
@@ -145,4 +145,4 @@ async def tools() -> None:
     """Each line is wrong."""
     await grep(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await toolbox.call("grep", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    toolbox.tool(timeout="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    toolbox.tool(timeout=b"3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

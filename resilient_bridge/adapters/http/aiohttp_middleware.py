@@ -18,6 +18,7 @@ from ...calls.retry.value import Retry
 from ...classification.http_libraries import allow_proof
 from ...errors import BridgeError, stays_here
 from ...errors.extras import needed
+from ...errors.teaching import taught
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED
@@ -67,6 +68,7 @@ class HTTPMiddleware:
     it first: later middlewares run again with each repeat.
     """
 
+    @taught
     def __init__(
         self,
         policy: Policy | BridgePolicy | None = None,

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from ...classification.http_libraries import allow_proof
 from ...errors import BridgeError, config_error, stays_here
 from ...errors.extras import needed
+from ...errors.teaching import taught
 from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED
@@ -65,6 +66,7 @@ class HTTPAdapter(_Base):
     `max_retries` must be 0 (ConfigError). `token` is that of HTTPTransport.
     """
 
+    @taught
     def __init__(
         self,
         policy: Policy | BridgePolicy | None = None,

@@ -18,6 +18,7 @@ from ...calls.run.protect import bind
 from ...calls.states import States
 from ...classification.plain import PLAIN
 from ...errors import BridgeError, config_error, stays_here
+from ...errors.teaching import taught
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
@@ -122,6 +123,7 @@ class HTTPTransport(_Bases):
     of the client's library.
     """
 
+    @taught
     def __init__(
         self,
         policy: Policy | BridgePolicy | None = None,

@@ -14,10 +14,11 @@ from ...calls.policy import Policy
 from ...client.arguments import checked_name, checked_policy
 from ...client.streams import EventStream
 from ...errors import NotConnectedError, config_error, stays_here
+from ...errors.teaching import RefusedUse, TeachesNames, taught
 from ...presets import default
 from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState
-from ...values.fields import check_flag, optional_seconds
+from ...values.fields import Seconds, check_flag, optional_seconds
 from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .link_credentials import guarded
@@ -26,18 +27,15 @@ from .link_supervisor import LinkSupervisor
 
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from types import TracebackType
-    from typing import TypeAlias
 
     from .link_health import LinkHealth
-
-    Seconds: TypeAlias = float | timedelta
 
 
 T = TypeVar("T")
 
 
+@taught
 def reconnecting(
     factory: Callable[[], AbstractAsyncContextManager[T]],
     policy: Policy | BridgePolicy = default,
@@ -113,7 +111,7 @@ def reconnecting(
     return Reconnecting(supervisor, calls)
 
 
-class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
+class Reconnecting(TeachesNames, AbstractAsyncContextManager[T], Generic[T]):
     """A link, as `reconnecting` returns it.
 
         link = rb.reconnecting(lambda: Client("https://host/mcp"))
@@ -148,11 +146,20 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         """Close the link."""
         await self._supervisor.aclose()
 
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = RefusedUse(
+            "reconnecting",
+            "async with",
+            "with",
+            "async with rb.reconnecting(lambda: Client(url)) as client: ...",
+        )
+
     @property
     def state(self) -> BridgeState:
         """The current state of the link."""
         return self._supervisor.state
 
+    @taught
     async def aclose(self) -> None:
         """Close the link in bounded time; calls in progress fail. May be called again."""
         await self._supervisor.aclose()
@@ -166,6 +173,7 @@ class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
         """Return the health of the link in plain numbers; any thread of this process may ask."""
         return self._supervisor.health()
 
+    @taught
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation
         """Wait until there is a client.
 

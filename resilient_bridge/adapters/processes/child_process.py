@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 
 from ...errors import config_error, mapping_of
+from ...errors.teaching import taught
 from ...transports.process import ChildProcess
 from ...values.fields import is_count, read_seconds
 from .peer import running
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_LINE: Final = 64 * 2**20
 
 
+@taught
 def stdio(
     *command: str,
     cwd: str | os.PathLike[str] | None = None,
@@ -85,6 +87,11 @@ class _Factory:
 
 
 def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:
+    if len(command) == 1 and isinstance(command[0], list | tuple):
+        write = f"rb.links.stdio{tuple(map(str, cast('list[object]', command[0])))}"
+        raise config_error(
+            "stdio.command", "a program and its arguments, one by one", "one list", write=write
+        )
     for index, word in enumerate(command):
         if not _can_be_passed(word):
             raise config_error(f"stdio.command[{index}]", "text without a null character", _kind(word))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...calls.policy import Policy
 from ...calls.results import ANSWERS, RESULTS
 from ...errors import config_error
+from ...errors.teaching import taught
 from ...values.fields import check_flag
 from ..arguments import calls_of
 from ..idempotency import Idempotent, checked_idempotent
@@ -28,6 +30,7 @@ _INSTEAD: Final = {
 }
 
 
+@taught
 def wrap(
     client: T,
     policy: Policy | BridgePolicy | None = None,
@@ -110,10 +113,17 @@ def wrap(
                 allow_plaintext_credentials=allow_plaintext_credentials,
             ),
         )
+    if methods is None and (
+        isinstance(client, type | FunctionType | MethodType | ModuleType | str) or client is None
+    ):
+        wanted = "an object with methods, such as a client of openai; a function is decorated"
+        raise config_error("wrap.client", wanted, client)
+    protecting = calls_of(policy, "wrap.policy")
     if sdk is None and methods is None:
-        raise config_error("wrap.methods", _without_methods(kind), methods)
+        write = f"rb.wrap({kind.__name__}(), methods=({_a_method(client)!r},))"
+        raise config_error("wrap.methods", _without_methods(kind), methods, write=write)
     wrapping = Wrapping(
-        policy=calls_of(policy, "wrap.policy"),
+        policy=protecting,
         name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
         sdk=sdk,
         is_async=hasattr(kind, "__aenter__"),
@@ -124,6 +134,16 @@ def wrap(
         reading=ANSWERS if answers else RESULTS,
     )
     return cast("T", wrapped(client, wrapping))
+
+
+def _a_method(client: object) -> str:
+    """Return the name of a method of this object, for a line to write."""
+    own = (
+        name
+        for name in vars(type(client))
+        if not name.startswith("_") and callable(getattr(client, name, None))
+    )
+    return next(own, "search")
 
 
 def _without_methods(kind: type) -> str:

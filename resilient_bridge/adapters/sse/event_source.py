@@ -20,6 +20,7 @@ from ...client.arguments import shown
 from ...client.cancelled import ended
 from ...client.one_reader import OneReader, second_reader
 from ...errors import Failure, config_error, error_for, redact, stays_here
+from ...errors.teaching import taught
 from ...protocol import Now
 from ...protocol.event_stream import EventStream, refusal
 from ...protocol.server_sent import MAX_EVENT_BYTES
@@ -89,6 +90,7 @@ class EventSource:
     process, thread or event loop than the one that entered it.
     """
 
+    @taught
     def __init__(
         self,
         client: AsyncClient,

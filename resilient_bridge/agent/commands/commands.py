@@ -16,6 +16,7 @@ from ...calls.policy import Policy
 from ...calls.timeout.value import Timeout
 from ...classification import classify
 from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
+from ...errors.teaching import taught
 from ...telemetry import emit, events, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse
@@ -235,6 +236,7 @@ class Commands:
     argument.
     """
 
+    @taught
     def __init__(
         self,
         start: Start,

@@ -22,6 +22,7 @@ from ...classification import classify, exit_finding
 from ...classification.finding import short_of
 from ...classification.hints import hints
 from ...errors import BridgeError, Failure, config_error, error_for, text_of
+from ...errors.teaching import taught
 from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world
 from .daemon_process import DaemonProcess
@@ -72,6 +73,7 @@ class Daemon:
     a started process runs that is asked at a URL. POSIX systems only.
     """
 
+    @taught
     def __init__(
         self,
         *command: str | os.PathLike[str],

@@ -16,6 +16,7 @@ from ...calls.run.protect import form_of
 from ...calls.steps import settled
 from ...classification import failure_or_none
 from ...errors import Executed, config_error
+from ...errors.teaching import taught
 from ...locks import new_lock
 from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world
@@ -73,6 +74,7 @@ class SpendBudget:
     Damage is emitted as an event.
     """
 
+    @taught
     def __init__(
         self,
         limit: Amount,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from ...calls.results import ANSWERS
 from ...calls.run.protect import bind, form_of
 from ...errors import config_error
+from ...errors.teaching import TeachesNames, taught
 from ...lazy_names import public
 from ...values.fields import check_flag, is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
@@ -40,7 +41,7 @@ P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Toolbox:
+class Toolbox(TeachesNames):
     """Tools by name, bounded in time and repeated by policy; their failures are returned as data.
 
         tools = rb.agent.Toolbox(timeouts={"add": 10})
@@ -60,6 +61,7 @@ class Toolbox:
     precedence.
     """
 
+    @taught
     def __init__(
         self,
         policy: Policy | BridgePolicy | None = None,
@@ -126,6 +128,7 @@ class Toolbox:
         idempotent: bool | None = ...,
         policy: Policy | BridgePolicy | None = ...,
     ) -> Callable[[F], F]: ...
+    @taught
     def tool(
         self,
         function: Any = None,
@@ -275,6 +278,7 @@ class Toolbox:
 
     # ---- calling ----------------------------------------------------------------------------------------------
 
+    @taught
     async def call(
         self,
         name: str,

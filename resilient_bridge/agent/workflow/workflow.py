@@ -17,6 +17,7 @@ import attrs
 
 from ...calls.policy import Policy
 from ...errors import ConfigError, Failure, config_error, redact
+from ...errors.teaching import TeachesNames, taught
 from ...presets import ccsetup
 from ...presets.bridge_policy import BridgePolicy, calls_of
 from ...telemetry import emit, events
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Workflow:
+class Workflow(TeachesNames):
     """Phases in order, and a state file that records which are finished.
 
         flow = rb.agent.Workflow("release.json")
@@ -58,6 +59,7 @@ class Workflow:
     names a wrong argument.
     """
 
+    @taught
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -109,6 +111,7 @@ class Workflow:
         idempotent: bool | None = None,
         policy: Policy | BridgePolicy | None = None,
     ) -> Callable[[F], F]: ...
+    @taught
     def phase(
         self,
         function: Any = None,
@@ -186,6 +189,7 @@ class Workflow:
 
     # ---- operations -------------------------------------------------------------------------------------------------
 
+    @taught
     async def run(self) -> WorkflowReport:
         """Begin, or continue where an earlier run ended, and return the report.
 
@@ -200,6 +204,7 @@ class Workflow:
         """
         return await self._work(may_begin=True, is_forced=False)
 
+    @taught
     async def resume(self) -> WorkflowReport:
         """Continue where the workflow halted, or where an earlier run ended.
 
@@ -208,6 +213,7 @@ class Workflow:
         """
         return await self._work(may_begin=False, is_forced=True)
 
+    @taught
     async def skip(self, phase: str | None = None, /, *, reason: str = "skipped by hand") -> WorkflowReport:
         """Mark a phase as skipped (default: the one that halted the workflow); return the report.
 
@@ -246,6 +252,7 @@ class Workflow:
         finally:
             self._file.release()
 
+    @taught
     async def abort(self) -> WorkflowReport:
         """End the workflow and return the report. Artifacts stay; the next `run` starts over.
 

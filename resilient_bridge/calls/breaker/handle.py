@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import failure_or_none, rule_for
 from ...errors import RejectedError, config_error
+from ...errors.teaching import taught
 from . import circuits as registry
 from .in_use import clock
 from .verdict import verdict_of
@@ -185,6 +186,7 @@ def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
 _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.circuit_blocks", default=())
 
 
+@taught
 def circuit(of: str | Callable[..., Any], /) -> Circuit:
     """Return the handle of a circuit by its key, or of a decorated function or Policy.
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
+from ...errors.source_text import shown
+from ...errors.teaching import taught
 from ...values.backoff import Backoff
 from ...values.fields import (
     LONGEST,
@@ -23,9 +25,9 @@ from ...values.fields import (
     is_number,
     optional,
     path_of,
+    read_span_of,
     refuse,
     share,
-    shown,
     some_seconds,
     state_key,
 )
@@ -55,6 +57,10 @@ def _as_open_for(value: Seconds | Backoff) -> Backoff:
     )
 
 
+def _as_window(value: int | timedelta | str) -> int | timedelta:
+    return read_span_of(value) if isinstance(value, str) else value
+
+
 @takes("wait", wanted="a schedule, or seconds")
 def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, Backoff):
@@ -67,7 +73,8 @@ def _check_window(instance: object, attribute: attrs.Attribute[Any], value: obje
         if value <= timedelta(0):
             refuse(path_of(instance, attribute), "a timedelta above 0", value)
     elif not is_count(value):
-        refuse(path_of(instance, attribute), "a whole number of calls of at least 1, or a timedelta", value)
+        wanted = 'a whole number of calls of at least 1, a timedelta, or a text such as "60s"'
+        refuse(path_of(instance, attribute), wanted, value)
 
 
 def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: int | None) -> None:
@@ -110,7 +117,7 @@ class Breaker(Layer):
     )
 
     rate: float = attrs.field(default=0.8, validator=share)
-    window: int | timedelta = attrs.field(default=50, validator=_check_window)
+    window: int | timedelta = attrs.field(default=50, converter=_as_window, validator=_check_window)
     open_for: Backoff = attrs.field(default=_OPEN_FOR, converter=_as_open_for, validator=_check_open_for)
     probes: int = attrs.field(default=1, validator=count)
     slow_after: float | None = attrs.field(
@@ -123,6 +130,7 @@ class Breaker(Layer):
     key: str | None = attrs.field(default=None, validator=state_key)
 
     @classmethod
+    @taught
     def consecutive(
         cls,
         failures: int,

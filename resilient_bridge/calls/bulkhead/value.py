@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import attrs
 
-from ...values.fields import as_seconds, called, count, optional, seconds, shown, state_key, whole
+from ...errors.source_text import shown
+from ...values.fields import as_seconds, called, count, optional, seconds, state_key, whole
 from ..layer import Layer
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
 
-from ...values.fields import called, optional, path_of, refuse, shown
+from ...errors.source_text import shown
+from ...values.fields import called, is_function, optional, path_of, refuse
 from ...values.fields import function as function_of
 from ...values.forms import takes
 from ...values.what import What, Whats, as_whats, whats
@@ -24,7 +25,7 @@ def _check_ladder(instance: object, attribute: attrs.Attribute[Any], value: tupl
     if not value:
         refuse(path, f"at least one rung, each {wanted}", value)
     for index, rung in enumerate(value):
-        if not callable(rung):
+        if not is_function(rung):
             refuse(f"{path}[{index}]", wanted, rung)
 
 

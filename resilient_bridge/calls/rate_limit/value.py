@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import attrs
 
-from ...values.fields import as_seconds, called, count, seconds, shown, some_seconds, state_key
+from ...errors.source_text import shown
+from ...values.fields import as_seconds, called, count, seconds, some_seconds, state_key
 from ..layer import Layer
 
 

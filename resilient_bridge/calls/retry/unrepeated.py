@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import class_name
+from ...errors.source_text import shown
 from ...telemetry.log import say
-from ...values.fields import shown
 from ...values.what import note_once
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
+from ...errors.source_text import shown
 from ...errors.taxonomy import Kind
 from ...values.backoff import Backoff
 from ...values.fields import (
@@ -22,7 +23,6 @@ from ...values.fields import (
     is_tenacity,
     optional,
     seconds,
-    shown,
 )
 from ...values.foreign import Wait, check_wait
 from ...values.rule import Rule, Rules, as_rules, check_rules

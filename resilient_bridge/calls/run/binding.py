@@ -37,16 +37,21 @@ class Options(TypedDict, total=False):
     reading: Reading
 
 
-def undecided(name: str) -> ConfigError:
+def undecided(name: str, write: str = "") -> ConfigError:
     """Return the error for a Retry around a function whose `idempotent` is not specified."""
+    write = (
+        write
+        or f"@policy(idempotent=True) above it, or policy(idempotent=True).call({name.rpartition('.')[2]})"
+    )
     text = (
         f"{name}: say whether a repeat is safe: @policy(idempotent=True) if running it twice is harmless, "
-        "@policy(idempotent=False) if not, or wrap the client instead of the function"
+        f"@policy(idempotent=False) if not, or wrap the client instead of the function; write {write}"
     )
     violation = {
         "field": "idempotent",
         "constraint": "True or False, because the policy has a Retry",
         "received": None,
+        "write": write,
     }
     return ConfigError(
         Failure.of(

@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from ...errors import config_error
+from ...values.fields import is_function
 from ..states import States
 from .binding import Binding, Options
 from .runners import protect_async, protect_sync
@@ -58,7 +59,7 @@ def form_of(function: Any) -> Form:
     Raises ConfigError for what cannot be protected.
     """
     wanted = ""
-    if isinstance(function, type) or not callable(function):
+    if isinstance(function, type) or not is_function(function):
         wanted = "a function, a method or a callable object"
     if isinstance(function, staticmethod | classmethod):
         wanted = "a function: put the policy below @staticmethod or @classmethod"

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import attrs
 
-from ...values.fields import as_seconds, called, shown, some_seconds
+from ...errors.source_text import shown
+from ...values.fields import as_seconds, called, some_seconds
 from ..layer import Layer
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from ...errors.source_text import shown
+from ...errors.teaching import taught
 from ...values.fields import (
     LONGEST,
     Seconds,
@@ -16,7 +18,6 @@ from ...values.fields import (
     optional,
     path_of,
     refuse,
-    shown,
     some_seconds,
 )
 from ...values.forms import takes
@@ -76,6 +77,7 @@ class Timeout(Layer):
     )
 
     @classmethod
+    @taught
     def escalating(cls, *seconds: Seconds, thread: bool = False, idle: Seconds | None = None) -> Self:
         """Return a timeout that grows from attempt to attempt, as listed."""
         return cls(seconds, thread=thread, idle=idle)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import attrs
 
 from ...errors import config_error
+from ...errors.teaching import taught
 from ..facts import Hello, Ping, Pong, Replayed, Resume, Send
 from ..policies.dialect import Dialect
 from ..policies.positions import VOLATILE, Positions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     Ask: TypeAlias = str | Mapping[str, Any]
 
 
+@taught
 def sequence(
     *,
     field: str,
@@ -105,6 +107,7 @@ def sequence(
     )
 
 
+@taught
 def last_event_id(
     *,
     field: str = "id",
@@ -148,6 +151,7 @@ def last_event_id(
     return _family("last_event_id", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong)
 
 
+@taught
 def since(
     *,
     field: str = "timestamp",

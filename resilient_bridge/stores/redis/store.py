@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...errors import StoreError, config_error
+from ...errors.teaching import taught
 from ...protocol import Now, Watermark
 from ...values.fields import Seconds, optional_seconds, read_seconds
 from ..rows import entry_of, entry_row, noted, outcome_of, outcome_row
@@ -59,6 +60,7 @@ class RedisStore:
     is_durable = True
     on_failure: Callable[[StoreError | None], object] | None = None
 
+    @taught
     def __init__(
         self,
         url: str,

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...errors import Failure, StoreError, config_error
+from ...errors.teaching import taught
 from ...files.private_files import path_of
 from ...protocol import Watermark
 from ...telemetry import emit
@@ -62,6 +63,7 @@ class SQLiteStore:
 
     is_durable = True
 
+    @taught
     def __init__(
         self,
         path: str | os.PathLike[str],

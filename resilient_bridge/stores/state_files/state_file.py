@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ...errors import Failure, StoreError, redact
+from ...errors.teaching import taught
 from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from ...files.private_files import path_of, prepare_directory, read_private
 from ...locks import new_rlock
@@ -80,6 +81,7 @@ class StateFile:
 
     _form: Form = ENVELOPE  # a subclass may use another layout
 
+    @taught
     def __init__(
         self,
         path: str | os.PathLike[str],

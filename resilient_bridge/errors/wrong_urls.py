@@ -1,0 +1,55 @@
+"""The URL to write instead of one that was refused, without what may be secret in it."""
+
+from __future__ import annotations
+
+import re
+
+from .foreign_words import EXAMPLES
+from .redaction import redact
+from .secret_values import has_mix
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text looks like a host, with or without a port, and like no secret."""
+    found = re.fullmatch(r"([A-Za-z0-9.-]{1,100})(:\d{1,5})?|\[[0-9a-fA-F:]+\](:\d+)?", text)
+    if found is None or not found[1]:
+        return found is not None
+    return (
+        "." in found[1]
+        or bool(found[2])
+        or (found[1].isalpha() and len(found[1]) <= 20 and not has_mix(found[1]))
+    )
+
+
+def url_for(_: str, received: object) -> str:
+    """Return a ws:// or wss:// URL with the host and path of a wrong one, or an example."""
+    if not isinstance(received, str) or not received.strip():
+        return EXAMPLES["url"]
+    text = received.strip()
+    if text.startswith("/"):
+        return EXAMPLES["url"]
+    scheme, slashes, rest = text.partition("://")
+    if not slashes:
+        rest, scheme = (
+            re.sub(r"^(wss?|https?):?/*", "", text),
+            "wss" if text.startswith(("wss", "https")) else "",
+        )
+    rest = rest.lstrip("/")
+    host = re.split("[/?#]", rest, maxsplit=1)[0]
+    if not is_host(host):
+        return EXAMPLES["url"]
+    is_near = bool(re.match(r"(localhost|127\.|\[::1\]|0\.0\.0\.0)", host)) or host.endswith(".local")
+    secure = scheme in {"wss", "https"} or (scheme not in {"http", "ws"} and not is_near)
+    path, question, _query = rest.partition("?")
+    shown = f"{'wss' if secure else 'ws'}://{path.partition('#')[0]}" + ("?..." if question else "")
+    return f'"{redact(shown)}"' if text != shown else EXAMPLES["url"]
+
+
+def redis_url_for(_: str, received: object) -> str:
+    """Return a redis:// URL with the host of a wrong one, or of this machine."""
+    host = (
+        received
+        if isinstance(received, str) and re.fullmatch(r"[\w.\-]+(:\d+)?", received)
+        else "localhost:6379"
+    )
+    return f'"redis://{host if ":" in host else host + ":6379"}/0"'

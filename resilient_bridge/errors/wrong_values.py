@@ -1,0 +1,567 @@
+"""The line to write instead of a value that a constructor, a method or a setting of ours refused.
+
+Rule: the field's path decides. The user's own value is used where it shows what was meant ("8" is
+8); where it does not, the line has an example.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Callable
+from inspect import iscoroutine
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, Final, cast
+
+from ..lazy_names import address, names_of
+from .codes import is_known_code, near_code
+from .foreign_words import EXAMPLES
+from .mistakes import code, example, schedule_of, spelled
+from .taxonomy import Category, Kind
+from .wrong_urls import redis_url_for, url_for
+
+
+_INDEX: Final = re.compile(r"\[.*", re.DOTALL)
+_NUMBER: Final = re.compile(r"\s*\+?(\d+(?:\.\d+)?)\s*")
+_UNIT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_UNITS: Final = {
+    "second": "s",
+    "sec": "s",
+    "minute": "min",
+    "hour": "h",
+    "hr": "h",
+    "day": "d",
+    "milli": "ms",
+    "msec": "ms",
+}
+_SECONDS: Final = frozenset(
+    {
+        "seconds", "idle", "max_retry_after", "slow_after", "lease", "max_wait", "per", "base", "step", "steps", "cap", "grace",
+        "connect_timeout", "stable_after", "every", "timeout", "probe_timeout", "patience", "drain", "ttl", "wait", "quiet",
+        "resend_within", "overlap", "max_seconds", "read_timeout", "restore_after", "interval", "open_for", "window",
+        "startup_timeout", "poll_interval", "expires_after", "close_timeout",
+    }
+)  # fmt: skip
+_BY_POSITION: Final = frozenset(
+    {
+        "Timeout.seconds", "Deadline.seconds", "Bulkhead.calls", "RateLimit.calls", "Fallback.ladder", "Policy.layers",
+        "SpendBudget.limit", "ContextGuard.limit", "Workflow.path", "SQLiteStore.path", "StateFile.path", "RedisStore.url",
+        "RedisState.url", "wrap.client", "reconnecting.factory", "reconnecting.policy", "HTTPTransport.policy",
+        "HTTPAdapter.policy", "HTTPMiddleware.policy", "Toolbox.policy", "BridgeClient.url", "circuit.of", "load.source",
+        "capture.function", "listen.listener", "inject.target", "simulate.main", "wrap.policy", "Backoff.parse",
+    }
+)  # fmt: skip
+_LINES: Final = {
+    "Policy.idempotent": "@policy(idempotent={})",
+    "Policy.function": "{}",
+    "Policy.name": "rb.Policy(rb.Retry(), name={})",
+    "Policy.state": "rb.Policy(rb.Retry(), state={})",
+    "Policy.call.function": "policy(idempotent=True).call({})",
+    "RateLimit.per": "rb.RateLimit(10, per={})",
+    "RateLimit.max_wait": "rb.RateLimit(10, max_wait={})",
+    "Bulkhead.queue": "rb.Bulkhead(8, queue={})",
+    "Bulkhead.max_wait": "rb.Bulkhead(8, max_wait={})",
+    "Timeout.idle": "rb.Timeout(10, idle={})",
+    "Timeout.thread": "rb.Timeout(10, thread={})",
+    "Fallback.on": "rb.Fallback(cached_answer, on={})",
+    "Fallback.acknowledge": "rb.Fallback(cached_answer, acknowledge={})",
+    "Fallback.may_have_run": "rb.Fallback(cached_answer, may_have_run={})",
+    "Breaker.consecutive.failures": "rb.Breaker.consecutive({})",
+    "Backoff.seconds": "rb.Backoff.constant({})",
+    "Backoff.base": "rb.Backoff.exponential({})",
+    "Backoff.step": "rb.Backoff.linear({})",
+    "Backoff.steps": "rb.Backoff.steps({})",
+    "Backoff.cap": "rb.Backoff.exponential(1, cap={})",
+    "Backoff.factor": "rb.Backoff.exponential(1, factor={})",
+    "Backoff.jitter": "rb.Backoff.exponential(1, jitter={})",
+    "Backoff.then": "rb.Backoff.steps(1, 2, 5, then={})",
+    "Backoff.parse": "rb.Backoff.parse({})",
+    "Backoff.delays.n": "backoff.delays({})",
+    "Backoff.explain.n": "backoff.explain({})",
+    "Backoff.sample.n": "backoff.sample({}, seed=1)",
+    "Backoff.sample.seed": "backoff.sample(6, seed={})",
+    "send.ttl": 'await bridge.send("tool_result", {{"tool_call_id": "t1", "content": "ok"}}, ttl={})',
+    "request.timeout": 'await bridge.request("git_status_request", {{}}, timeout={})',
+    "confirmed.timeout": "await receipt.confirmed(timeout={})",
+    "wait_ready.timeout": "await bridge.wait_ready(timeout={})",
+    "aclose.drain": "await bridge.aclose(drain={})",
+    "BridgeClient.over.factory": "rb.BridgeClient.over({})",
+    "named.package": 'rb.named({}, "ReadTimeout")',
+    "named.name": 'rb.named("httpx", {})',
+    "Toolbox.tool.idempotent": "@toolbox.tool(idempotent={})",
+    "Toolbox.tool.function": "@toolbox.tool(idempotent=True)",
+    "Toolbox.call.timeout": 'await toolbox.call("search", {{"query": "x"}}, timeout={})',
+    "Toolbox.timeouts": "rb.agent.Toolbox(timeouts={})",
+    "Workflow": "@flow.phase(artifacts=('plan.md',))",
+    "send": 'await bridge.send("tool_result", {{"tool_call_id": "t1", "content": "ok"}})',
+    "stdio.command": "rb.links.stdio({})",
+    "Sidecar": 'rb.mcp.Sidecar(command="npx", args=("-y", "server"))',
+    "BridgeClient": "async with rb.BridgeClient(url) as bridge: ...",
+    "Debug": "rb.telemetry.Debug({})",
+    "listen.listener": "with rb.listen({}): ...",
+    "classify.error": "rb.classify({})",
+}  # fmt: skip
+_LINK: Final = 'lambda: Client("https://host/mcp")'
+
+
+def line_for_value(path: str, received: object) -> str:
+    """Return the line to write instead of what was received at a path; empty if none is known.
+
+    The path is that of an error, such as `Retry.on[1]` or `confirmed.timeout`.
+    """
+    key = _INDEX.sub("", path).replace("(", ".").replace("=)", "").replace(")", "")
+    owner, _, field = key.rpartition(".")
+    if not owner:
+        line = _LINES.get(key, "")
+        return "" if "{}" in line.replace("{{}}", "") else _filled(line, "")
+    fix = _FIXES.get(key) or _FIXES.get(f"*.{field}")
+    text = fix(owner, received) if fix is not None else _usual(owner, field, received)
+    if not text or text.startswith(("@", "async ")):
+        return text
+    return _line(key, owner, field, text)
+
+
+def _filled(line: str, text: str) -> str:
+    """Return a line with its value; doubled braces are single ones, as in `str.format`."""
+    before, mark, after = line.replace("{{}}", "\0").partition("{}")
+    whole = before + (text if mark else "") + after
+    return whole.replace("\0", "{}").replace("{{", "{").replace("}}", "}")
+
+
+def _line(key: str, owner: str, field: str, text: str) -> str:
+    if key in _LINES:
+        return _filled(_LINES[key], text)
+    if address(owner.partition(".")[0]) is None:
+        return ""
+    if owner == "BridgeClient":
+        return (
+            f"rb.BridgeClient({text})"
+            if field == "url"
+            else f'rb.BridgeClient("wss://host/ws", {field}={text})'
+        )
+    if owner == "wrap":
+        first = "" if field == "client" else "AsyncOpenAI(), "
+        return (
+            f"rb.wrap({first}{text})" if field in {"client", "policy"} else f"rb.wrap({first}{field}={text})"
+        )
+    if owner == "reconnecting":
+        first = "" if field == "factory" else f"{_LINK}, "
+        return (
+            f"rb.reconnecting({first}{text})"
+            if field in {"factory", "policy"}
+            else f"rb.reconnecting({first}{field}={text})"
+        )
+    return f"{spelled(owner)}({text if key in _BY_POSITION else f'{field}={text}'})"
+
+
+def _usual(owner: str, field: str, received: object) -> str:
+    """Return what was received in the form that the field takes, or an example."""
+    found = example(owner, field)
+    if found == "...":
+        return ""
+    if field in _SECONDS and isinstance(received, str):
+        return _seconds(received) or found
+    if isinstance(received, str) and found.isdigit() and (number := _NUMBER.fullmatch(received)):
+        return number[1]
+    if (
+        isinstance(received, float)
+        and field not in _SECONDS
+        and found.isdigit()
+        and received >= 1
+        and received.is_integer()
+        and received < 1e9
+    ):
+        return str(int(received))
+    if found in {"True", "False"}:
+        return (
+            "False"
+            if received in {0, "no", "false", "False", "off", "n", ""} and received is not None
+            else found
+        )
+    if (
+        isinstance(received, type)
+        and (place := address(received.__name__))
+        and not issubclass(received, BaseException)
+    ):
+        return _instance(place, received, found)
+    return found
+
+
+def _instance(place: str, kind: type, found: str) -> str:
+    if found.startswith(f"{place}("):
+        return found
+    same = {
+        "Retry": "()",
+        "Breaker": "()",
+        "Timeout": "(10)",
+        "Deadline": "(60)",
+        "Bulkhead": "(8)",
+        "RateLimit": "(10)",
+    }
+    same |= {
+        "Fallback": "(cached_answer)",
+        "Backoff": ".exponential(1, cap=30)",
+        "SQLiteStore": '("bridge.db")',
+    }
+    same |= {"RedisStore": '("redis://localhost:6379/0")', "RedisState": '("redis://localhost:6379/0")'}
+    same |= {"Policy": "(rb.Retry())"}
+    return place + same.get(kind.__name__, "()")
+
+
+def _seconds(text: str) -> str:
+    """Return the duration that a text means, as one writes it; empty if it is not clear."""
+    if number := _NUMBER.fullmatch(text):
+        return number[1]
+    found = _UNIT.fullmatch(text)
+    if found is None:
+        word = text.strip().lower().rstrip("s")
+        return {
+            "second": '"1s"',
+            "minute": '"1min"',
+            "hour": '"1h"',
+            "day": '"1d"',
+            "sec": '"1s"',
+            "min": '"1min"',
+        }.get(word, "")
+    word = found[2].lower()
+    unit = next(
+        (short for long, short in _UNITS.items() if word.startswith(long)), word.removesuffix("s") or "s"
+    )
+    return f'"{found[1]}{unit}"' if unit in {"s", "min", "m", "h", "d", "ms", "us"} else ""
+
+
+# ---- one function a field -------------------------------------------------------------------------------------
+
+
+def _on(owner: str, received: object) -> str:
+    if isinstance(received, list | tuple | set | frozenset):
+        items = [_what(item) or code(item) for item in cast("Any", received)]
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    return _what(received) or example(owner, "on")
+
+
+def _what(what: object) -> str:
+    """Return the failure that is meant by what is none, as one writes it."""
+    if isinstance(what, BaseException):
+        return type(what).__name__
+    if what is True:
+        return "Exception"
+    if isinstance(what, dict):
+        return f"({', '.join(map(code, cast('Any', what)))},)"
+    return _named(what.strip()) if isinstance(what, str) else ""
+
+
+def _named(text: str) -> str:
+    last = text.rpartition(".")[2]
+    found: object = getattr(builtins, text, None) or (
+        getattr(builtins, last, None) if text != last and text.startswith("builtins") else None
+    )
+    if isinstance(found, type) and issubclass(found, BaseException):
+        return found.__name__
+    if text.lower() in set(Kind):
+        return f"rb.Kind.{text.upper()}"
+    if text.upper() in set(Category):
+        return f"rb.Category.{text.upper()}"
+    if text.isdigit():
+        return text
+    if is_known_code(text.upper()):
+        return f'"{text.upper()}"'
+    package, _, name = text.replace(":", ".").rpartition(".")
+    if package.replace(".", "").isidentifier() and name.isidentifier() and name[:1].isupper():
+        return f'rb.named("{package.partition(".")[0]}", "{name}")'
+    near = near_code(text, ())
+    return (
+        f'"{near}"'
+        if near and near.isupper()
+        else "ConnectionError"
+        if text[:1].isupper() and not text.isupper()
+        else ""
+    )
+
+
+def _rules(_: str, received: object) -> str:
+    if isinstance(received, dict) and received:
+        entries = (
+            f"{_what(key) or code(key)}: {code(value) if type(value).__name__ == 'Rule' else f'rb.Rule(attempts={_count(value)})'}"
+            for key, value in cast("Any", received).items()
+        )
+        return "{" + ", ".join(entries) + "}"
+    if isinstance(received, str) and _what(received):
+        return f"{{{_what(received)}: rb.Rule(attempts=6)}}"
+    if type(received).__name__ == "Rule":
+        return f"{{429: {code(received)}}}"
+    if isinstance(received, list | tuple) and all(
+        isinstance(pair, tuple) and len(cast("Any", pair)) == 2 for pair in cast("Any", received)
+    ):
+        return "{" + ", ".join(f"{code(key)}: {code(value)}" for key, value in cast("Any", received)) + "}"
+    return EXAMPLES["rules"]
+
+
+def _count(value: object) -> str:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "6"
+
+
+def _attempts(_: str, received: object) -> str:
+    if isinstance(received, str) and (number := _NUMBER.fullmatch(received)):
+        return str(max(1, int(float(number[1]))))
+    if isinstance(received, float) and 1 <= received < 1e6:
+        return str(int(received))
+    if received == 0 or received is None or received is False:
+        return "1" if received is not None else EXAMPLES["attempts"]
+    return EXAMPLES["attempts"]
+
+
+def _schedule(_: str, received: object) -> str:
+    return schedule_of(received)
+
+
+def _share(owner: str, received: object) -> str:
+    number = received
+    if isinstance(received, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", received)):
+        number = float(found[1]) / (100 if "%" in received or float(found[1]) > 1 else 1)
+    elif isinstance(received, int | float) and 1 < received <= 100:
+        number = received / 100
+    is_share = isinstance(number, int | float) and not isinstance(number, bool) and 0 < number <= 1
+    return f"{number:g}" if is_share else example(owner, "rate")
+
+
+def _budget(_: str, received: object) -> str:
+    return (
+        f"rb.RetryBudget(ratio={_share('RetryBudget', received)})"
+        if isinstance(received, int | float | str) and received not in {True, False}
+        else ("None" if received is False else "rb.RetryBudget()")
+    )
+
+
+def _jitter(_: str, received: object) -> str:
+    return '"none"' if received in (False, None, 0) else '"full"'
+
+
+def _window(owner: str, received: object) -> str:
+    if isinstance(received, float):
+        return f'"{received:g}s"'
+    return _usual(owner, "window", received)
+
+
+def _policy(owner: str, received: object) -> str:
+    """Return a policy from its name, a layer, several layers, a class or a number."""
+    is_link = owner in {"BridgeClient", "reconnecting"}
+    if isinstance(received, str):
+        presets = names_of("presets")
+        if received.lower() in presets:
+            return f"rb.presets.{received.lower()}" if is_link else f"rb.presets.{received.lower()}.calls"
+        return "rb.presets.default" if is_link else "rb.resilient"
+    if isinstance(received, list | tuple) and received:
+        return f"rb.Policy({', '.join(map(_layer, cast('Any', received)))})"
+    layer = _layer(received)
+    if layer and layer != "rb.Retry()":
+        return f"rb.Policy({layer})" if not layer.startswith("rb.Policy(") else layer
+    if type(received).__name__ == "Retry" or (isinstance(received, type) and received.__name__ == "Retry"):
+        return "rb.Policy(rb.Retry())"
+    if type(received).__name__ == "Reconnect":
+        return f"rb.presets.default.evolve(reconnect={code(received)})"
+    return example(owner, "policy")
+
+
+def _layer(received: object) -> str:
+    """Return a layer of a policy from what is none; empty if it does not say which."""
+    name = type(received).__name__
+    if name in {"Retry", "Breaker", "Timeout", "Deadline", "Bulkhead", "RateLimit", "Fallback", "Policy"}:
+        return code(received)
+    if isinstance(received, type) and (place := address(received.__name__)):
+        return _instance(place, received, "")
+    if isinstance(received, list | tuple) and received:
+        return ", ".join(map(_layer, cast("Any", received)))
+    if isinstance(received, int) and not isinstance(received, bool) and received > 0:
+        return f"rb.Retry(attempts={received})"
+    by_class = {
+        "Backoff": "rb.Retry(backoff={})",
+        "RetryBudget": "rb.Retry(budget={})",
+        "Rule": "rb.Retry(rules={{429: {}}})",
+        "BridgePolicy": "rb.presets.default.calls",
+    }
+    if name in by_class:
+        return by_class[name].replace("{{", "{").replace("}}", "}").replace("{}", code(received))
+    words = {
+        "retry": "rb.Retry()",
+        "breaker": "rb.Breaker()",
+        "timeout": "rb.Timeout(10)",
+        "circuitbreaker": "rb.Breaker()",
+    }
+    if isinstance(received, str):
+        return words.get(received.lower().replace("_", ""), "rb.Retry()")
+    return "rb.Retry()"
+
+
+def _layers(_: str, received: object) -> str:
+    if isinstance(received, FunctionType | MethodType):
+        return "@rb.Policy(rb.Retry())(idempotent=True)"
+    return _layer(received)
+
+
+def _dialect(owner: str, received: object) -> str:
+    name = received if isinstance(received, str) else getattr(received, "__name__", "")
+    if name == "sequence":
+        return 'rb.dialects.sequence(field="seq", ask=lambda record: {"since": record.position})'
+    return (
+        f"rb.dialects.{name}"
+        if name in names_of("dialects") and isinstance(received, str)
+        else example(owner, "dialect")
+    )
+
+
+def _store(owner: str, received: object) -> str:
+    if isinstance(received, type):
+        place = address(received.__name__)
+        return _instance(place, received, "") if place else f'{received.__name__}("bridge.db")'
+    return example(owner, "store")
+
+
+def _factory(_: str, received: object) -> str:
+    if isinstance(received, str):
+        return f"lambda: Client({code(received)})"
+    if received is None or isinstance(received, int | float | list | dict | ModuleType):
+        return _LINK
+    return f"lambda: {type(received).__name__}(...)"
+
+
+def _function(_: str, received: object) -> str:
+    if iscoroutine(received):
+        name = received.__name__
+        return f"await policy(idempotent=True).call({name})"
+    return (
+        "await policy(idempotent=True).call(search)"
+        if not isinstance(received, type)
+        else "@policy(idempotent=True)"
+    )
+
+
+def _dotted(_: str, received: object) -> str:
+    package = received.partition(".")[0] if isinstance(received, str) else ""
+    return f'"{package}"' if package.isidentifier() else '"httpx"'
+
+
+def _last(_: str, received: object) -> str:
+    name = received.rpartition(".")[2] if isinstance(received, str) else ""
+    return f'"{name}"' if name.isidentifier() else '"ReadTimeout"'
+
+
+def _schedule_text(_: str, received: object) -> str:
+    return (
+        f'"{schedule_of(received).removeprefix("rb.Backoff.")}"'
+        if isinstance(received, str) and '"' not in schedule_of(received)
+        else EXAMPLES["text"]
+    )
+
+
+def _steps(_: str, received: object) -> str:
+    if isinstance(received, list | tuple) and received:
+        return ", ".join(map(code, cast("Any", received)))
+    return _seconds(received) if isinstance(received, str) and _seconds(received) else "1, 2, 5"
+
+
+def _wrapped(_: str, received: object) -> str:
+    if isinstance(received, type):
+        return f"{received.__name__}()"
+    if isinstance(received, FunctionType | MethodType):
+        return "@policy(idempotent=True)"
+    return "AsyncOpenAI()"
+
+
+def _ladder(_: str, received: object) -> str:
+    if isinstance(received, list | tuple) and received:
+        return ", ".join(map(code, cast("Any", received)))
+    if isinstance(received, _VALUE):
+        return f"lambda *args, **kwargs: {code(received)}"
+    return "cached_answer"
+
+
+def _calls(owner: str, received: object) -> str:
+    if isinstance(received, str) and (number := re.match(r"\s*(\d+)\s*(?:/|per)\s*(\w+)", received)):
+        return f"{number[1]}, per={_seconds(number[2]) or _seconds('1' + number[2]) or '60'}"
+    return _usual(owner, "calls", received)
+
+
+def _command(_: str, received: object) -> str:
+    return (
+        ", ".join(map(code, cast("Any", received)))
+        if isinstance(received, list | tuple) and received
+        else '"npx", "-y", "server"'
+    )
+
+
+def _protected(owner: str, received: object) -> str:
+    if not isinstance(received, FunctionType | MethodType):
+        return "search" if owner == "inject" else EXAMPLES["of"]
+    text = code(received)
+    text = text if text.isidentifier() else "search"
+    return f"rb.Policy(rb.Retry(), rb.Breaker())(idempotent=True)({text})"
+
+
+def _heartbeat(_: str, received: object) -> str:
+    is_number = isinstance(received, int | float | str) and received not in {True, False}
+    return (
+        f"rb.bridge.Heartbeat(every={_usual('Heartbeat', 'every', received) if isinstance(received, str) else code(received)})"
+        if is_number
+        else "rb.bridge.Heartbeat()"
+    )
+
+
+def _reconnect(_: str, received: object) -> str:
+    if type(received).__name__ == "Backoff":
+        return f"rb.bridge.Reconnect(backoff={code(received)})"
+    if type(received).__name__ == "Retry":
+        return f"rb.bridge.Reconnect(attempts={getattr(received, 'attempts', 5)})"
+    return (
+        f"rb.bridge.Reconnect(attempts={_count(received)})"
+        if _count(received) != "6"
+        else "rb.bridge.Reconnect()"
+    )
+
+
+def _timeouts(_: str, received: object) -> str:
+    is_number = isinstance(received, int | float) and not isinstance(received, bool) and received > 0
+    return f"{{'default': {code(received)}}}" if is_number else EXAMPLES["timeouts"]
+
+
+_VALUE: Final = str | int | float | bool | dict
+_FIXES: Final[dict[str, Callable[[str, object], str]]] = {
+    "*.on": _on,
+    "*.ignore": _on,
+    "*.rules": _rules,
+    "Retry.attempts": _attempts,
+    "Rule.attempts": _attempts,
+    "Reconnect.attempts": _attempts,
+    "*.backoff": _schedule,
+    "Breaker.rate": _share,
+    "RetryBudget.ratio": _share,
+    "Retry.budget": _budget,
+    "Backoff.jitter": _jitter,
+    "Breaker.window": _window,
+    "*.policy": _policy,
+    "BridgePolicy.calls": _policy,
+    "Policy.layers": _layers,
+    "*.dialect": _dialect,
+    "BridgeClient.store": _store,
+    "reconnecting.factory": _factory,
+    "BridgeClient.over.factory": _factory,
+    "Policy.function": _function,
+    "BridgeClient.url": url_for,
+    "RedisStore.url": redis_url_for,
+    "RedisState.url": redis_url_for,
+    "named.package": _dotted,
+    "named.name": _last,
+    "Backoff.parse": _schedule_text,
+    "Backoff.then": _schedule,
+    "Backoff.steps": _steps,
+    "Fallback.ladder": _ladder,
+    "wrap.client": _wrapped,
+    "stdio.command": _command,
+    "inject.target": _protected,
+    "circuit.of": _protected,
+    "BridgePolicy.heartbeat": _heartbeat,
+    "BridgePolicy.reconnect": _reconnect,
+    "Toolbox.timeouts": _timeouts,
+    "RateLimit.calls": _calls,
+}
+"""What to write for a field, from its owner and what was received: `Owner.field`, or `*.field` of any owner."""
