@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -44,21 +45,33 @@ def install() -> None:
         options = ("--silent", "--no-audit", "--no-fund", "--prefix", HOME / "node")
         subprocess.run(["npm", "install", *options, *names], check=True)
         _note(HOME / "node", names)
-    names = [f"{name}=={version}" for name, version in PYPI.items()]
+    install_python()
+
+
+def install_python(*chosen: str) -> None:
+    """The relays from PyPI: the chosen ones, else all."""
+    names = [f"{name}=={PYPI[name]}" for name in chosen or PYPI]
     if not _has(HOME / "python", names):
         if not PYTHON.exists():
             venv.create(HOME / "python", with_pip=True)
-        subprocess.run([PYTHON, "-m", "pip", "install", "-q", *names], check=True)
+        subprocess.run([PYTHON, "-m", "pip", "install", "-q", *names], check=True, stderr=subprocess.DEVNULL)
         _note(HOME / "python", names)
 
 
-def _has(folder: Path, names: list[str]) -> bool:
+def _noted(folder: Path) -> list[str]:
     noted = folder / "installed"
-    return noted.exists() and noted.read_text().split() == names
+    return noted.read_text().split() if noted.exists() else []
+
+
+def _has(folder: Path, names: list[str]) -> bool:
+    return set(names) <= set(_noted(folder))
 
 
 def _note(folder: Path, names: list[str]) -> None:
-    (folder / "installed").write_text("\n".join(names))
+    """Add these to what is installed; another version of the same package is replaced."""
+    packages = {re.split("[=@]", name)[0] for name in names}
+    others = [line for line in _noted(folder) if re.split("[=@]", line)[0] not in packages]
+    (folder / "installed").write_text("\n".join([*others, *names]))
 
 
 def versions() -> str:

@@ -15,6 +15,7 @@ import hyx.circuitbreaker
 import hyx.retry
 import hyx.timeout
 import interlock
+import nopanic
 import purgatory
 import pybreaker
 import stamina
@@ -28,7 +29,17 @@ stamina.instrumentation.set_on_retry_hooks([])  # by default it logs a warning f
 for logger in ("backoff", "resilient_bridge", "interlock"):
     logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
 PACKAGES = (
-    *("tenacity", "stamina", "hyx", "backoff", "circuitbreaker", "aiobreaker", "purgatory", "pybreaker"),
+    *(
+        "tenacity",
+        "stamina",
+        "nopanic",
+        "hyx",
+        "backoff",
+        "circuitbreaker",
+        "aiobreaker",
+        "purgatory",
+        "pybreaker",
+    ),
     "interlock-cb",
 )
 NEVER = 10**9  # failures in a row that nobody reaches
@@ -80,6 +91,7 @@ RETRIES = {
     "stamina": lambda f: stamina.retry(
         on=ConnectionError, attempts=3, wait_initial=0, wait_max=0, wait_jitter=0
     )(f),
+    "nopanic": lambda f: nopanic.retry(attempts=3, on=ConnectionError, backoff=0)(f),
     "backoff": lambda f: backoff.on_exception(
         backoff.constant, ConnectionError, interval=0, jitter=None, max_tries=3
     )(f),
@@ -166,6 +178,11 @@ ASYNC_STACKS = {
     ),
     "stamina + circuitbreaker + asyncio.timeout": stacked(
         RETRIES["stamina"], _circuitbreaker(NEVER, 30), within(30)
+    ),
+    "nopanic retry + breaker + timeout": nopanic.compose(
+        nopanic.retry(attempts=3, on=ConnectionError, backoff=0),
+        nopanic.circuit_breaker(min_calls=NEVER),
+        nopanic.timeout(30),
     ),
     "hyx retry + breaker + timeout": stacked(
         ASYNC_RETRIES["hyx"], _hyx(NEVER, 30), lambda f: hyx.timeout.timeout(30)(f)

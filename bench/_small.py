@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 OURS = "resilient-bridge"  # other relays would have to be installed
 ARGUMENTS = {
+    "comparison": ["--quick"],
     "mcp_latency": ["1", OURS],
     "mcp_relays": ["--only", OURS, "--scenario", "features"],
     "reconnect_storms": ["1", "--small"],

@@ -28,11 +28,12 @@ async def ask(prompt: str) -> str:
 
 def person(event: rb.events.Event) -> None:
     """Handle the budget's events: here you would write a message to somebody."""
-    if isinstance(event, rb.events.SpendWarned):
-        print("warned at 80 %")
-    elif isinstance(event, rb.events.SpendPaused):
-        print("paused at 100 %")
-        asyncio.get_running_loop().call_soon(approve)
+    match event:
+        case rb.events.SpendChanged(state="warning"):
+            print("warned at 80 %")
+        case rb.events.SpendChanged(state="paused"):
+            print("paused at 100 %")
+            asyncio.get_running_loop().call_soon(approve)
 
 
 def approve() -> None:

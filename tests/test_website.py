@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 import yaml
 
+import resilient_bridge as rb
+from tests.internals.cli import parser
 from website import api, links, navigation, outage, search
 from website.check import problems
 from website.pages import ROOT, assets, site, title
@@ -219,7 +222,25 @@ def test_release_notes_are_the_part_of_the_changelog():
     assert notes(text, "1.0.0") == "### Added\n\n- old\n"
     with pytest.raises(LookupError, match=r"Unreleased, 1\.0\.0"):
         notes(text, "2.0.0")
-    assert "### Added" in notes(CHANGELOG.read_text())
+    assert "\n### Calls\n" in notes(CHANGELOG.read_text())
+
+
+def test_the_changelog_is_that_of_a_first_release():
+    """By subject and short; nothing was released, so nothing was changed; each name in it is public, each option and argument one that there is."""
+    text = CHANGELOG.read_text()
+    lines = text.splitlines()
+    assert (len(lines) <= 150, [line for line in lines if len(line) > 110]) == (True, [])
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Unreleased"]
+    assert not re.search(r"no longer|it was |before:|renamed|(?m:^### (?:Changed|Fixed|Removed))", text)
+    code = re.findall(r"`([^`]+)`", text)
+    names = {name for one in code for name in re.findall(r"\brb((?:\.\w+)+)", one)}
+    names |= {f".{one}" for one in code if re.fullmatch(r"[A-Z]\w+[a-z]\w*", one)}
+    assert len(names) > 30
+    for name in sorted(names):
+        assert attrgetter(name[1:])(rb)
+    commands = parser()._subparsers._group_actions[0].choices
+    for command in commands:
+        assert re.search(rf"`(?:resilient-bridge )?{command}`", text), command
 
 
 def test_the_workflow_runs_three_systems_and_four_pythons():

@@ -18,6 +18,11 @@ from ..errors import Executed, config_error
 class Call:
     """A call on a wrapped client or a link, as an `idempotent=` predicate sees it.
 
+        def reads(call: rb.links.Call) -> bool:
+            return call.method.startswith("get_")
+
+        link = rb.reconnecting(lambda: Client("https://host/mcp"), idempotent=reads)
+
     `method` is dotted: "files.create".
     """
 

@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
 from ..locks import new_lock
-from ..telemetry.events import BridgeState, CircuitClosed, CircuitHalfOpened, CircuitOpened, StateChanged
+from ..telemetry.events import BridgeState, CircuitChanged, StateChanged
 from ..telemetry.hub import listen
 from ..telemetry.log import say
 from ..values.fields import Value, one_of
@@ -91,6 +91,10 @@ def _as_circuit(value: Any) -> CircuitIs:
 class ConnectionStates(Value):
     """The states of the server, its extension, the circuit breaker and the polling at one moment.
 
+        states = rb.agent.ConnectionStates(server="up", extension="connected")
+        print(len(states.violations()))      # 1
+        print(states.evolve(polling="running").violations())      # ()
+
     Immutable and compared by content; `evolve` returns a changed copy. An invalid combination can
     be built, because it can be observed; `violations()` lists the violated invariants. ConfigError
     names a dimension with an unknown word.
@@ -154,6 +158,10 @@ class Diagnostics:
 class ConnectionTracker:
     """Records the state changes of one connection. Thread-safe.
 
+        tracker = rb.agent.ConnectionTracker()
+        tracker.change("the server answered", server="up")
+        print(tracker.states.server)      # up
+
     A violation is logged once while it lasts, as a warning of the logger `resilient_bridge`. The
     last 8 Diagnostics are kept, with up to 32 changes each. A change with a violation is recorded
     too.
@@ -213,7 +221,7 @@ class ConnectionTracker:
         self.change("watched", **_OF_STATE[state])
 
         def note(event: Event) -> None:
-            if isinstance(event, (CircuitOpened, CircuitHalfOpened, CircuitClosed)):
+            if isinstance(event, CircuitChanged):
                 self._note_circuit(link, event.reason)
 
         with listen(note):

@@ -62,6 +62,10 @@ _HINTS: Final[dict[Suggestion, tuple[str, ...]]] = {
 class ContextGuard:
     """Keeps one conversation within `limit` tokens, less `reserve` for the answer.
 
+        guard = rb.agent.ContextGuard(8000, count=lambda messages, tools: len(str(messages)))
+        messages = await guard.fit([{"role": "user", "content": "hello"}])
+        print(guard.is_nearly_full)      # False
+
     `count(messages, tools)` returns the tokens of both; `compact(messages, target)` returns
     messages of at most `target` tokens, the tools not counted. Both may be async. ConfigError names
     a wrong argument.

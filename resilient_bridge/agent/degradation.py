@@ -41,6 +41,10 @@ _BROWSER: Final = ("browser", "web_scrape", "text")  # the modes of the ready la
 class Degradation(Generic[M]):
     """A ladder of modes, best first; `mode` is the one to use now.
 
+        browse = rb.agent.Degradation("browse", "browser", "scrape", "text", restore_after=300)
+        browse.report(ConnectionResetError(), mode="browser")
+        print(browse.mode)      # scrape
+
     `on` names the failures that step down; empty means any. `restore_after`: the ladder steps up by
     one mode after each such number of seconds without a failure; the step is made when the mode is
     next read. None: only `reset()` steps up. One object serves all tasks and threads that share the
@@ -75,7 +79,7 @@ class Degradation(Generic[M]):
         )
         self._may_follow = self._permitted(may_have_run, idempotent)
         self._lock = new_lock()
-        self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
+        self._history: deque[events.ModeChanged] = deque(maxlen=_MOST_STEPS)
         self._at = 0
         self._is_used_up = False  # the last mode has failed too, and that was emitted
         self._quiet_since = 0.0
@@ -91,11 +95,11 @@ class Degradation(Generic[M]):
         return self._index_now() > 0
 
     @property
-    def history(self) -> tuple[events.Degraded | events.Restored, ...]:
+    def history(self) -> tuple[events.ModeChanged, ...]:
         """The last steps, oldest first, at most 100.
 
         Each is an event with the modes `previous` and `mode`, the time `at`, and its cause:
-        `failure` or `reason`.
+        `reason`, and a `failure` for a step down.
         """
         with self._lock:
             return tuple(self._history)
@@ -106,7 +110,7 @@ class Degradation(Generic[M]):
         It does not for a cancellation, or if `on` names other failures. `mode`: the mode that
         failed (None: the present one). When several tasks share the ladder it may be below that
         mode already, and stays then. When the last mode fails, the ladder stays there, and emits
-        Degraded once, with the mode None.
+        ModeChanged once, with the mode None.
         """
         mode_index = None if mode is None else self._index_of(mode, "report.mode")
         failure = self._matching(error)
@@ -171,7 +175,7 @@ class Degradation(Generic[M]):
 
     def _step_down(self, failure: Failure, mode_index: int | None) -> bool:
         failure = changed(failure, cause=None)  # the history must not keep the frames of an error
-        parts: list[events.Degraded | events.Restored] = []
+        parts: list[events.ModeChanged] = []
         with self._lock:
             self._quiet_since = current_world().monotonic()
             was, last = self._at, len(self.modes) - 1
@@ -202,15 +206,21 @@ class Degradation(Generic[M]):
         quiet = current_world().monotonic() - self._quiet_since
         return min(self._at, max(0, int(quiet / self._restore_after)))
 
-    def _down(self, was: int, mode: str | None, failure: Failure) -> events.Degraded:
-        step = events.Degraded(feature=self.name, previous=str(self.modes[was]), mode=mode, failure=failure)
+    def _down(self, was: int, mode: str | None, failure: Failure) -> events.ModeChanged:
+        step = events.ModeChanged(
+            feature=self.name,
+            previous=str(self.modes[was]),
+            mode=mode,
+            reason="failure",
+            failure=failure,
+        )
         self._history.append(step)
         return step
 
-    def _up(self, steps: int, reason: Literal["restore_after", "reset"]) -> events.Restored:
+    def _up(self, steps: int, reason: Literal["restore_after", "reset"]) -> events.ModeChanged:
         was, self._at = self._at, self._at - steps
         self._is_used_up = False
-        step = events.Restored(
+        step = events.ModeChanged(
             feature=self.name,
             previous=str(self.modes[was]),
             mode=str(self.modes[self._at]),
@@ -274,6 +284,9 @@ def degradations(
 ) -> Degradations:
     """Return three new ladders: browser → web_scrape → text, screenshots on → off, parallelism
     halved to 1.
+
+        ladders = rb.agent.degradations(parallelism=4)
+        print(ladders["parallelism"].modes)      # (4, 2, 1)
 
     In the first, scraping and text are permitted after a browser that may have run, because they
     only read. A ladder whose flag is False stays in its first mode. `parallelism`, at least 2, is

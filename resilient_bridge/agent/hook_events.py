@@ -62,6 +62,10 @@ class _Unreadable:
 class HookEvent:
     """One hook event of an agent.
 
+        body = {"event": "PreToolUse", "timestamp": "2026-03-20T14:32:00Z", "session_id": "s1"}
+        event = rb.agent.HookEvent.parse({**body, "payload": {"tool": "bash"}})
+        print(event.payload["tool"])      # bash
+
     `timestamp` is in UTC. `payload` is a JSON object; `repr` omits it, because it may hold secrets.
     """
 
@@ -95,6 +99,9 @@ class HookEvent:
 
 def hook_answer(data: str | bytes | Mapping[str, Any], /) -> dict[str, Any]:
     """Return the answer to the hook that sent `data`: received, or one error for each wrong field.
+
+        body = {"event": "PreToolUse", "timestamp": "2026-03-20T14:32:00Z", "session_id": "s1"}
+        print(rb.agent.hook_answer({**body, "payload": {}}))      # {'received': True}
 
     See `HookEvent.parse`.
     """

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 class Attempt:
     """The current attempt, as the called function sees it. Read-only.
 
+        @rb.resilient(idempotent=True)
+        def order(item: str) -> str:
+            attempt = rb.current_attempt()      # .idempotency_key is the same in each attempt
+            return f"{item}: attempt {attempt.number}"
+        print(order("book"))      # book: attempt 1
+
     `number` counts calls from 1. `failure` is how the previous attempt failed, None on the first;
     in a schedule, it is how this attempt failed.
     """
@@ -61,6 +67,11 @@ class Attempt:
 
 def current_attempt() -> Attempt | None:
     """Return the attempt this code runs in, None outside of a protected call.
+
+        @rb.resilient(idempotent=True)
+        def fetch() -> int:
+            return rb.current_attempt().number
+        print(fetch())      # 1
 
     A task that outlives the call that started it is outside again.
     """

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Explanation:
-    """What `policy.explain()` returns; `str()` is the text. `inf` means that there is no limit."""
+    """What `policy.explain()` returns; `str()` is the text.
+
+        explanation = rb.Policy(rb.Retry(attempts=3), rb.Timeout(10)).explain()
+        print(explanation.max_calls)      # 3
+        print(explanation)
+
+    `inf` means that there is no limit.
+    """
 
     lines: tuple[str, ...]
     max_calls: float

@@ -27,6 +27,9 @@ T = TypeVar("T")
 class Outcome(Generic[T]):
     """How a call ended.
 
+        outcome = rb.capture(int, "7")
+        print(outcome.ok, outcome.value, outcome.attempts)      # True 7 1
+
     `failure` is None when it succeeded; `attempts` counts its calls, `seconds` is all the time it
     took.
 
@@ -196,6 +199,9 @@ def capture(  # type: ignore[overload-overlap]
 def capture(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]: ...
 def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call `function` and return its Outcome; for an async function the coroutine of one.
+
+        outcome = rb.capture(int, "seven")
+        print(outcome.ok, type(outcome.error).__name__)      # False ValueError
 
     Never raises its failures.
     """

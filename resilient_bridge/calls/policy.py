@@ -106,11 +106,13 @@ def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
 class Protected(Generic[F_co]):
     """The type of a decorated function: it is called as the function and has attributes.
 
-    For annotations alone: `def patience(f: rb.calls.Protected[Callable[..., Any]]) -> float`. What
-    runs is a function, and no instance of this class. A method keeps its own type (a checker binds
-    only functions), and so does a function that takes any arguments: their `policy` is there when
-    it runs, and unknown to the checker. It knows methods by a first parameter named `self` or
-    `cls`.
+        def patience(function: rb.calls.Protected[Callable[..., Any]]) -> float:
+            return function.explain().max_seconds
+
+    For annotations alone. What runs is a function, and no instance of this class. A method keeps
+    its own type (a checker binds only functions), and so does a function that takes any arguments:
+    their `policy` is there when it runs, and unknown to the checker. It knows methods by a first
+    parameter named `self` or `cls`.
     """
 
     policy: Policy
@@ -126,6 +128,13 @@ class Protected(Generic[F_co]):
 @attrs.frozen(init=False, repr=False, eq=False)
 class Policy(Layer):
     """Layers around a call, outermost first; decorate with it, or use `call` and `attempts`.
+
+        policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10))
+
+        @policy(idempotent=True)      # running it twice does no harm
+        async def fetch(url: str) -> str: ...
+
+        print(policy.explain().max_calls)      # 4
 
     `@policy` protects functions, methods, generator functions and their async kin, and keeps the
     signature. A call that may have run is repeated only with `@policy(idempotent=True)`, and a

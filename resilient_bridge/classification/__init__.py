@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 class Classifier:
     """`classify(error)`, `classify(text)` and `classify(answer)` return what happened, as a `Failure`.
 
+        failure = rb.classify(ConnectionRefusedError())
+        print(failure.code, failure.retryable)      # CONN_REFUSED True
+
     `classify.register(...)` teaches it more.
 
     There is one, `classify`: verdicts that are registered hold for the whole process.

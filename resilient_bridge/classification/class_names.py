@@ -34,9 +34,11 @@ class Named:
 def named(package: str, name: str, /) -> Named:
     """Return the exception class `name` of a package, for `on=`, `rules=`, `ignore=` and `register`.
 
-    The package is not imported, and need not be installed: `Retry(on=rb.named("httpx",
-    "ReadTimeout"))`. Of the package only its top counts ("google" for google.genai). A subclass fits
-    as well, whoever wrote it. Raises ConfigError for anything but two names.
+        retry = rb.Retry(on=(rb.Kind.TRANSIENT, rb.named("httpx", "ReadTimeout")))
+
+    The package is not imported, and need not be installed. Of the package only its top counts
+    ("google" for google.genai). A subclass fits as well, whoever wrote it. Raises ConfigError for
+    anything but two names.
     """
     _check("package", package, "the name of a package", "the top package")
     _check("name", name, "the name of a class", "the class alone")

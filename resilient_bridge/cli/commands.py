@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from .. import __version__
-from .mcp_options import EPILOG, add_mcp
+from .mcp_options import EPILOG, EXAMPLES, add_mcp
 from .options import (
     PRESETS,
     SHELLS,
@@ -46,19 +47,17 @@ _LOGS: Final = """Damaged lines are counted and named. Exit codes: 0 done, whate
 written."""
 _COMPLETION: Final = """bash: eval "$(resilient-bridge completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit; fish:
 resilient-bridge completion fish > ~/.config/fish/completions/resilient-bridge.fish"""
-_TEXTS: Final = {
-    "demo": "see it survive: an embedded bridge, a broken line, and a ledger of every message",
-    "pipe": "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines",
-    "mcp": "stand in for an MCP server that crashes, restarts or forgets its sessions, in front of any MCP client",
-    "doctor": "find out what a bridge or an MCP server guarantees: connect, cut or kill, look at what comes back",
-    "serve": "run the embedded bridge: lines typed here go to the client, what it sends is printed",
-    "backoff": "look at a schedule of waits: a table, a picture, runs",
-    "classify": "explain an error: what it means, whether repeating helps, what to do",
-    "workflow": "run a workflow, look how far it is, resume it, skip a phase, abort it",
-    "check": "check a file of settings: every mistake at once, and nothing started",
-    "report": "make one page of an incident from logs of events",
-    "completion": "print the script by which a shell completes commands and options",
-}
+_JOBS: Final = """Resilience for agents and their bridges, on the command line.
+
+put a relay in front of an MCP server, which may then crash or restart; this prints the entry for your client's configuration:
+  resilient-bridge mcp --print-config json -- npx -y @modelcontextprotocol/server-memory
+
+see a client survive a broken line, restarts and lost sessions:
+  resilient-bridge demo
+
+explain an error, or look at what a bridge guarantees:
+  resilient-bridge classify "connect ECONNREFUSED 127.0.0.1:80"
+  resilient-bridge doctor --bridge ws://127.0.0.1:8000/events"""
 _ACTIONS: Final = {
     "run": "begin, or go on where an earlier run ended",
     "resume": "go on where it halted, with the phase that failed",
@@ -73,15 +72,19 @@ def parser() -> Parser:
 
     In its result, `run` is the command's `module:function` in this package.
     """
-    every = Parser(
-        prog="resilient-bridge", description="Resilience for agents and their bridges, on the command line."
-    )
+    every = Parser(prog="resilient-bridge", description=_JOBS)
     every.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = every.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, (add_options, epilog) in _COMMANDS.items():
-        command = commands.add_parser(name, help=_TEXTS[name], description=_TEXTS[name], epilog=epilog)
-        command.set_defaults(run=f"{name}:run")
-        add_options(command)
+    commands = every.add_subparsers(metavar="COMMAND", required=True)
+    for group, members in _COMMANDS.items():
+        for name, (add_options, text, examples, epilog) in members.items():
+            description = f"{text}\n\n{examples}" if examples else text
+            command = commands.add_parser(name, help=text, description=description, epilog=epilog)
+            command.set_defaults(run=f"{name}:run")
+            add_options(command)
+        lines = commands._choices_actions[-len(members) :]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- argparse lists all commands in one group
+        every.add_argument_group(group)._group_actions.extend(lines)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
+    commands.help = argparse.SUPPRESS
+    every.usage = "%(prog)s [-h] [--version] COMMAND ..."
     return every
 
 
@@ -122,6 +125,18 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         metavar="N",
         help="instead kill the client's process (kill -9) so many times, each time restarted on one store "
         "(default: as many as fit)",
+    )
+    breaks.add_argument(
+        "--mcp",
+        action="store_true",
+        help="instead call tools of an MCP server that dies, through the sidecar (10 calls, 10 s)",
+    )
+    demo.add_argument(
+        "--quick",
+        dest="duration",
+        action="store_const",
+        const=8.0,
+        help="the same as --duration 8: fewer faults",
     )
     demo.add_argument(
         "--json", action="store_true", help="progress on stderr; stdout gets one JSON object on one line"
@@ -345,17 +360,71 @@ def _add_completion(completion: argparse.ArgumentParser) -> None:
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
-_COMMANDS: Final = {
-    "demo": (_add_demo, ""),
-    "pipe": (_add_pipe, _EXIT_CODES),
-    "mcp": (add_mcp, EPILOG),
-    "doctor": (_add_doctor, _DOCTOR),
-    "serve": (_add_serve, ""),
-    "backoff": (_add_backoff, _SCHEDULES),
-    "classify": (_add_classify, _FORMS),
-    "workflow": (_add_workflow, _TARGETS),
-    "check": (_add_check, _CHECK),
-    "report": (_add_report, _LOGS),
-    "completion": (_add_completion, _COMPLETION),
+_Commands: TypeAlias = dict[str, tuple[Callable[[argparse.ArgumentParser], None], str, str, str]]
+_COMMANDS: Final[dict[str, _Commands]] = {
+    "run": {
+        "mcp": (
+            add_mcp,
+            "relay between an MCP client and its server, which may crash, restart or forget its sessions",
+            EXAMPLES,
+            EPILOG,
+        ),
+        "pipe": (
+            _add_pipe,
+            "send JSON lines from stdin over a bridge that survives, and print what arrives as JSON lines",
+            "",
+            _EXIT_CODES,
+        ),
+        "workflow": (
+            _add_workflow,
+            "run a workflow, look how far it is, resume it, skip a phase, abort it",
+            "",
+            _TARGETS,
+        ),
+    },
+    "try it out": {
+        "demo": (
+            _add_demo,
+            "see it survive: an embedded bridge, a broken line, and a ledger of every message",
+            "",
+            "",
+        ),
+        "serve": (
+            _add_serve,
+            "run the embedded bridge: lines typed here go to the client, what it sends is printed",
+            "",
+            "",
+        ),
+    },
+    "explain and inspect": {
+        "classify": (
+            _add_classify,
+            "explain an error: what it means, whether repeating helps, what to do",
+            "",
+            _FORMS,
+        ),
+        "doctor": (
+            _add_doctor,
+            "find out what a bridge or an MCP server guarantees: connect, cut or kill, look at what comes back",
+            "",
+            _DOCTOR,
+        ),
+        "backoff": (_add_backoff, "look at a schedule of waits: a table, a picture, runs", "", _SCHEDULES),
+        "check": (
+            _add_check,
+            "check a file of settings: every mistake at once, and nothing started",
+            "",
+            _CHECK,
+        ),
+        "report": (_add_report, "make one page of an incident from logs of events", "", _LOGS),
+    },
+    "your shell": {
+        "completion": (
+            _add_completion,
+            "print the script by which a shell completes commands and options",
+            "",
+            _COMPLETION,
+        ),
+    },
 }
-"""For each command, by name: the function that adds its options, and the epilog of its help."""
+"""By group and name: the function that adds a command's options, what the command does, its examples and its epilog."""

@@ -2,8 +2,8 @@
 
 It uses an embedded bridge, and a proxy that breaks the connection.
 
-Rule: the client's lines are its own reports, the ledger compares what the client and the bridge
-sent and received, and a broken guarantee is named.
+Rule: the table has what the client itself reports, the ledger compares what the client and the
+bridge sent and received, and a broken guarantee is named.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import sys
 from argparse import Namespace
 from asyncio.subprocess import PIPE
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, TextIO
+from typing import Any, Final
+
+import attrs
 
 from .. import Backoff, BridgeClient, BridgeError, events, listen
 from ..presets.bridge_policy import BridgePolicy
@@ -29,10 +30,8 @@ from ..testing import BridgeServer, Fault, FaultProxy, Ledger
 from ..transports.process_groups import OWN_GROUP
 from ..transports.signals import on_signals
 from ..world import REAL
+from .demo_table import Outage, Screen, score_of_calls, score_of_messages, until
 from .options import FAULTS, KILLS
-from .pipe_events import line_of
-from .status_line import StatusLine
-from .terminal import CLEAR, can_be_cleared, columns, fitted, is_coloured
 
 
 COMMAND: Final = (sys.executable, "-m", "resilient_bridge", "pipe", "--drain", "10")
@@ -44,97 +43,83 @@ _PACE: Final = BridgePolicy(  # the recommended policy, at the pace of a demo
     outbox=Outbox(overflow="block"),
     replay=Replay(timeout=2),
 )
-_COLOURS: Final = {"FAULT": 33, "KILL": 33, "RECOVERED": 32, "GAP": 35, "UNKNOWN": 36, "FAILED": 31}
-_LEDGER: Final = """
-ledger
-  to the bridge    sent {sent}, confirmed {confirmed}, outcome unknown {unknown}, not delivered {not_delivered}, refused {dead}
-  from the bridge  pushed {pushed}, received {received}, missing under a gap that was reported {covered}
-  re-joins         {reconnects}: RECOVERED {verdicts[RECOVERED]}, GAP {verdicts[GAP]}, UNKNOWN {verdicts[UNKNOWN]}
-  lost {lost}   duplicated {duplicated}   reordered {reordered}   unexpected {unexpected}   sent again {resent}   kills {kills}
-"""
 _EVENTS: Final = {"state": "StateChanged", "joined": "Joined", "verdict": "Resumed"}
 _MESSAGE: Final = {"maybe_duplicate": False, "redelivered": False, "replayed": False}
 
 
 def run(arguments: Namespace) -> int:
-    """Run the demo and print the ledger; return 0 if every guarantee held, 1 if one was broken."""
-    story = Story(sys.stderr if arguments.json else sys.stdout)
-    totals = asyncio.run(_play(arguments, story))
-    whole = "kept: nothing was lost, repeated or reordered without saying so"
-    broken = "\n  ".join(["\nBROKEN", *totals["broken"]])
-    story.show(_LEDGER.format(**totals) + (broken if totals["broken"] else whole))
+    """Run the demo and print the score; return 0 if every guarantee held, 1 if one was broken."""
+    screen = Screen(sys.stderr if arguments.json else sys.stdout)
+    totals = asyncio.run(_play(arguments, screen))
+    screen.show("", *(score_of_calls if arguments.mcp else score_of_messages)(totals))
     if arguments.json:
-        print(json.dumps(totals), flush=True)
+        print(json.dumps(totals, default=attrs.asdict), flush=True)
     return 1 if totals["broken"] else 0
 
 
-async def _play(arguments: Namespace, story: Story) -> dict[str, Any]:
+async def _play(arguments: Namespace, screen: Screen) -> dict[str, Any]:
+    if arguments.mcp:
+        from .demo_mcp import play
+
+        with on_signals(screen.stopped.set), muted(), screen.status:
+            return await play(random.Random(arguments.seed), arguments.seed, screen)
     async with BridgeServer() as server, FaultProxy(*server.address) as proxy:
-        demo = (Demo if arguments.crash is None else Crashes)(arguments, server, proxy, story)
-        with on_signals(story.stopped.set), muted(), story.status:
+        demo = (Demo if arguments.crash is None else Crashes)(arguments, server, proxy, screen)
+        with on_signals(screen.stopped.set), muted(), screen.status:
             return await demo.play()
 
 
-async def _until(fact: Callable[[], bool], seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while not fact():  # noqa: ASYNC110 -- the conditions have no common event
-                await asyncio.sleep(0.01)
-    return fact()
+class Watch:
+    """What the client reports about its connection; a fault's row counts from `begin` on."""
 
+    def __init__(self) -> None:
+        self.state = "starting"
+        self.begin("", 0)
 
-class Story:
-    """Write lines with their time to `out`.
+    def begin(self, fault: str, missing: int) -> None:
+        """Begin the row of a fault; `missing`: messages that were missing before it."""
+        self.fault, self.missing, self.began, self.attempt_at = fault, missing, REAL.monotonic(), 0.0
+        self.waiting = self.queued = self.replayed = self.gaps = 0
+        self.verdict, self.reason = "NONE", "no verdict"
 
-    `stopped` is set by a signal, or when the reader of `out` has gone. `progress` returns the end
-    of the status line, which is drawn on a terminal only.
-    """
+    def counted(self, queued: int) -> None:
+        self.waiting = queued
+        self.queued = max(self.queued, queued)
 
-    def __init__(self, out: TextIO) -> None:
-        self.stopped, self.state = asyncio.Event(), ""
-        self.progress: Callable[[], str] = str
-        self._out, self._began, self._phases = out, REAL.monotonic(), list[str]()
-        self._put = partial(print, end="", file=out, flush=True)
-        width = lambda: columns(out) if can_be_cleared(out) else None  # noqa: E731 -- it fits a line
-        self.status = StatusLine(self._put, lambda: self._timed(self.state, self.progress()), width)
+    def resumed(self, verdict: str, reason: str, replayed: int) -> None:
+        """Record a verdict; of several, one that is not RECOVERED stands in the row."""
+        if self.verdict == "NONE" or verdict != "RECOVERED":
+            self.verdict, self.reason = verdict, reason
+        self.replayed += replayed
 
-    def _timed(self, who: str, text: str) -> str:
-        return f"{REAL.monotonic() - self._began:6.2f} s  {who:<7} {text}"
+    def outage(self, seconds: float, missing: int) -> Outage:
+        return Outage(
+            fault=self.fault,
+            seconds=round(seconds, 3),
+            queued=self.queued,
+            replayed=self.replayed,
+            verdict=self.verdict,
+            reason=self.reason,
+            missing=missing - self.missing,
+            is_reported=self.gaps > 0,
+        )
 
-    def show(self, text: str) -> None:
-        """Print text without a time, on a terminal wrapped, with coloured faults and verdicts."""
-        text = fitted(text, columns(self._out), hanging=19)
-        for mark, colour in _COLOURS.items() if is_coloured(self._out) else ():
-            text = text.replace(f" {mark}", f" \x1b[{colour}m{mark}\x1b[0m", 1)
-        self._put(f"{CLEAR if self.status.is_drawn else ''}{text}\n")
-
-    def line(self, who: str, text: str) -> None:
-        """Print a line with its time; set `stopped` if the reader of `out` has gone."""
-        with suppress(BrokenPipeError):
-            self.show(self._timed(who, text))
-            return
-        self.stopped.set()
-
-    def tell(self, who: str, report: str, outbox: str = "") -> None:
-        """Print a client's report in the form of `pipe`; the states of an attempt share a line."""
-        kind, _, text = report.partition(": ")
-        if kind == "state":
-            self.state = text.partition(" ")[0]
-            self._phases.append(self.state)
-            if self.state not in {"READY", "BACKOFF", "FAILED", "CLOSED"}:
-                return
-            report, self._phases = " > ".join(self._phases) + outbox, []
-        self.line(who, report)
+    def live(self) -> str:
+        """Return the phase, and while the client is away the wait for the next attempt and what is queued."""
+        wait = self.attempt_at - REAL.monotonic()
+        parts = [self.state, f"next attempt in {wait:.1f} s" if self.state == "BACKOFF" and wait > 0 else ""]
+        parts += [f"{self.waiting} queued"] if self.fault else []
+        return ", ".join(filter(None, parts))
 
 
 class Demo:
     """One run. Faults affect the connection or the bridge, and never the client."""
 
-    def __init__(self, arguments: Namespace, server: BridgeServer, proxy: FaultProxy, story: Story) -> None:
-        self.server, self.proxy, self.story, self.arguments = server, proxy, story, arguments
+    def __init__(self, arguments: Namespace, server: BridgeServer, proxy: FaultProxy, screen: Screen) -> None:
+        self.server, self.proxy, self.screen, self.arguments = server, proxy, screen, arguments
         self.ledger, self.rng, self.crashes = Ledger(), random.Random(arguments.seed), list[str]()
+        self.watch, self.outages, self.got = Watch(), list[Outage](), set[int]()
         self.n = self.seen = self.losses = 0
-        story.progress = lambda: f"received {self.seen} of {self.n}"
         names, seconds = (FAULTS, 2) if arguments.crash is None else (KILLS, 1.5)
         plan: Any = arguments.crash or arguments.faults
         plan = max(1, round(arguments.duration / seconds) - 1) if plan is None else plan
@@ -145,7 +130,13 @@ class Demo:
     async def play(self) -> dict[str, Any]:
         """Exchange messages, apply the faults, and return the totals of the ledger."""
         broken, seed = list[str](), self.arguments.seed
-        self.story.show(f"A bridge, a proxy and a client, seed {seed}. To come: {', '.join(self.plan)}.\n")
+        faults = "faults" if self.arguments.crash is None else "times the client's process is killed"
+        self.screen.show(
+            "A bridge, a client, and a proxy between them that cuts the line. Messages flow both ways. "
+            f"{len(self.plan)} {faults} in {self.arguments.duration:g} s, seed {seed}.",
+            "",
+        )
+        self.screen.live = lambda: ", ".join((self.watch.live(), f"received {self.seen} of {self.n}"))
         try:
             with listen(self._on_event):
                 await self._live()
@@ -156,10 +147,11 @@ class Demo:
         resent = sum(one["type"] == "tool_result" for one in self.server.frames) - len(self.server.received)
         totals: dict[str, Any] = self.ledger.totals()
         totals |= {"seed": seed, "faults": self.plan, "crashes": self.crashes, "kills": len(self.crashes)}
-        return totals | {"broken": [*totals["broken"], *broken], "resent": resent}
+        totals |= {"outages": self.outages, "missing": totals["pushed"] - len(self.got), "resent": resent}
+        return totals | {"broken": [*totals["broken"], *broken]}
 
     async def _live(self) -> None:
-        self.client = BridgeClient(self.proxy.url("/ws"), policy=_PACE, on_gap=lambda _: self.ledger.marked())
+        self.client = BridgeClient(self.proxy.url("/ws"), policy=_PACE, on_gap=lambda _: self._marked())
         async with self.client:
             reader = asyncio.create_task(self._read())
             await self._direct()
@@ -167,16 +159,16 @@ class Demo:
 
     async def _direct(self) -> None:
         await self._ready()
-        began, quiet, stopped = REAL.monotonic(), asyncio.Event(), self.story.stopped
+        self.screen.row(Outage.FORM, tuple(Outage.FORM))
+        began, quiet, stopped = REAL.monotonic(), asyncio.Event(), self.screen.stopped
         flow = asyncio.create_task(self._flow(quiet))
         try:
             for number, name in enumerate([*self.plan, ""], 1):
                 instant = began + self.arguments.duration * number / (len(self.plan) + 1)
-                if await _until(stopped.is_set, instant - REAL.monotonic()) or not name:
+                if await until(stopped.is_set, instant - REAL.monotonic()) or not name:
                     break
                 await self._ready()
-                await self._strike(name)
-            self.story.line("demo", "no more faults and messages; waiting for what is on its way")
+                await self._survive(name)
         finally:
             self.proxy.heal()
             quiet.set()
@@ -184,12 +176,26 @@ class Demo:
         await self._ready()
         # when this one has arrived, all before it have, or a gap was reported
         await self._exchange()
-        await _until(lambda: self.seen >= self.n, _PATIENCE)
+        await until(lambda: self.seen >= self.n, _PATIENCE)
+
+    async def _survive(self, name: str) -> None:
+        # of two messages in a row at least one has an id, by which a replay can find it
+        n = self.n
+        await until(lambda: self.seen > n + 1, 1.0)
+        self.watch.begin(name, self.seen - len(self.got))
+        await self._strike(name)
+        await self._ready()
+        seconds, n = REAL.monotonic() - self.watch.began, self.n
+        # what is missing is known when a later message has arrived
+        await until(lambda: self.seen > n, _PATIENCE)
+        self.outages.append(self.watch.outage(seconds, self.seen - len(self.got)))
+        self.watch.fault = ""
+        self.screen.row(Outage.FORM, self.outages[-1].cells)
 
     async def _flow(self, quiet: asyncio.Event) -> None:
         while not quiet.is_set():
             await self._exchange()
-            await _until(quiet.is_set, self.rng.uniform(0.5, 1.5) / self.arguments.rate)
+            await until(quiet.is_set, self.rng.uniform(0.5, 1.5) / self.arguments.rate)
 
     async def _exchange(self) -> None:
         self.n += 1
@@ -202,38 +208,46 @@ class Demo:
 
     async def _send(self, n: int) -> None:
         self.ledger.sent(n, await self.client.send("tool_result", {"n": n}))
+        health = self.client.health()
+        self.watch.counted(health.queued + health.unconfirmed)
 
     async def _read(self) -> None:
         async for message in self.client:
-            self.ledger.delivered(message)
-            self.seen = message.payload["n"]
+            self._delivered(message)
+
+    def _delivered(self, message: Any) -> None:
+        self.ledger.delivered(message)
+        self.got.add(message.payload["n"])
+        self.seen = max(self.seen, message.payload["n"])
+
+    def _marked(self) -> None:
+        self.ledger.marked()
+        self.watch.gaps += 1
 
     def _on_event(self, event: events.Event) -> None:
         self.ledger.saw(event)
         self.losses += isinstance(event, events.Disconnected)
-        health = self.client.health()
-        outbox = f"; outbox: {health.queued} to send, {health.unconfirmed} sent and not confirmed"
-        if report := line_of(event):
-            self.story.tell("client", report, outbox)
+        if isinstance(event, events.StateChanged):
+            self.watch.state = event.state.value
+        elif isinstance(event, events.ReconnectScheduled):
+            self.watch.attempt_at = REAL.monotonic() + event.wait
+        elif isinstance(event, events.Resumed):
+            self.watch.resumed(event.verdict.value, event.reason, event.replayed)
 
     async def _strike(self, name: str) -> None:
-        losses, n, server = self.losses, self.n, self.server
-        # of two messages in a row at least one has an id, by which a replay can find it
-        await _until(lambda: self.seen > n + 1, 1.0)
-        self.story.line("FAULT", f"{name}: {FAULTS[name]}")
+        losses, server = self.losses, self.server
         if name == "broken-buffer":
             server.behave(replay="verbatim_seed", replay_bytes=64)
         if name.startswith("restart"):
             await server.restart(lose_sessions=name == "restart-lost", down=0.5)
-            self.story.line("demo", "the bridge is back: reconnect_now() ends the wait for the next attempt")
-            self.client.reconnect_now()
+            self.client.reconnect_now()  # the bridge is back: this ends the wait for the next attempt
         else:
             if name not in _OF_THE_LINE:
                 self.proxy.refuse(0.8)
             self.proxy.apply(_OF_THE_LINE.get(name, Fault.abort()))
-        await _until(lambda: self.losses > losses, _PATIENCE)
+        await until(lambda: self.losses > losses, _PATIENCE)
         if name in {"expire", "truncate"}:
-            await _until(self.story.stopped.is_set, 0.4)  # the client misses messages in this time
+            await until(self.screen.stopped.is_set, 0.4)  # the client misses messages in this time
             server.expire_sessions() if name == "expire" else await server.truncate_replay(2)
         await self._ready()
         await server.truncate_replay(None)
@@ -255,13 +269,13 @@ class Crashes(Demo):
             try:
                 await self._direct()
                 self.process.stdin.close()
-                await _until(lambda: self.process.returncode is not None, _PATIENCE)
+                await until(lambda: self.process.returncode is not None, _PATIENCE)
             finally:
                 await self._kill()
         self.receipt.state = "queued" if self.process.returncode else "confirmed"
 
     async def _start(self) -> None:
-        self.is_ready, self.story.state = False, "starting"
+        self.is_ready, self.watch.state = False, "starting"
         # in its own process group: Ctrl-C in the terminal does not reach it
         options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP
         command = (*COMMAND, self.proxy.url("/ws"), *self.files)
@@ -277,19 +291,18 @@ class Crashes(Demo):
         await asyncio.gather(self.process.wait(), self.outputs)
 
     async def _ready(self) -> None:
-        await _until(lambda: self.is_ready or self.process.returncode is not None, _PATIENCE)
+        await until(lambda: self.is_ready or self.process.returncode is not None, _PATIENCE)
         if not self.is_ready or self.process.returncode is not None:
             raise TimeoutError(f"a process that is READY expected, got exit code {self.process.returncode}")
 
     async def _strike(self, name: str) -> None:
-        await _until(self.story.stopped.is_set, self.rng.uniform(0.1, 0.5))
+        await until(self.screen.stopped.is_set, self.rng.uniform(0.1, 0.5))
         if name != "busy":
             self.proxy.apply(Fault.abort() if name == "offline" else Fault.black_hole())
             self.proxy.refuse()
-            await _until(self.story.stopped.is_set, 0.5)  # messages are queued in this time
+            await until(self.screen.stopped.is_set, 0.5)  # messages are queued in this time
         await self._kill()
         self.crashes.append(name)
-        self.story.line("KILL", f"{name}: process {self.process.pid} is killed {KILLS[name]}")
         self.proxy.heal()
         await self._start()
 
@@ -305,13 +318,22 @@ class Crashes(Demo):
             word = text.partition(" ")[0]
             if data.startswith(b"{"):
                 if data.endswith(b"\n"):  # a line that the kill cut off counts as not printed
-                    message: Any = Namespace(**(_MESSAGE | json.loads(data)))
-                    self.ledger.delivered(message)
-                    self.seen = message.payload["n"]
+                    self._delivered(Namespace(**(_MESSAGE | json.loads(data))))
                 continue
             self.ledger.saw(type(_EVENTS.get(str(kind), ""), (), {"state": word, "verdict": word})())
+            self._watched(str(kind), text, word)
+
+    def _watched(self, kind: str, text: str, word: str) -> None:
+        """Read a line of `pipe` about its connection."""
+        numbers = re.findall(r"\d+(?:\.\d+)?", text)
+        if kind == "state":
+            self.watch.state = word
             self.is_ready |= word == "READY"
-            if kind == "gap":
-                self.ledger.marked()
-            if kind not in {"earlier", "drain"}:
-                self.story.tell(f"life {len(self.crashes) + 1}", f"{kind}: {text}")
+        elif kind == "retry":
+            self.watch.attempt_at = REAL.monotonic() + float(numbers[1])
+        elif kind == "store" and text.startswith("going on with"):
+            self.watch.counted(int(numbers[0]))
+        elif kind == "verdict":
+            self.watch.resumed(word, text.partition("(")[2].partition(")")[0], int(numbers[-1]))
+        elif kind == "gap":
+            self._marked()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.metadata
+import importlib.util
 import json
 import os
 import shutil
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from ..errors import is_sensitive, redact, sends_secret
+from ..errors.extras import EXTRAS
 from .printing import complain, show
 
 
@@ -82,6 +85,8 @@ def _entry(
     ours = _ourselves()
     words = [*ours[1:], "mcp", *options]
     if program is None:
+        if Path(ours[0]).stem == "uv":  # the programs that it installs need a shell's
+            env = {"PATH": _path_for(ours[0], ours[0]), **env}
         return {"command": ours[0], "args": words, **({"env": dict(env)} if env else {})}
     if config is None:  # a settings file has the command and its options
         if sidecar.cwd is None:  # a desktop program may start its servers in any folder
@@ -91,13 +96,35 @@ def _entry(
 
 
 def _ourselves() -> list[str]:
-    """Return the command that starts this program, with full paths."""
+    """Return the command that starts this program, with full paths.
+
+    Under uvx this program is in uv's cache, which may be emptied at any time: then the command has
+    uv install it again.
+    """
+    uv = os.environ.get("UV")
+    if uv and any((folder / "CACHEDIR.TAG").is_file() for folder in Path(sys.prefix).parents):
+        python = str(Path(sys.executable).resolve())  # uv would look for one in PATH, or fetch it
+        return [uv, "tool", "run", "--python", python, "--from", _source(), "resilient-bridge"]
     script = Path(sys.argv[0])
     if script.stem == "resilient-bridge":
         found = shutil.which(str(script)) or shutil.which("resilient-bridge")
         if found is not None:
             return [str(Path(found).absolute())]
     return [sys.executable, "-m", "resilient_bridge"]
+
+
+def _source() -> str:
+    """Return what this package was installed from, as a requirement: with its extras, and its address if it has one."""
+    facts = json.loads(
+        importlib.metadata.distribution("resilient-bridge").read_text("direct_url.json") or "{}"
+    )
+    extras = sorted(extra for module, (_, extra) in EXTRAS.items() if importlib.util.find_spec(module))
+    name = f"resilient-bridge[{','.join(extras)}]" if extras else "resilient-bridge"
+    if "url" not in facts:
+        return name
+    if (version := facts.get("vcs_info")) is None:
+        return f"{name} @ {facts['url']}"
+    return f"{name} @ {version['vcs']}+{facts['url']}@{version['commit_id']}"
 
 
 def _own_options(words: list[str]) -> list[str]:

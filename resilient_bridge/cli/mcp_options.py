@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from ..adapters.sidecar.options import Sidecar
 
 
+EXAMPLES: Final = """examples:
+  resilient-bridge mcp -- npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp https://example.org/mcp --header "Authorization: Bearer env:TOKEN"
+  resilient-bridge mcp --repeat search --timeout 60 -- python server.py
+
+the entry for a client's configuration:
+  resilient-bridge mcp --print-config claude-desktop -- npx -y @modelcontextprotocol/server-memory
+
+from a clone, as the package is not on PyPI yet; run it by uvx, or install the command:
+  uvx --from PATH-TO-A-CLONE resilient-bridge mcp -- npx -y @modelcontextprotocol/server-memory
+  pipx install PATH-TO-A-CLONE"""
 EPILOG: Final = """Put it in front of a server in your MCP client's configuration: after `--` the command that starts the server, or its URL.
 What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""

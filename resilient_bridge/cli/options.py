@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -18,23 +19,23 @@ from .terminal import columns, fitted
 
 
 FAULTS: Final[Mapping[str, str]] = {
-    "cut": "the connection is reset (RST), and for 0.8 s nothing answers there",
-    "half-open": "the line swallows every byte in silence: only the heartbeat can notice",
-    "reset": "137 bytes from now the connection is reset, in the middle of a message",
-    "fin": "the stream just ends, without a close frame",
-    "restart": "the bridge restarts; it remembers its sessions",
-    "restart-lost": "the bridge restarts, and has forgotten everything: a new session, without what was missed",
-    "expire": "the connection is cut, and the session ends, as it does after 5 minutes: a new one, without what was missed",
-    "truncate": "the connection is cut, and the bridge keeps 2 messages for a replay, which do not reach back far enough",
-    "broken-buffer": "the connection is cut, and the replay buffer is as broken as in the specification: its empty answer proves nothing",
+    "cut": "connection cut, 0.8 s",
+    "half-open": "connection silent",
+    "reset": "cut inside a message",
+    "fin": "ended, no close frame",
+    "restart": "bridge restarted",
+    "restart-lost": "bridge lost sessions",
+    "expire": "session expired",
+    "truncate": "replay log too short",
+    "broken-buffer": "replay buffer broken",
 }
-"""The faults of the demo by name, and what each does."""
+"""The faults of the demo by name, and what its table calls each (21 columns)."""
 KILLS: Final[Mapping[str, str]] = {
-    "busy": "in the middle of its work",
-    "offline": "while the line is cut, and what it accepts has to wait",
-    "unheard": "while the line swallows what it sends, and it does not know",
+    "busy": "killed while sending",
+    "offline": "killed while offline",
+    "unheard": "killed on silent line",
 }
-"""When `demo --crash` kills the client."""
+"""When `demo --crash` kills the client, and what its table calls that."""
 SHELLS: Final = ("bash", "zsh", "fish")
 PRESETS: Final = ("default", "recursor", "ccsetup", "stdiobus", "gasoline", "openviber")
 _LONGEST: Final = 86_400.0
@@ -42,11 +43,29 @@ _MOST: Final = 1_000
 _DIGITS: Final = 20
 
 
-class Narrow(argparse.HelpFormatter):
-    """A help formatter that wraps the usage to the width.
+_INDENT: Final = "  "
+_WORD: Final = re.compile(r'(?:"[^"]*"|\S)+')
 
-    argparse itself does not wrap a group of options, or a long command.
+
+class Narrow(argparse.HelpFormatter):
+    """A help formatter that wraps the usage to the width, and keeps examples.
+
+    argparse itself does not wrap a group of options, or a long command. In a description or an
+    epilog an indented line is a command that can be pasted: it is broken by a backslash only.
     """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines: list[str] = []
+        prose: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            if line and not line.startswith(_INDENT):
+                prose.append(line)
+                continue
+            if prose:
+                lines += super()._fill_text(" ".join(prose), width, indent).splitlines()
+                prose = []
+            lines += _command_lines(line, width)
+        return "\n".join(lines[:-1])
 
     def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         text = super()._format_usage(usage, actions, groups, prefix)
@@ -57,6 +76,17 @@ class Narrow(argparse.HelpFormatter):
             words, self._width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False
         )
         return "\n".join(lines) + "\n\n"
+
+
+def _command_lines(command: str, width: int) -> list[str]:
+    """Return a shell command in lines of the width, all but the last with a backslash at the end."""
+    lines = [_INDENT]
+    for word in _WORD.findall(command):
+        if lines[-1].strip() and len(lines[-1]) + len(word) + 2 > width:
+            lines[-1] += "\\"
+            lines.append(_INDENT * 2)
+        lines[-1] += f"{word} "
+    return [line.rstrip() for line in lines]
 
 
 class Parser(argparse.ArgumentParser):

@@ -65,6 +65,12 @@ if TYPE_CHECKING:
 class BridgeClient:
     """A connection to a WebSocket bridge that survives losses and reports what it cannot recover.
 
+        async with rb.BridgeClient("wss://host/ws", store="bridge.db") as bridge:
+            receipt = await bridge.send("tool_result", {"content": "ok"})
+            print(await receipt.confirmed(timeout=30))      # applied
+            async for message in bridge:
+                print(message.type, message.payload)
+
     `url`, `token` and `headers` are values or (async) callables, evaluated on each attempt. A text
     `env:NAME` or `file:PATH` (in headers: such a word) is read on each attempt, so once more after
     a refusal (401): a rotated secret takes effect.

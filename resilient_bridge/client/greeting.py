@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 class Greeting:
     """The new connection, as `on_connect` gets it: `send` a frame, `expect` an answer.
 
+        async def subscribe(link: rb.bridge.Greeting) -> None:
+            await link.send({"type": "subscribe", "channel": "orders"})
+            await link.expect({"type": "subscribed"})
+
+        bridge = rb.BridgeClient("wss://host/ws", on_connect=subscribe)
+
     All other frames wait, in order, for the reader. The object ends with the function it was passed
     to: a lost connection cancels that function, and the next connection calls it again.
     """

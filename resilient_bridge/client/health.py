@@ -28,6 +28,9 @@ _WAITS_FOR: Final = {
 class Health:
     """The health of a client at one moment. `ready` is True while messages flow both ways.
 
+        health = rb.BridgeClient("wss://host/ws").health()
+        print(health.ready, health.state, health.queued)      # False IDLE 0
+
     Since the start: `rejected` frames that broke the protocol, `duplicates` dropped, `stray_acks`
     for nothing that we wait for; `failed_checks` runs of your health check that did not say yes,
     `check_errors` those of them that raised. `store`: the durable store in words, without its

@@ -23,7 +23,14 @@ ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "
 
 
 class Receipt:
-    """The handle of one send and its outcome. Only `withdraw` changes anything."""
+    """The handle of one send and its outcome.
+
+        receipt = await bridge.send("tool_result", {"content": "ok"})
+        print(await receipt.confirmed(timeout=30))      # applied
+        print(receipt.state)      # confirmed
+
+    Only `withdraw` changes anything.
+    """
 
     __slots__ = ("_driver", "_entry")
 

@@ -17,6 +17,11 @@ from .record import ATTRIBUTE
 class BridgeError(Exception):
     """Base of every error raised by this package.
 
+        try:
+            rb.load({"policies": {"search": {"retry": {"attempts": "many"}}}})
+        except rb.BridgeError as error:
+            print(error.failure.code, error.failure.retryable)      # SYS_CONFIG_INVALID False
+
     `str()` is the failure's line and the first thing to do about it.
     """
 
@@ -47,6 +52,12 @@ class BridgeError(Exception):
 class Problem(NamedTuple):
     """One wrong setting.
 
+        try:
+            rb.Retry(attempts=0)
+        except rb.ConfigError as error:
+            for problem in error.problems:
+                print(problem.path, problem.received)      # Retry.attempts 0
+
     Its path, what was wanted and got in words, what was got as plain data, and its line if that is
     known.
     """
@@ -63,6 +74,11 @@ class Problem(NamedTuple):
 
 class ConfigError(BridgeError, ValueError):
     """A setting is wrong, or several; `problems` has all of them, each with its path.
+
+        try:
+            rb.Retry(attempts=0)
+        except rb.ConfigError as error:
+            print(error.problems[0].path)      # Retry.attempts
 
     Nothing was started.
     """
@@ -86,19 +102,51 @@ class ConfigError(BridgeError, ValueError):
 
 
 class AuthError(BridgeError):
-    """The credentials were refused, or could not be refreshed."""
+    """The credentials were refused, or could not be refreshed.
+
+        try:
+            async with rb.BridgeClient("wss://host/ws", token="expired") as bridge:
+                await bridge.wait_ready()
+        except rb.errors.AuthError as error:
+            print(error.failure.retryable)      # False
+
+    It is permanent: a link ends with it.
+    """
 
 
 class ProtocolError(BridgeError):
-    """One end broke the protocol: a message, its order or its size."""
+    """One end broke the protocol: a message, its order or its size.
+
+        try:
+            rb.agent.HookEvent.parse("[]")
+        except rb.errors.ProtocolError as error:
+            print(error.failure.code)      # HOOK_VALIDATION_FAILED
+
+    `str()` says what was wrong.
+    """
 
 
 class SessionError(BridgeError):
-    """The session is unknown, closed, not resumable, or belongs to another client."""
+    """The session is unknown, closed, not resumable, or belongs to another client.
+
+        async with rb.stores.Sessions("sessions.db") as sessions:
+            try:
+                await sessions.get("unknown")
+            except rb.errors.SessionError as error:
+                print(error.failure.code)      # SESS_NOT_FOUND
+
+    `failure.code` says which of these.
+    """
 
 
 class PositionGoneError(SessionError):
     """The events after a position are no longer stored.
+
+        async def backfill(record: rb.dialects.Record) -> AsyncIterator[str]:
+            if not stored(record.positions):
+                raise rb.errors.PositionGoneError
+            yield "..."
+        bridge = rb.BridgeClient("wss://host/ws", dialect=dialect, backfill=backfill)
 
     Raised by the function that you give as `backfill=`, it makes a gap of the verdict."""
 
@@ -110,23 +158,63 @@ class PositionGoneError(SessionError):
 
 
 class AttemptTimeoutError(BridgeError, TimeoutError):
-    """One attempt exceeded its time limit; it may have run."""
+    """One attempt exceeded its time limit; it may have run.
+
+        try:
+            await rb.Policy(rb.Timeout(5)).call(asyncio.sleep, 60)
+        except rb.errors.AttemptTimeoutError as error:
+            print(error.failure.executed)      # maybe
+
+    It is a TimeoutError as well.
+    """
 
 
 class DeadlineExceededError(BridgeError, TimeoutError):
-    """All attempts together exceeded the deadline."""
+    """All attempts together exceeded the deadline.
+
+        try:
+            await rb.Policy(rb.Deadline(5)).call(asyncio.sleep, 60)
+        except rb.DeadlineExceededError as error:
+            print(error.failure.executed)      # maybe
+
+    It is a TimeoutError as well. `failure.executed` says whether an attempt may have run.
+    """
 
 
 class OutcomeUnknownError(BridgeError):
-    """It is unknown whether the server acted on what was sent. It was not repeated."""
+    """It is unknown whether the server acted on what was sent.
+
+        try:
+            await bridge.request("order", {"item": "book"})
+        except rb.OutcomeUnknownError as error:
+            print(error.failure.executed)      # maybe
+
+    It was not repeated.
+    """
 
 
 class InboxFullError(OutcomeUnknownError):
-    """The answer came, or may have come, and was not read: the inbox is full."""
+    """The answer came, or may have come, and was not read: the inbox is full.
+
+        try:
+            await bridge.request("order", {"item": "book"})
+        except rb.errors.InboxFullError:
+            async for message in bridge:
+                ...      # read what waits
+
+    Read while requests are under way, or give the `Inbox` more room.
+    """
 
 
 class NotExecutedError(BridgeError):
     """Nothing of the function that raises this has happened: `raise NotExecutedError from error`.
+
+        @rb.resilient(idempotent=False)
+        def charge(order: str) -> None:
+            try:
+                connection = connect()
+            except OSError as error:
+                raise rb.NotExecutedError from error      # nothing was charged: call it again
 
     It is the proof that lets a policy repeat a function that may not run twice. It counts for the
     innermost protected function that it leaves and for no outer one. Whether a repeat can help is
@@ -141,7 +229,17 @@ class NotExecutedError(BridgeError):
 
 
 class RejectedError(BridgeError):
-    """It never left this process: sending it again is safe."""
+    """It never left this process: sending it again is safe.
+
+        policy = rb.Policy(rb.Breaker())
+        rb.calls.circuit(policy).isolate()
+        try:
+            policy.call(search, "x")
+        except rb.errors.RejectedError as error:
+            print(error.failure.executed)      # no
+
+    It is the base of CircuitOpenError, BulkheadFullError and ThrottledError, among others.
+    """
 
     @property
     def retry_after(self) -> float | None:
@@ -150,39 +248,121 @@ class RejectedError(BridgeError):
 
 
 class CircuitOpenError(RejectedError):
-    """The circuit is open."""
+    """The circuit is open.
+
+        policy = rb.Policy(rb.Breaker())
+        rb.calls.circuit(policy).isolate()
+        try:
+            policy.call(search, "x")
+        except rb.CircuitOpenError as error:
+            print(error.failure.executed)      # no
+
+    Nothing was called. `error.retry_after` says when to try again, in seconds; None if unknown.
+    """
 
 
 class BulkheadFullError(RejectedError):
-    """Too many calls run already."""
+    """Too many calls run already.
+
+        policy = rb.Policy(rb.Bulkhead(1))
+        try:
+            await asyncio.gather(*[policy.call(asyncio.sleep, 1) for _ in range(2)])
+        except rb.errors.BulkheadFullError as error:
+            print(error.failure.executed)      # no
+
+    Nothing was called.
+    """
 
 
 class ThrottledError(RejectedError):
-    """The rate limit is used up."""
+    """The rate limit is used up.
+
+        policy = rb.Policy(rb.RateLimit(1, per=60))
+        try:
+            [policy.call(search, query) for query in ("x", "y")]
+        except rb.errors.ThrottledError as error:
+            print(round(error.failure.retry_after))      # 60
+
+    Nothing was called. `error.retry_after` says when to try again, in seconds.
+    """
 
 
 class OutboxFullError(RejectedError):
-    """The outbox has reached its bound."""
+    """The outbox has reached its bound.
+
+        try:
+            await bridge.send("note", {"text": "hello"})
+        except rb.errors.OutboxFullError as error:
+            print(error.failure.executed)      # no
+
+    The message was not accepted. `Outbox.overflow` has other answers than this error.
+    """
 
 
 class NotDeliveredError(RejectedError):
-    """The message was withdrawn, expired or returned before it was ever handed to the link."""
+    """The message was withdrawn, expired or returned before it was ever handed to the link.
+
+        receipt = await bridge.send("note", {"text": "hello"})
+        receipt.withdraw()
+        try:
+            await receipt.confirmed()
+        except rb.errors.NotDeliveredError as error:
+            print(error.failure.executed)      # no
+
+    `Receipt.confirmed` raises it; the server has not seen the message.
+    """
 
 
 class SpendLimitError(RejectedError):
-    """The budget is spent: nothing was called."""
+    """The budget is spent: nothing was called.
+
+        budget = rb.agent.SpendBudget("10.00")
+        budget.cancel()
+        try:
+            async with budget.call():
+                ...
+        except rb.errors.SpendLimitError: ...
+
+    `failure.details` says how much was spent.
+    """
 
 
 class ContextOverflowError(RejectedError):
-    """The conversation is longer than the model can take: nothing was sent."""
+    """The conversation is longer than the model can take: nothing was sent.
+
+        guard = rb.agent.ContextGuard(8000, count=lambda messages, tools: 9000)
+        try:
+            await guard.fit([])
+        except rb.errors.ContextOverflowError as error:
+            print(error.failure.details["suggestion"])      # compact_history
+
+    `failure.details` has `current_tokens` and `max_tokens`.
+    """
 
 
 class NotConnectedError(RejectedError, ConnectionError):
-    """There is no usable connection."""
+    """There is no usable connection.
+
+        try:
+            await bridge.send("note", {"text": "hello"})
+        except rb.errors.NotConnectedError as error:
+            print(error.failure.executed)      # no
+
+    Nothing was sent.
+    """
 
 
 class StoreError(RejectedError):
-    """Nothing was stored or accepted: the store is full, unreachable, in use or damaged."""
+    """Nothing was stored or accepted: the store is full, unreachable, in use or damaged.
+
+        try:
+            async with rb.stores.Sessions("x.db"), rb.stores.Sessions("x.db"):
+                ...
+        except rb.errors.StoreError as error:
+            print(error.failure.code)      # SYS_STORE_IN_USE
+
+    `failure.code` says which of these.
+    """
 
 
 _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(

@@ -63,6 +63,10 @@ def _as_wait(seconds: float | None) -> float | None:
 class Failure(Unread):
     """One failure, typed, redacted and immutable.
 
+        failure = rb.classify(ConnectionResetError())
+        print(failure.code, failure.retryable, failure.executed)      # CONN_RESET True maybe
+        print(failure.explain())
+
     `retryable`: repeating the same call can help. `executed`: the other side can have acted.
     `retry_after`: seconds the other side asked to wait, a lower bound; None when it did not say.
     `details`: plain data; well-known keys are close_code close_text close_by http_status rpc_code

@@ -16,7 +16,13 @@ import attrs
 
 
 class Category(StrEnum):
-    """Where a failure comes from."""
+    """Where a failure comes from.
+
+        failure = rb.classify(ConnectionResetError())
+        print(failure.category is rb.Category.TRANSPORT)      # True
+
+    It decides no repeat: `Failure.retryable` does.
+    """
 
     CONFIG = "CONFIG"
     AUTH = "AUTH"
@@ -28,7 +34,13 @@ class Category(StrEnum):
 
 
 class Kind(StrEnum):
-    """What recovery a failure calls for: wait, give up, restore, or resume."""
+    """What recovery a failure calls for: wait, give up, restore, or resume.
+
+        failure = rb.classify(ConnectionResetError())
+        print(failure.kind is rb.Kind.TRANSIENT)      # True
+
+    What a Retry repeats by default is `on=rb.Kind.TRANSIENT`.
+    """
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -37,7 +49,13 @@ class Kind(StrEnum):
 
 
 class Severity(StrEnum):
-    """Who is notified: log; + metric; + notify; + alert, open the circuit; end of the session."""
+    """Who is notified: log; + metric; + notify; + alert, open the circuit; end of the session.
+
+        failure = rb.classify(ConnectionResetError())
+        print(failure.severity is rb.errors.Severity.ERROR)      # True
+
+    In this order: INFO, WARNING, ERROR, CRITICAL, FATAL.
+    """
 
     INFO = "info"
     WARNING = "warning"
@@ -47,7 +65,13 @@ class Severity(StrEnum):
 
 
 class Executed(StrEnum):
-    """Whether the server can have acted on what was sent."""
+    """Whether the server can have acted on what was sent.
+
+        failure = rb.classify(ConnectionRefusedError())
+        print(failure.executed is rb.errors.Executed.NO)      # True
+
+    Of anything but NO a repeat needs permission, such as `idempotent=True`.
+    """
 
     NO = "no"
     MAYBE = "maybe"

@@ -48,6 +48,8 @@ _SPENDING: Final = "resilient_bridge.agent.spending.spend_budget"
 def health_app() -> HealthApp:
     """Return an ASGI application that reports the health of this process, to a load balancer.
 
+        app = rb.telemetry.health_app()      # uvicorn main:app
+
     Serve it, or mount it. GET and HEAD of any path answer 200 with `"status": "ready"`, or 503 with
     `starting`, `stopping` (also after `app.is_stopping = True`, for a process that is about to end)
     or `down`. The JSON body lists links with their names, the durable stores of clients, circuits,

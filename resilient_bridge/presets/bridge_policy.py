@@ -72,6 +72,11 @@ def _is_name(value: object) -> bool:
 class BridgePolicy(Value):
     """All policies of a bridge in one value: immutable, equal by content, hashable, picklable.
 
+        policy = rb.bridge.BridgePolicy(
+            reconnect=rb.bridge.Reconnect(attempts=8), outbox=rb.bridge.Outbox(max_messages=50)
+        )
+        bridge = rb.BridgeClient("wss://host/ws", policy=policy)
+
     A part that is not given is the recommended one. Beside the link, `calls` is the Policy for
     calls over it, and `tools` has one by name for tools or operations with other limits.
     `idempotent` names the operations that may always be repeated, for

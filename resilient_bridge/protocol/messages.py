@@ -31,6 +31,11 @@ _ISO: Final = re.compile(
 class Message:
     """One message of the bridge.
 
+        async for message in bridge:
+            print(message.type, message.payload)
+            if message.maybe_duplicate:
+                ...      # it may have come before: look whether its work is done
+
     `type`, `id` (None where the server sends none) and `payload` are the server's. `raw` is the
     whole frame as it came, decoded (an object; in a dialect of its own also an array, a text or
     bytes): for fields that a server puts beside the payload, and for an id or a timestamp that is a
@@ -72,6 +77,11 @@ class Message:
 @attrs.frozen(slots=True)
 class Gap:
     """A place in the stream where messages are, or may be, missing (handed to `on_gap`).
+
+        async def on_gap(gap: rb.bridge.Gap) -> None:
+            print(gap.verdict, gap.reason, gap.since, gap.until)
+
+        bridge = rb.BridgeClient("wss://host/ws", on_gap=on_gap)
 
     `verdict` is GAP (provably or presumably lost) or UNKNOWN (it cannot be known). `since` is the
     server's timestamp of the last message before the hole, `until` that of the first one after it,

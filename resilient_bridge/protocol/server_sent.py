@@ -26,6 +26,10 @@ _LONGEST_RETRY: Final = 10**15  # milliseconds; a larger number says no more tha
 class ServerSentEvent:
     """One event of a stream, as the server sent it.
 
+        async with rb.links.EventSource(client, "https://host/events") as events:
+            async for event in events:
+                print(event.id, event.data)      # 7 hello
+
     `type` is "message" where the server names none, `data` its lines joined by line feeds. `id` is
     the stream's last event id: this event's own if `has_id`, else the one an earlier event left
     behind, "" if there was none. `retry` is the reconnection time in milliseconds if this event set

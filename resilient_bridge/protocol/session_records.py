@@ -46,7 +46,14 @@ _UNSAID: Final = datetime.fromtimestamp(0, UTC)  # the times of a session whose 
 
 
 class SessionState(StrEnum):
-    """The state of a session. Whether a paused one can be resumed is its record's `resumable`."""
+    """The state of a session.
+
+        async with rb.stores.Sessions("sessions.db") as sessions:
+            record = await sessions.create("coder", "/tmp")
+            print(record.state is rb.stores.SessionState.CREATED)      # True
+
+    Whether a paused one can be resumed is its record's `resumable`.
+    """
 
     CREATED = "created"
     ACTIVE = "active"
@@ -108,6 +115,9 @@ class SessionCheckpoint:
     """The progress of a session: messages taken, the id of the last one that had an id, and any
     data its owner wants back.
 
+        checkpoint = rb.stores.SessionCheckpoint(message_count=7, context_snapshot={"step": 3})
+        print(checkpoint.context_snapshot["step"])      # 3
+
     `context_snapshot` is any JSON value of at most 1 MiB; it is copied. Raises ConfigError for
     values that JSON would change: NaN, tuples, keys that are no text, more than 100 levels.
     """
@@ -126,6 +136,10 @@ class SessionCheckpoint:
 @attrs.frozen(kw_only=True)
 class SessionRecord:
     """One session: its owner, directory, state and times, and its checkpoint, if one was made.
+
+        async with rb.stores.Sessions("sessions.db") as sessions:
+            record = await sessions.create("coder", "/tmp")
+            print(record.state, record.resumable)      # created True
 
     `agent_type` and `working_directory` are None if they are not known. Times are in UTC. `error`
     is why it failed, without its cause and history, which do not outlive a process.

@@ -69,6 +69,10 @@ KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kin
 class Change:
     """A setting that `reload` changed: its path, its value before and after.
 
+        config = rb.load("bridge.toml")
+        for change in config.reload():
+            print(change.path, change.before, change.after)
+
     None where it is not set.
     """
 
@@ -84,6 +88,13 @@ class Change:
 class Config:
     """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by
     name, `toolbox`, `alerts`, `debug`, `warnings`.
+
+        config = rb.load("bridge.toml")
+
+        @config.protect("search", idempotent=True)
+        def search(query: str) -> str: ...
+
+        config.reload()      # `search` has the new numbers, and its circuit is kept
 
     `reload()` reads the same sources again. Values are replaced; circuits and budgets of
     `policies`, and of functions that `protect` decorated, keep their state.
@@ -301,6 +312,9 @@ def load(
     """Read settings from a file (.toml, .json, .yaml), a dict or the environment, and return the
     checked Config.
 
+        config = rb.load({"policies": {"search": {"retry": {"attempts": 3}}}})
+        print(config.policy("search").explain().max_calls)      # 3
+
     `names` are the functions and exception classes that settings may name; no setting is ever
     imported or run. `env=True` adds the variables that begin with `RESILIENT_BRIDGE_`, which
     override the source (`RESILIENT_BRIDGE_RETRY__ATTEMPTS=6`); a mapping replaces `os.environ`.
@@ -382,6 +396,8 @@ def in_order(problems: Iterable[Problem], merged: Merged) -> list[Problem]:
 def dump(value: Any, /, *, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a value or a Config as plain data that `load` reads back as an equal one, without
     defaults.
+
+        print(rb.settings.dump(rb.RateLimit(5)))      # {'kind': 'RateLimit', 'calls': 5}
 
     `names` are the functions and classes that may be named, as in `load`. Raises ConfigError with
     the path of a value that settings cannot express, such as a function without a name. The data

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """A store in memory: nothing survives the process."""
+    """A store in memory: nothing survives the process.
+
+        bridge = rb.BridgeClient("wss://host/ws", store=rb.stores.MemoryStore())
+
+    It is what a BridgeClient has without `store=`.
+    """
 
     is_durable = False
     on_failure: Callable[[StoreError | None], object] | None = None

@@ -52,6 +52,13 @@ _UNCHANGED: Final = _Unchanged.UNCHANGED
 class Sessions:
     """The session records of a store.
 
+        async with rb.stores.Sessions("sessions.db") as sessions:
+            record = await sessions.create("coder", "/tmp")
+            await sessions.activate(record.id)
+            await sessions.checkpoint(record.id, message_count=7, context_snapshot={})
+            await sessions.pause(record.id)
+            print((await sessions.resume(record.id)).checkpoint.message_count)      # 7
+
     The store is a path (SQLite), a redis:// URL, or a store object, which a BridgeClient may share.
     Use `async with`: outside of it, operations raise ConfigError. All but `list` and `forget`
     return the record as stored.

@@ -83,6 +83,12 @@ HUB: Final = _Hub()
 def listen(listener: Callable[[Event], object], /) -> _Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
+        def show(event: rb.events.Event) -> None:
+            print(event)
+
+        with rb.listen(show):
+            ...      # the events of the calls and links in this process
+
     It is called in the thread and task that emits, in the order of events. Its exceptions are
     counted (`listener_failures`), logged once, and do not reach the emitter, but for
     KeyboardInterrupt and SystemExit. The log continues; switch it off with its level, or with

@@ -35,6 +35,13 @@ def assert_sent_at_most_once(
     """Run `call(url)` once without a fault, and then once for each fault at each of its first eight
     requests; AssertionError if anything was done too often.
 
+        def charge(url: str) -> None:
+            with httpx.Client(transport=rb.HTTPTransport(trust_env=False)) as client:
+                client.post(f"{url}/charge", json={"amount": 1})
+
+        with rb.testing.virtual_time():
+            rb.testing.assert_sent_at_most_once(charge)
+
     `call` sends its requests to `url`, the address of a server of 127.0.0.1 without a slash at the
     end. Make clients inside of it: an async one runs in a new event loop, and `url` differs each
     time. A request has an effect unless its method is GET, HEAD, OPTIONS or TRACE. `allowed`: how

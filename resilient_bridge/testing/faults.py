@@ -47,6 +47,9 @@ _CLOCK_ERROR: Final = 120.0
 class ScriptedFault:
     """One fault: at an instant, or after `after` chunks or bytes on one side of a link.
 
+        fault = rb.testing.ScriptedFault("abort", link=1, after=2)
+        faults = rb.testing.Faults(script=(fault,))
+
     `link` counts connections from 1. `way` is where a black hole or garbage goes. `seconds` is how
     long it lasts; `amount` is seconds of delay, bytes/s of throttle, messages kept of the replay,
     or seconds of the clock step.
@@ -85,6 +88,10 @@ class ScriptedFault:
 @attrs.frozen(kw_only=True, repr=False)
 class Faults:
     """A plan of faults, the same for the same arguments.
+
+        async def main(server: rb.testing.BridgeServer) -> None: ...
+
+        rb.testing.simulate(main, faults=rb.testing.Faults(seed=7, rate=0.2))
 
     `rate` is the number per virtual second, from 0 until `until` seconds. Network faults are reset,
     end of stream, black hole, half-open, garbage, delay, throttle, and refused, unanswered and

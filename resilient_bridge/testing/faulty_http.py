@@ -22,7 +22,13 @@ _REFUSED_SECONDS: Final = 0.1  # seconds without a listener
 
 
 class HTTPFault(Enum):
-    """What may happen to one request of a call. "After" means after the effect of the request."""
+    """What may happen to one request of a call.
+
+        resets = [rb.testing.HTTPFault.RESET_BEFORE, rb.testing.HTTPFault.RESET_AFTER]
+        rb.testing.assert_sent_at_most_once(charge, faults=resets)
+
+    "After" means after the effect of the request.
+    """
 
     REFUSED = "connection refused"
     RESET_BEFORE = "reset before the effect"

@@ -15,7 +15,13 @@ from .worlds import AlteredWorld, Inside
 
 
 class _Pass:
-    """The step of a script that lets its call run."""
+    """The step of a script that lets its call run.
+
+        with rb.testing.inject(search, rb.testing.PASS, 503):      # the second call fails
+            search("x")
+
+    After the last step, calls run without the script.
+    """
 
     def __repr__(self) -> str:
         return "PASS"
@@ -26,7 +32,14 @@ PASS: Final = _Pass()
 
 
 class Injection:
-    """The result of `inject`: `calls` counts the calls of the target, the failed ones included."""
+    """The result of `inject`: `calls` counts the calls of the target, the failed ones included.
+
+        with rb.testing.inject(search, ConnectionResetError) as injection:
+            search("x")
+        print(injection.calls)      # 2
+
+    Read it inside the block or after it.
+    """
 
     def __init__(self, target: Any, script: tuple[Any, ...]) -> None:
         self.calls = 0
@@ -66,6 +79,9 @@ class _InjectedWorld(AlteredWorld):
 
 def inject(target: Any, /, *script: Any) -> AbstractContextManager[Injection]:
     """Make the calls of a protected function, or of all functions behind a Policy, follow a script.
+
+        with rb.testing.virtual_time(), rb.testing.inject(search, ConnectionResetError, 503):
+            print(search("x"))      # x
 
     Each step of the script is for one call: an exception, an exception class, an HTTP status (such
     as 503), or PASS. After the last step, calls run normally. Retries count as calls. ConfigError

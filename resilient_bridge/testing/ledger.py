@@ -38,6 +38,10 @@ class _Receipt(Protocol):
 class Judgement:
     """The serials that broke each promise; all empty if every promise was kept.
 
+        ledger = rb.testing.Ledger()
+        ledger.pushed(1)
+        print(ledger.judge().lost)      # (1,)
+
     Inbound: `lost` (pushed, never delivered, under no gap), `duplicated` (delivered again without a
     flag), `reordered` (delivered after a later one, without a flag, and not in a replay after a gap
     marker), `unexpected` (never pushed). Outbound: `unapplied` (confirmed, but not applied in that
@@ -94,6 +98,11 @@ _FINDINGS: Final[Mapping[str, str]] = {
 
 class Ledger:
     """Records both directions of one client while it runs.
+
+        ledger = rb.testing.Ledger()
+        with rb.listen(ledger.saw):
+            ...      # `pushed`, `delivered`, `sent` and `applied` as it happens
+        print(ledger.judge().passed)      # True
 
     `judge()` and `totals()` may be called at any time. Every message carries a growing serial
     number in `payload[serial]`. `life` names the current run of the bridge (for example its

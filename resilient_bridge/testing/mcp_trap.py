@@ -31,6 +31,11 @@ class Trap:
     """A server to test an MCP client, proxy or agent with. `command` starts it, `http()` runs it in
     this process, and the ledger records what was done.
 
+        def test_an_order_is_made_once(tmp_path: Path) -> None:
+            trap = rb.mcp.Trap(tmp_path / "ledger.jsonl", plan=["after"])
+            run_my_client(trap.command)
+            trap.assert_no_repeats()
+
     Its tools are `order` (a write), `put` (an idempotent write, which says so) and `list_orders` (a
     read, which says so). The writes take a `marker`: another one for each thing that your client
     wants done. Each call takes the next step of the plan, also after a restart.

@@ -19,6 +19,10 @@ from typing import Any
 class TrapEffect:
     """One effect of a tool of the trap.
 
+        trap = rb.mcp.Trap("ledger.jsonl")
+        for effect in trap.effects():
+            print(effect.tool, effect.marker, effect.call)
+
     `call`: the number of the call, from 0. `at`: seconds since 1970. `key`: what `put` wrote to.
     """
 

@@ -14,8 +14,11 @@ from typing import Final
 
 
 class TrapStrike(Enum):
-    """What may happen to one call of a tool. All but `before` and `forgotten` come after the
-    effect.
+    """What may happen to one call of a tool.
+
+        trap = rb.mcp.Trap("ledger.jsonl", plan=[rb.mcp.TrapStrike.AFTER])
+
+    All but `before` and `forgotten` come after the effect.
     """
 
     ANSWER = "answer"  # nothing: the call is answered

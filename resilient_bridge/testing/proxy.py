@@ -17,8 +17,11 @@ from .proxy_link import Fault, Link, Way
 
 
 class FaultProxy:
-    """Forwards TCP to a target and breaks it on request: `async with FaultProxy(host, port) as
-    proxy: proxy.url()`.
+    """Forwards TCP from `proxy.url()` to a target, and breaks it on request.
+
+        async with rb.testing.FaultProxy(*server.address) as proxy:
+            proxy.script(rb.testing.Fault.abort(after=100))      # the next connection is reset
+            bridge = rb.BridgeClient(proxy.url())
 
     Faults apply to the open connections (`apply`), to new ones in turn (`script`) or to all new
     ones (`every`). The counters `connections` (accepted), `bytes_up` and `bytes_down` (passed on)

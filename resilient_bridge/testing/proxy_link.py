@@ -30,6 +30,9 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() s
 class Fault:
     """One fault of a connection, which starts after this many bytes of one direction (0: at once).
 
+        faults = [rb.testing.Fault.abort(after=100), rb.testing.Fault.delay(0.5)]
+        print(faults[0].kind)      # abort
+
     "up" is towards the target, "down" towards the client; with "both" each direction counts for
     itself.
     """

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Final
 
 from ..telemetry import events, listen
-
-
-_OF_EACH_CALL: Final = frozenset(
-    {"CallFinished", "CallRejected", "CommandSent", "CommandAnswered", "PollFailed"}
-)
 
 
 class _Recording(AbstractContextManager[list[events.Event]]):
@@ -20,7 +14,7 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         self._listening = listen(self._collected.append if calls else self._decided)
 
     def _decided(self, event: events.Event) -> None:
-        if type(event).__name__ not in _OF_EACH_CALL:
+        if not event.__of_each_call__:
             self._collected.append(event)
 
     def __enter__(self) -> list[events.Event]:
@@ -35,6 +29,10 @@ class _Recording(AbstractContextManager[list[events.Event]]):
 
 def record(*, calls: bool = False) -> AbstractContextManager[list[events.Event]]:
     """Collect the events of this process in a list, in order.
+
+        with rb.testing.record(calls=True) as events:
+            search("x")
+        print([type(event).__name__ for event in events])      # ['CallFinished']
 
     By default these are the events of decisions. With `calls=True` they include the events of every
     single call and command: `CallFinished`, `CallRejected`,

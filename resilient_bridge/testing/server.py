@@ -60,7 +60,13 @@ class _Door:
 
 
 class BridgeServer(EmbeddedBridge):
-    """An embedded bridge on loopback: `async with BridgeServer() as server: ... server.url ...`.
+    """An embedded bridge on loopback, at `server.url`.
+
+        async with rb.testing.BridgeServer() as server, rb.BridgeClient(server.url) as bridge:
+            await bridge.wait_ready()
+            await server.push("note", {"text": "hello"})
+            async for message in bridge:
+                print(message.payload["text"])      # hello
 
     It keeps sessions 5 minutes after a drop, replays up to 100 KB and 30 minutes with an inclusive,
     stable `since`, processes a message with a known idempotency key once in 5 minutes, and serves

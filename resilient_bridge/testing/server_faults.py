@@ -37,6 +37,9 @@ StampMode = Literal[
 class Behaviour:
     """How the bridge behaves; without arguments, correctly.
 
+        async with rb.testing.BridgeServer(grace=60, dedupes=False) as server:
+            server.behaviour = rb.testing.Behaviour(reject_upgrade=503)
+
     The bounds are the seed's: sessions are kept 300 s after a drop, the replay buffer holds 100 KB
     and 30 minutes, idempotency keys are remembered for 300 s. Seconds are those of the event loop's
     clock.

@@ -33,8 +33,12 @@ _NO_QUESTION: Final[tuple[str, Mapping[str, Any]]] = ("", {})
 
 
 class LogBridge(EmbeddedBridge):
-    """An embedded bridge of numbered events: `async with LogBridge(field="seq", ask="last_seq") as
-    server: ... server.url ...`.
+    """An embedded bridge of numbered events, at `server.url`.
+
+        async with rb.testing.LogBridge(field="seq", ask="last_seq") as server:
+            dialect = rb.dialects.sequence(field="seq", ask="last_seq")
+            async with rb.BridgeClient(server.url, dialect=dialect) as bridge:
+                await bridge.wait_ready()
 
     It speaks what `rb.dialects.sequence` ("number"), `last_event_id` ("id", a fresh UUID for each
     event) and `since` ("time", ISO in milliseconds, which several events may share) are for;

@@ -57,6 +57,12 @@ def simulate(
     """Run `await main(server)` in virtual time, with a bridge that already listens, and return its
     result.
 
+        async def main(server: rb.testing.BridgeServer) -> str:
+            async with rb.BridgeClient(server.url) as bridge:
+                receipt = await bridge.send("note", {"text": "hello"})
+                return await receipt.confirmed()
+        print(rb.testing.simulate(main, seed=7))      # applied
+
     The loop, the network, every clock, random number and id are simulated: the same seed and faults
     give the same run. `server` makes the bridge: it is called with `wall=` and `rng=` and returns
     an async context manager, as `BridgeServer` and `functools.partial(LogBridge, field="seq")` do;

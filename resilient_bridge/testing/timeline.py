@@ -39,7 +39,16 @@ _MERCY: Final = 3_600.0  # virtual seconds left to clean up after an overrun
 
 
 class SimulationError(AssertionError):
-    """A simulated run left something behind or cannot end; the message names run and fault."""
+    """A simulated run left something behind or cannot end; the message names run and fault.
+
+        async def main(server: rb.testing.BridgeServer) -> None:
+            asyncio.create_task(asyncio.sleep(60))      # left behind
+        try:
+            rb.testing.simulate(main)
+        except rb.testing.SimulationError: ...
+
+    The same seed and faults give it again.
+    """
 
 
 class SimDeadlock(SimulationError):  # noqa: N818 - the name that every simulator gives it

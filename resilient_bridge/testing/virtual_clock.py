@@ -45,6 +45,10 @@ class VirtualTime:
     """The policies' clock: it moves by waits and by `advance`, and for a limit that has run out in
     the loop's own time.
 
+        with rb.testing.virtual_time() as time, rb.testing.inject(search, 503, 503):
+            search("x")
+        print(len(time.slept))      # 2
+
     `slept` lists the waits, in seconds, in the order in which they start.
     """
 

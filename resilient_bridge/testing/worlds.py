@@ -155,6 +155,10 @@ def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
 def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractContextManager[VirtualTime]:
     """Make the policies called inside wait in virtual time.
 
+        with rb.testing.virtual_time() as time, rb.testing.inject(search, 503, 503):
+            search("x")      # waits twice, and takes no time
+        print(len(time.slept))      # 2
+
     Waits take no time: they are recorded in `slept` and move the clock. Jitter comes from `seed`.
     The date starts at `start` (an aware datetime), or with the year 2026, so that two runs of a
     seed have the same times of events, too. ConfigError for a naive `start`.
@@ -174,7 +178,13 @@ def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractCon
 
 
 def disabled() -> AbstractContextManager[None]:
-    """Run protected functions and blocks as if no policy protected them."""
+    """Run protected functions and blocks as if no policy protected them.
+
+        with rb.testing.disabled():
+            search("x")      # once, without its policy
+
+    For tests of the functions themselves.
+    """
 
     def without_policies(around: World) -> World:
         world = AlteredWorld(around)

@@ -78,6 +78,9 @@ def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> Non
 class Backoff(Value):
     """A schedule of waits: made by `constant`, `linear`, `exponential`, `decorrelated` or `steps`.
 
+        backoff = rb.Backoff.steps(1, 2, then=rb.Backoff.exponential(5, jitter="none"))
+        print(backoff.delays(6))      # [1.0, 2.0, 5.0, 10.0, 20.0, 30.0]
+
     Wait n precedes repetition n, so five delays belong to six calls, or to five connection attempts
     after a loss. A Backoff can be used wherever a wait is expected, tenacity's `wait=` included.
     """

@@ -33,6 +33,9 @@ _check_before: Final = fits(
 class Rule(Value):
     """How one sort of failure is repeated.
 
+        limited = rb.Rule(attempts=8, backoff=rb.Backoff.constant(30))
+        retry = rb.Retry(attempts=3, rules={"SYS_RATE_LIMITED": limited})
+
     A field that is None is taken from the surrounding policy.
 
     `attempts` counts this failure's attempts, `backoff` is its own schedule: a Backoff, a tenacity

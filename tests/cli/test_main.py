@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import io
+import re
+import shlex
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ import pytest
 
 import resilient_bridge
 from resilient_bridge import cli
+from tests.internals import cli as internals
 from tests.internals.cli import printing
 
 
@@ -77,6 +80,46 @@ def test_each_command_has_help_that_names_its_options(capsys):
         assert _exit(command, "--help") == 0
         printed = capsys.readouterr().out
         assert [word for word in words if word not in printed] == []
+
+
+JOBS = [["mcp"], ["demo"], ["classify", "doctor"]]
+
+
+def _pasted(text):
+    """The lines of a help that can be pasted, as words; a backslash joins two."""
+    lines = re.findall(r"^  (?:resilient-bridge|uvx|pipx) .*$", text.replace("\\\n", " "), re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_help_opens_with_the_commonest_jobs(width, monkeypatch, capsys):
+    """Each a line that can be pasted, before any option; then every command once, in its group."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert _exit("--help") == 0
+    text = capsys.readouterr().out
+    before, options, rest = text.partition("\noptions:")
+    assert [words[1] for words in _pasted(before)] == [name for job in JOBS for name in job]
+    for words in _pasted(before):
+        assert cli._parsed(words[1:]).run.startswith(words[1])
+    listed = re.findall(r"^  ([a-z]+)(?:  |$)", options + rest, re.MULTILINE)
+    assert sorted(listed) == sorted(next(iter(internals.parser()._subparsers._group_actions)).choices)
+    assert len(re.findall(r"^[a-z ,]+:$", rest, re.MULTILINE)) == 4
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_help_of_mcp_begins_with_examples(width, monkeypatch, capsys):
+    """They can be pasted: a command, a URL, an entry, and without an installation, from a clone."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert _exit("mcp", "--help") == 0
+    text = capsys.readouterr().out
+    before, _, _ = text.partition("\npositional arguments:")
+    ours = [words[words.index("resilient-bridge") :] for words in _pasted(before) if "mcp" in words]
+    assert {words[0] for words in _pasted(before)} == {"resilient-bridge", "uvx", "pipx"}
+    assert len(ours) >= 4
+    for words in ours:
+        assert cli._parsed(words[1:]).run == "mcp:run"
+    assert max(map(len, text.splitlines())) <= width
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import tomllib
 from contextlib import asynccontextmanager
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -274,6 +275,51 @@ def test_an_entry_looks_for_a_relative_program_in_its_cwd(is_in_file, tmp_path, 
     assert "say cwd" not in err
 
 
+@pytest.mark.parametrize(
+    "installed",
+    [
+        ({"url": "file:///a%20clone"}, "resilient-bridge[mcp,yaml] @ file:///a%20clone"),
+        (
+            {"url": "https://host/a.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},
+            "resilient-bridge[mcp,yaml] @ git+https://host/a.git@c0ffee",
+        ),
+        ({}, "resilient-bridge[mcp,yaml]"),
+    ],
+    ids=["folder", "git", "index"],
+)
+def test_an_entry_made_under_uvx_starts_uvx_again(installed, program, tmp_path, monkeypatch, capsys):
+    """The program itself is in uv's cache, which may be emptied: the entry has uv's path, and what it installed, with extras."""
+    (tmp_path / "cache" / "archive" / "bin").mkdir(parents=True)
+    (tmp_path / "cache" / "CACHEDIR.TAG").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "cache" / "archive"))
+    monkeypatch.setenv("UV", "/opt/uv/uv")
+    facts, source = installed
+    of_package = SimpleNamespace(read_text=lambda name: json.dumps(facts) if facts else None)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: of_package)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name in ("mcp", "yaml"))
+    assert cli.main(["mcp", "--print-config", "json", "--", "some-server"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert [entry["command"], *entry["args"]] == [
+        *("/opt/uv/uv", "tool", "run", "--python", str(Path(sys.executable).resolve())),
+        *("--from", source, "resilient-bridge"),
+        *("mcp", "--cwd", str(tmp_path), "--", str(program)),
+    ]
+    assert "/opt/uv" in entry["env"]["PATH"].split(os.pathsep)
+    assert cli.main(["mcp", "--print-config", "json", "https://host/mcp"]) == 0
+    paths = json.loads(capsys.readouterr().out)["env"]["PATH"].split(os.pathsep)
+    assert paths == ["/opt/uv", "/usr/local/bin", "/usr/bin", "/bin"]
+
+
+def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeypatch, capsys):
+    """Its environment is the project's own, which no cache holds; it has the tag of a cache itself."""
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "CACHEDIR.TAG").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setenv("UV", "/opt/uv/uv")
+    assert cli.main(["mcp", "--print-config", "json", "--", "some-server"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == sys.executable
+
+
 def test_an_entry_leaves_out_shortened_options_of_ours_too(program, tmp_path, capsys):
     """What asked for the entry, however it was typed: an entry that prints an entry starts no server."""
     words = ["mcp", "--print=json", "--na", "mine", "--ev", "e.jsonl", "--cw", ".", "--", "some-server"]
@@ -489,7 +535,7 @@ def test_every_problem_of_a_file_of_settings_is_printed(tmp_path, capsys):
     """A line for each problem, with its path, and nothing is started."""
     path = tmp_path / "bridge.toml"
     path.write_text(
-        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nrepeat = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
+        '[mcp]\ncommand = ["x"]\npatience = "never"\ntimeout = -1\nidempotent = 7\ntmeouts = {}\nconcurrency = {a = "x"}\n'
     )
     assert cli.main(["mcp", "--config", str(path)]) == 2
     first, *lines = capsys.readouterr().err.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge import cli
-from tests.internals.cli import CLIENTS, FOUND_OUT, NOT_STARTED, RISKS, USAGE, parser
+from tests.internals.cli import CLIENTS, EXAMPLES, FOUND_OUT, NOT_STARTED, RISKS, USAGE, parser
 
 
 HOW_TO = Path(__file__).parents[2] / "docs/how-to"
@@ -80,3 +81,13 @@ def test_the_page_shows_the_entry_of_each_client(client, capsys, tmp_path, monke
 def test_the_page_shows_no_entry_more():
     """Each stands under its client's name, and none for nobody."""
     assert set(ENTRIES) == set(NAMES.values())
+
+
+def test_the_entry_for_uvx_is_a_command_line_of_ours():
+    """What the page writes by hand for uvx, and what the help says, are the same words."""
+    entry = json.loads(ALIVE.partition("### With uvx")[2].partition("```json")[2].partition("```")[0])
+    words = entry["args"][entry["args"].index("resilient-bridge") :]
+    assert (entry["command"], entry["args"][0]) == ("uvx", "--from")
+    assert cli._parsed(words[1:]).command == ["npx", "-y", "@modelcontextprotocol/server-memory"]
+    assert f"uvx --from PATH-TO-A-CLONE {shlex.join(words)}" in ALIVE
+    assert f"uvx --from PATH-TO-A-CLONE {shlex.join(words)}" in EXAMPLES

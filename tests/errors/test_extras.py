@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -91,6 +92,27 @@ def test_each_extra_is_one_of_the_project():
     for package, extra in EXTRAS.values():
         assert any(line.startswith(package) for line in extras[extra])
     assert set(USES) == set(EXTRAS)
+    ours = {extra for _, extra in EXTRAS.values()}
+    assert ours == set(extras) - {"test", "bench", "dev"}
+    page = (ROOT / "docs/reference/platforms.md").read_text()
+    assert set(re.findall(r"^\| `pip install 'resilient-bridge\[(\w+)\]'` \|", page, re.MULTILINE)) == ours
+
+
+PAGES = {
+    "mcp": ["keep-an-mcp-server-alive"],
+    "otel": ["traces"],
+    "prometheus": ["metrics", "alerts"],
+    "redis": ["keep-messages-in-redis", "share-circuits-between-processes"],
+    "yaml": ["configure-from-a-file"],
+}
+
+
+@pytest.mark.parametrize(("extra", "page"), [(extra, page) for extra in PAGES for page in PAGES[extra]])
+def test_a_page_that_needs_an_extra_says_so_at_its_top(extra, page):
+    """The line that installs it stands above the first heading after the title, and in prose or a shell block."""
+    text = (ROOT / f"docs/how-to/{page}.md").read_text().partition("\n## ")[0]
+    before = text.partition("```python")[0].partition("```toml")[0]
+    assert f"pip install 'resilient-bridge[{extra}]'" in before
 
 
 def test_a_package_without_an_extra_is_named_too():

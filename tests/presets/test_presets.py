@@ -64,8 +64,7 @@ def test_the_recommended_policy_is_the_default_one():
 def test_a_preset_is_a_value(name):
     """The repr evaluates to an equal policy, a pickle too; all of them differ."""
     preset = VALUES[name]
-    scope = {part: getattr(rb, part) for part in rb.__all__}
-    scope |= {"BridgePolicy": BridgePolicy, "Policy": Policy}
+    scope = {part: getattr(module, part) for module in (rb, rb.bridge) for part in module.__all__}
     for copy in (eval(repr(preset), scope), pickle.loads(pickle.dumps(preset))):
         assert copy == preset
         assert hash(copy) == hash(preset)

@@ -45,11 +45,15 @@ aiohttp does not pass them to the next request.
 class HTTPMiddleware:
     """A client middleware that applies `policy` to every request of an `aiohttp.ClientSession`.
 
-    Create the session with `aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])`. Needs
-    aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and
-    DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any other
-    only if it provably did not run, or, by convention, after a 429. A request with an effect gets a
-    generated key, the same on every repeat (`idempotency_header=None` adds none). A circuit,
+        import aiohttp
+
+        async with aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()]) as session:
+            ...
+
+    Needs aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT
+    and DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any
+    other only if it provably did not run, or, by convention, after a 429. A request with an effect
+    gets a generated key, the same on every repeat (`idempotency_header=None` adds none). A circuit,
     budget, bulkhead or rate limit without a key belongs to the origin.
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is

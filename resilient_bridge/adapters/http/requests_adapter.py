@@ -43,12 +43,16 @@ _CARRIED: Final = "rb"  # the key in a request's `hooks`, which its redirects in
 class HTTPAdapter(_Base):
     """An adapter that applies `policy` to every request of a `requests.Session`.
 
-    Mount it with `session.mount("https://", rb.HTTPAdapter())`. It promises what HTTPTransport
-    does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request
-    with an Idempotency-Key of yours; any other only if it provably did not run, or, by convention,
-    after a 429. A request with an effect gets a generated key, the same on every repeat
-    (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit without a key
-    belongs to the origin.
+        import requests
+
+        session = requests.Session()
+        session.mount("https://", rb.HTTPAdapter())
+
+    It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated,
+    and for 270 s every request with an Idempotency-Key of yours; any other only if it provably did
+    not run, or, by convention, after a 429. A request with an effect gets a generated key, the same
+    on every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
+    without a key belongs to the origin.
 
     `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
     returned whatever its status, and those before it are closed. Credentials do not follow a

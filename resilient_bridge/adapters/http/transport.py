@@ -88,13 +88,18 @@ def _cookie_lines(response: Any) -> list[str]:
 class HTTPTransport(_Bases):
     """A transport that applies `policy` to every request of an HTTP client.
 
-    Use it as `httpx.AsyncClient(transport=rb.HTTPTransport())`. For `Client` and `AsyncClient` of
-    httpx and httpx2. The default `policy` is `rb.resilient`; of a BridgePolicy its `calls` are
-    used. `inner` is the transport below; without one it is what the library would have made, with
-    the proxies of the environment (`HTTP_PROXY`, `NO_PROXY` …) and with `verify`, `cert`, `http2`,
-    `proxy`, `limits` and `trust_env`, which mean what they mean for a client. Give them here: a
-    transport cannot see those of its client. A circuit, budget, bulkhead or rate limit without a
-    key belongs to the origin: `rb.calls.circuit("https://host")` is the handle.
+        import httpx
+
+        with httpx.Client(transport=rb.HTTPTransport()) as client:
+            ...
+
+    For `Client` and `AsyncClient` of httpx and httpx2. The default `policy` is `rb.resilient`; of a
+    BridgePolicy its `calls` are used. `inner` is the transport below; without one it is what the
+    library would have made, with the proxies of the environment (`HTTP_PROXY`, `NO_PROXY` …) and
+    with `verify`, `cert`, `http2`, `proxy`, `limits` and `trust_env`, which mean what they mean for
+    a client. Give them here: a transport cannot see those of its client. A circuit, budget,
+    bulkhead or rate limit without a key belongs to the origin: `rb.calls.circuit("https://host")`
+    is the handle.
 
     GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated, and for 270 s every request with an
     Idempotency-Key header of yours; any other only if it provably did not run, or, by convention,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 class LinkHealth:
     """The health of a link at one moment. `ready` is True while there is a client to call.
 
+        async with link as client:
+            print(link.health().ready, link.health().reconnects)      # True 0
+
     `attempt` counts the attempts since the last stable connection, `reconnects` all reconnects, and
     `in_flight` the calls in progress. `retry_in` is seconds until the next attempt, None while none
     is planned. `failure` is the last loss, and in FAILED the final one.

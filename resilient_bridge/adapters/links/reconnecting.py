@@ -52,9 +52,12 @@ def reconnecting(
 ) -> Reconnecting[T]:
     """Return a link over the clients that `factory` makes, one after each loss.
 
-    Use it as `async with reconnecting(lambda: Client(url)) as client`. The object of the `async
-    with` looks like the client, across all reconnects; state, events and health are on the link.
-    The policy's `reconnect` says when a new client is made, its `calls` how calls are repeated.
+        async with rb.reconnecting(lambda: Client("https://host/mcp")) as client:
+            print(await client.list_tools())      # ['search']
+
+    The object of the `async with` looks like the client, across all reconnects; state, events and
+    health are on the link. The policy's `reconnect` says when a new client is made, its `calls` how
+    calls are repeated.
 
     A call in progress when the client is lost is repeated in two cases. Either the link knows that
     it did not run: it was never started, the connection of its one MCP request was refused, the
@@ -112,6 +115,10 @@ def reconnecting(
 
 class Reconnecting(AbstractAsyncContextManager[T], Generic[T]):
     """A link, as `reconnecting` returns it.
+
+        link = rb.reconnecting(lambda: Client("https://host/mcp"))
+        async with link as client:
+            print(link.state)      # READY
 
     Entering waits for the first client, but not beyond one connection attempt.
 

@@ -39,6 +39,9 @@ def stdio(
 ) -> Callable[[], AbstractAsyncContextManager[Peer]]:
     """Return a factory of peers: `async with factory() as peer` starts the command and ends it.
 
+        async with rb.links.stdio(*command)() as peer:
+            print(await peer.request("greet", {"name": "Ann"}))      # hello
+
     Each call of the factory starts another child process.
 
     The child speaks JSON-RPC 2.0, one object per line, as MCP's stdio does; the end of its stderr

@@ -46,6 +46,9 @@ _REFUSALS: Final = 100  # answers queued for a child that sends requests and doe
 class Peer:
     """A child process that speaks JSON-RPC 2.0, one object per line.
 
+        async with rb.links.stdio(*command)() as peer:
+            print(await peer.request("greet", {"name": "Ann"}))      # hello
+
     `rb.links.stdio(…)` starts and ends it.
 
     It is open until the child exits or the `async with` is left; `repr()` is a status line. A

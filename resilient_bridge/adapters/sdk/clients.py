@@ -40,6 +40,10 @@ def wrap(
 ) -> T:
     """Return a proxy of `client` with `policy` around its calls, and its own retries switched off.
 
+        client = rb.wrap(httpx.AsyncClient())      # or AsyncOpenAI(), Anthropic() ...
+        shop = rb.wrap(Shop(), methods=["order", "price"], idempotent={"price"})
+        print(shop.price("book"))      # 7
+
     It has the same static type, and passes the same `isinstance` checks. For the clients of openai,
     anthropic and google-genai, and for those of httpx and httpx2; for any other object `methods`
     names the methods, with a Policy each if it is a mapping. The default `policy` is the

@@ -107,6 +107,10 @@ def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: obje
 class Sidecar(Value):
     """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
 
+        sidecar = rb.mcp.Sidecar(
+            command=["uvx", "mcp-server-git"], timeout=60, repeat=["git_log"]
+        )
+
     The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
     to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in
     a value is replaced by the secret. Durations are seconds or timedeltas.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: int | None = 2) -> None:
     """Run the sidecar on standard input and output, until the client ends or a signal arrives.
 
+        async def main() -> None:
+            await rb.mcp.run_sidecar(rb.mcp.Sidecar(command=["uvx", "mcp-server-git"]))
+
     `events` is the path of a file that gets one JSON object per line, for each event of the server
     and each ended call. `stderr` is the descriptor for lines that people read, None for none. The
     server is ended before this returns. Raises ConfigError for a file that cannot be written.
@@ -87,6 +90,12 @@ async def serve_sidecar(
     body_timeout: Seconds = 60,
 ) -> AsyncGenerator[str]:
     """Serve the sidecar over streamable HTTP while the block runs; it gets the URL for clients.
+
+        async def main() -> None:
+            sidecar = rb.mcp.Sidecar(command=["uvx", "mcp-server-git"])
+            async with rb.mcp.serve_sidecar(sidecar, token=None, port=8080) as url:
+                print(url)
+                await asyncio.Event().wait()
 
     Each client session has a server of its own, which ends with it; requests without a session
     (2026-07-28) share one server. With `shared` all clients share one, and it cannot send requests

@@ -15,6 +15,7 @@ import attrs
 from ...classification.mcp_sessions import is_session_error
 from ...client.cancelled import ended
 from ...errors import Executed
+from ...errors.extras import how_to_install
 from ...world import current_world
 from .upstream import Loss, Upstream
 from .upstream_http_exchange import Exchange, Reading
@@ -102,7 +103,7 @@ class HTTPUpstream(Upstream):
         try:
             self._marks |= marks_of(tools)
         except ImportError:
-            self._note("tools name arguments for headers, which needs the extra resilient-bridge[mcp]")
+            self._note(f"tools name arguments for headers: wanted {how_to_install('mcp')}")
 
     def set_reading(self, *, is_reading: bool) -> None:
         """Pause or resume reading event streams; an answer as JSON, which has a bound, still comes."""

@@ -69,6 +69,10 @@ _OVER: Final = frozenset({BridgeState.FAILED, BridgeState.CLOSED})
 class EventSource:
     """The events of one URL, across every loss of the connection.
 
+        async with rb.links.EventSource(client, "https://host/events") as events:
+            async for event in events:
+                print(event.type, event.data)      # message hello
+
     `client` is an httpx.AsyncClient or httpx2.AsyncClient; `url`, `method`, `headers`, `content`
     and `params` are passed to its `stream()` on every attempt, so a POST is sent again after each
     loss. A word `env:NAME` or `file:PATH` in a header's value is replaced by that secret on every

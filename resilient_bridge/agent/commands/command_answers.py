@@ -25,6 +25,9 @@ Answer: TypeAlias = Mapping[str, Any] | None
 class CommandStatus(StrEnum):
     """The last known status of a command.
 
+        command = await commands.start("execute_js", {"script": "document.title"})
+        print(command.status is rb.agent.CommandStatus.PENDING)      # True
+
     `COMPLETE`: it has ended, with a result or an error. `TIMEOUT`: the peer may still work on it.
     `EXPIRED`: its result is lost.
     """

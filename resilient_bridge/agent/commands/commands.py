@@ -43,6 +43,10 @@ class _CommandPeer:
 class Command:
     """One asynchronous command, made by `Commands.start` or `Commands.follow`.
 
+        command = await commands.start("execute_js", {"script": "document.title"})
+        print(command.status)      # pending
+        print(await command.result())      # Home
+
     `correlation_id` is its id at the peer: with it another process can `follow` the command.
     """
 
@@ -214,6 +218,10 @@ class Command:
 
 class Commands:
     """The asynchronous commands of one peer: `start` sends one, `poll` asks for its status.
+
+        commands = rb.agent.Commands(peer.start, peer.poll)
+        command = await commands.start("execute_js", {"script": "document.title"})
+        print(await command.result())      # Home
 
     Both are async functions of the caller. `start(name, params, correlation_id)` returns the peer's
     first answer: None, or a mapping. A `correlation_id` in it replaces ours, and its `status` may

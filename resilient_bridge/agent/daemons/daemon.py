@@ -38,6 +38,9 @@ _REAPED: Final = 5.0  # the most seconds to wait for a killed process
 class DaemonAnswer(Generic[T]):
     """The result of `Daemon.answer`.
 
+        answer = await daemon.answer("version", ask_version)
+        print(answer.value, answer.is_cached)      # 1.2 False
+
     With `is_cached`, `value` is `age` seconds old, and `failure` is the reason why there is no
     newer one.
     """
@@ -51,7 +54,10 @@ class DaemonAnswer(Generic[T]):
 class Daemon:
     """A daemon on this machine, and the command that starts it.
 
-    Such as `Daemon("gasoline-mcp", "--persist", health="http://localhost:7890/health")`.
+        daemon = rb.agent.Daemon("gasoline-mcp", health="http://localhost:7890/health")
+
+        async def browse() -> None:
+            await daemon.ensure()      # it is started if it is not there, and ready afterwards
 
     `health` is an http:// URL (200 is ready, 503 starting or stopping), or an async function that
     returns a DaemonHealth. Of a URL only the status is read, so any process that answers there is

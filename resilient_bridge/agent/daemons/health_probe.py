@@ -28,6 +28,8 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: |\r?\n)")
 class DaemonHealth(StrEnum):
     """The result of a health check.
 
+        print(await daemon.health() is rb.agent.DaemonHealth.READY)      # True
+
     Over HTTP, 200 is READY, 503 is STARTING, or STOPPING after the daemon was ready, and all else
     is UNREACHABLE.
     """

@@ -50,6 +50,11 @@ def books() -> list[Book]:
 class SpendBudget:
     """A spend limit for calls: it warns at the share `warn_at`, and in hard mode pauses at `limit`.
 
+        budget = rb.agent.SpendBudget("10.00")
+        async with budget.call(estimate="0.50") as call:
+            call.spend("0.45")      # what your call has cost
+        print(budget.status().remaining)      # 9.55
+
     `async with budget.call(estimate=…) as call:` is a call that costs money, and `call.spend(…)`
     counts its cost. In hard mode a call is admitted while the spent money, the estimates of the
     running calls and its own estimate are within the limit; the others wait in order until running

@@ -43,6 +43,9 @@ class SuggestionRegistration(InForce):
 class Suggester:
     """`suggest(failure)`: what to do about it; `suggest.register(...)` adds a rule.
 
+        failure = rb.Failure.of("SYS_RATE_LIMITED")
+        print(rb.agent.suggest(failure)[0])      # wait, then repeat; slow down if it recurs
+
     `suggest` is the only instance: registered rules apply to the whole process.
     """
 

@@ -34,6 +34,13 @@ _STDOUT, _STDERR = 1, 2
 class CommandResult:
     """The result of a command that ended with exit code 0.
 
+        tools = rb.agent.Toolbox()
+
+        @tools.command
+        def greet(name: str) -> list[str]:
+            return ["echo", f"hello {name}"]
+        print((await tools.call("greet", {"name": "Ann"})).value.exit_code)      # 0
+
     Its output is decoded as UTF-8; wrong bytes become U+FFFD. `is_truncated`: a stream had more
     than `max_output` bytes; a line in its middle says how many were left out.
     """

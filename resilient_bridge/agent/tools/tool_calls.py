@@ -42,7 +42,17 @@ _OF_THE_TOOL: Final = frozenset({"SYS_INTERNAL_ERROR", "SYS_CONFIG_INVALID"})
 
 @attrs.frozen(kw_only=True)
 class Tool:
-    """One tool of a Toolbox; `timeout` is the longest time of one attempt, in seconds."""
+    """One tool of a Toolbox; `timeout` is the longest time of one attempt, in seconds.
+
+        tools = rb.agent.Toolbox(timeouts={"read": 10})
+
+        @tools.tool(idempotent=True)
+        def read(path: str) -> str: ...
+
+        print(tools.tools["read"].timeout)      # 10.0
+
+    `Toolbox.tools` has them by name.
+    """
 
     name: str
     timeout: float

@@ -43,6 +43,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Toolbox:
     """Tools by name, bounded in time and repeated by policy; their failures are returned as data.
 
+        tools = rb.agent.Toolbox(timeouts={"add": 10})
+
+        @tools.tool(idempotent=True)
+        async def add(a: int, b: int) -> int:
+            return a + b
+        print((await tools.call("add", {"a": 1, "b": 2})).value)      # 3
+
     `policy` (None: that of `presets.default`) applies to every tool. Of a BridgePolicy its `calls`
     apply; the layers in its `tools` replace those of their class for the tool of that name, or for
     all with "default".

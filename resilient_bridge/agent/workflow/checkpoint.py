@@ -49,6 +49,9 @@ def _as_table(sums: Mapping[str, str]) -> Mapping[str, str]:
 class WorkflowStatus(StrEnum):
     """The status of a workflow.
 
+        report = rb.agent.Workflow("release.json").status()
+        print(report.status is rb.agent.WorkflowStatus.NEW)      # True
+
     RUNNING: phases are left, whether or not a process runs them. HALTED: it waits for its user.
     """
 

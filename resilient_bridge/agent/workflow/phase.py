@@ -73,6 +73,12 @@ def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatena
 class Phase:
     """The argument of a phase's function.
 
+        flow = rb.agent.Workflow("release.json")
+
+        @flow.phase(artifacts=["notes.md"])
+        async def collect(phase: rb.agent.Phase) -> None:
+            (phase.root / "notes.md").write_text("new in this release")
+
     It has the phase's position, its checkpoint from before a crash, its tools, and methods to name
     artifacts.
     """

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 class WorkflowReport:
     """The progress of a workflow, as its state file records it.
 
+        report = rb.agent.Workflow("release.json").status()
+        print(report.status, report.completed, report.remaining)      # new () ()
+
     `completed`, `skipped` and `remaining` are its phases; `current_phase` is the one that began and
     has not ended, or that halted it. `failure` is why it halted. `warnings` name what was lost,
     done again or skipped, which phase a process crashed in, and what recovered after how many

@@ -42,6 +42,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Workflow:
     """Phases in order, and a state file that records which are finished.
 
+        flow = rb.agent.Workflow("release.json")
+
+        @flow.phase()
+        async def collect(phase: rb.agent.Phase) -> None: ...
+
+        print((await flow.run()).is_completed)      # True
+
     `path` is the file, readable by its owner alone, with a backup beside it. `name` is written to
     it (default: the name of the file, without its ending). Artifacts are below `root` (default: the
     working directory now). `tools` is the Toolbox of `Phase.call`. `policy` repeats a phase that
@@ -224,10 +231,11 @@ class Workflow:
                 after = attrs.evolve(state, skipped=after.skipped)
             await self._file.save(after, twice=True)
             emit(
-                events.PhaseSkipped(
+                events.PhaseChanged(
                     at=now,
                     workflow=self._name,
                     phase=marked_skipped,
+                    status="skipped",
                     number=self.phases.index(marked_skipped) + 1,
                     total=len(self._phases),
                     reason=reason,
@@ -251,7 +259,15 @@ class Workflow:
             phase = state.current_phase
             after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
             await self._file.save(after, twice=True)
-            emit(events.WorkflowAborted(workflow=self._name, phase=phase))
+            emit(
+                events.WorkflowChanged(
+                    workflow=self._name,
+                    status="aborted",
+                    completed=len(after.checkpoints),
+                    total=len(self._phases),
+                    phase=phase,
+                )
+            )
             return self._report(after)
         finally:
             self._file.release()

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 class Circuit:
     """The handle of a circuit; `rb.calls.circuit("github")` or `rb.calls.circuit(function)` makes one.
 
+        circuit = rb.calls.circuit(rb.Policy(rb.Breaker()))
+        with circuit:
+            ...      # what is protected
+        print(circuit.state)      # closed
+
     `with circuit:` runs a block under it: CircuitOpenError if it lets nothing through, and how the
     block ends is counted as a call's end is (a mistake of the caller, or a cancelled block, counts
     neither way). An exception class of your own counts, too, unless it is a ValueError, a TypeError
@@ -183,6 +188,10 @@ _entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.c
 def circuit(of: str | Callable[..., Any], /) -> Circuit:
     """Return the handle of a circuit by its key, or of a decorated function or Policy.
 
+        policy = rb.Policy(rb.Breaker())
+        rb.calls.circuit(policy).isolate()      # nothing is called until `reset()`
+        print(rb.calls.circuit(policy).state)      # isolated
+
     The function, method or Policy has to have a Breaker. A key not yet in use creates a circuit
     with the default numbers, which a Breaker with that key replaces. Reading or changing the state
     of such a circuit warns (UserWarning). Raises ConfigError for an object that has no circuit.
@@ -205,6 +214,9 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
 
 def circuits() -> Mapping[str, Circuit]:
     """Return every circuit of this process, by key or by the name of the function it belongs to.
+
+        for name, circuit in rb.calls.circuits().items():
+            print(name, circuit.state)
 
     If two have the same name, the later ones are numbered: `app.search #2`.
     """

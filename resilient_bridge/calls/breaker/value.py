@@ -79,6 +79,13 @@ def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: in
 class Breaker(Layer):
     """A circuit breaker. Durations are seconds or timedeltas; ConfigError names a bad field.
 
+        policy = rb.Policy(rb.Breaker(rate=0.5, window=20, open_for=30))
+
+        @policy
+        def search(query: str) -> str: ...
+
+        print(rb.calls.circuit(search).state)      # closed
+
     It opens when `rate` of the last `window` calls failed, or, with a timedelta, of the calls in
     that time. `minimum` is the number of calls that say enough; left out, 10, or all of a smaller
     window, and of a rate of 1. Open, it rejects every call with

@@ -14,6 +14,11 @@ from ..layer import Layer
 class Bulkhead(Layer):
     """At most `calls` run at once, and `queue` more wait; the rest get BulkheadFullError.
 
+        policy = rb.Policy(rb.Bulkhead(10, queue=20, max_wait=5))
+
+        @policy
+        async def render(page: str) -> bytes: ...
+
     Waiting calls are admitted first come, first served. A call waits at most `max_wait` seconds (a
     timedelta will do; None: until its deadline). `key` shares the permits between policies; without
     it, they belong to what the bulkhead protects. ConfigError names a bad field.

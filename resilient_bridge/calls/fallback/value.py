@@ -46,6 +46,14 @@ def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], val
 class Fallback(Layer):
     """After a failure call the rungs of `ladder` in order until one succeeds.
 
+        def from_cache(query: str) -> str:
+            return "yesterday's answer"
+
+        @rb.Policy(rb.Fallback(from_cache, may_have_run=True))
+        def search(query: str) -> str:
+            raise ConnectionResetError
+        print(search("x"))      # yesterday's answer
+
     They get the arguments of the call.
 
     `on` says for which failures; empty means any. Never silently: each step is an event, and

@@ -14,6 +14,11 @@ from ..layer import Layer
 class RateLimit(Layer):
     """At most `calls` in any `per` seconds, and what fits evenly into them.
 
+        policy = rb.Policy(rb.RateLimit(60, per=60, max_wait=5))
+
+        @policy
+        async def search(query: str) -> str: ...
+
     After a pause all `calls` may start at once. Durations may be timedeltas. A call whose turn
     comes within `max_wait` seconds waits for it; any other gets ThrottledError with `retry_after`.
     `key` shares the limit between policies; without it, it belongs to what is protected.

@@ -15,6 +15,9 @@ from ...values.fields import Value, number, refuse, state_key
 class RetryBudget(Value):
     """At most `ratio` repeats per call, and `floor` more in any 10 s.
 
+        budget = rb.RetryBudget(ratio=0.1, key="search")
+        policy = rb.Policy(rb.Retry(attempts=4, budget=budget))
+
     Raises ConfigError that names a bad field.
 
     An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The

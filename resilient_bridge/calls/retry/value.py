@@ -58,6 +58,11 @@ _check_attempts: Final = fits(
 class Retry(Layer):
     """How a failed call is repeated.
 
+        policy = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.steps(1, 2, 5)))
+
+        @policy(idempotent=True)      # running it twice does no harm
+        def fetch(url: str) -> str: ...
+
     Durations are seconds or timedeltas; ConfigError names a bad field.
 
     `attempts` counts calls, the first one included (ccsetup's "3 retries" are 4). `on` says what is

@@ -14,6 +14,11 @@ from ..layer import Layer
 class Deadline(Layer):
     """All attempts and waits together take at most `seconds`, then DeadlineExceededError.
 
+        policy = rb.Policy(rb.Deadline(30), rb.Retry(attempts=4))
+
+        @policy(idempotent=True)
+        async def fetch(url: str) -> str: ...
+
     `seconds` may be a timedelta.
 
     No wait starts that could not end before it. Policies inside inherit what is left, and the

@@ -45,6 +45,11 @@ def _check_steps(instance: object, attribute: attrs.Attribute[Any], value: tuple
 class Timeout(Layer):
     """Each attempt takes at most `seconds`, then fails with AttemptTimeoutError; it may have run.
 
+        policy = rb.Policy(rb.Retry(attempts=3), rb.Timeout(10))
+
+        @policy(idempotent=True)
+        async def fetch(url: str) -> str: ...
+
     `seconds` may be a timedelta.
 
     `Timeout.escalating(2, 5, 30)` gives the second and third attempt more; the last step is that of

@@ -139,6 +139,9 @@ def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
 class Dialect(Value):
     """The names a bridge speaks; None switches one off. The defaults are ReCursor's (R rows).
 
+        dialect = rb.bridge.Dialect(ping="ping", pong="pong", request_replay=None)
+        bridge = rb.BridgeClient("wss://host/ws", dialect=dialect)
+
     `auth` is answered by `auth_ack` or `auth_error`, `join` by `joined`, `request_replay` by
     `replay`, `ping` by `pong`; `ack` confirms a message and `error` reports one. `epoch` is the
     field of `auth_ack` that identifies the server's life. `dedupes` says whether the server runs a

@@ -15,6 +15,9 @@ from ...values.fields import Value, as_seconds, short_seconds
 class Heartbeat(Value):
     """A ping every `every` seconds; a peer without an answer in `timeout` is gone (15 and 10).
 
+        policy = rb.presets.default.evolve(heartbeat=rb.bridge.Heartbeat(every=30, timeout=10))
+        bridge = rb.BridgeClient("wss://host/ws", policy=policy)
+
     After a sleep or a jump of the clock, on `reconnect_now()`, and when your `health_check` does
     not say yes, a ping goes out at once and has only `probe_timeout`. Seconds or timedeltas above
     0, at most an hour; ConfigError names a bad field.

@@ -16,6 +16,9 @@ from ...values.fields import Value, count, one_of
 class Inbox(Value):
     """The queue of messages waiting for the reader, bounded by `max_messages` and `max_bytes`.
 
+        policy = rb.presets.default.evolve(inbox=rb.bridge.Inbox(overflow="resync"))
+        bridge = rb.BridgeClient("wss://host/ws", policy=policy)
+
     `overflow` is what happens when it is full: "pause" stops reading from the link, "resync" drops
     the link and has the messages replayed. ConfigError names a bad field.
     """

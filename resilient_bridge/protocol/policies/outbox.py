@@ -17,6 +17,10 @@ from ...values.fields import Value, as_seconds, count, one_of, seconds
 class Outbox(Value):
     """The queue of messages to send, bounded by `max_messages` and `max_bytes`.
 
+        outbox = rb.bridge.Outbox(max_messages=50, overflow="drop_oldest")
+        policy = rb.presets.default.evolve(outbox=outbox)
+        bridge = rb.BridgeClient("wss://host/ws", policy=policy)
+
     `overflow` is what a full queue does with one more: "raise" (OutboxFullError), "block" (send
     waits), "drop_oldest", "drop_newest", or "coalesce" (the oldest unsent one of the same type
     makes room); a dropped message resolves its receipt and is an event. A message that may have

@@ -59,6 +59,9 @@ def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping
 class Reconnect(Value):
     """How to come back after a loss.
 
+        reconnect = rb.bridge.Reconnect(backoff=rb.Backoff.steps(1, 2, 5), attempts=None)
+        policy = rb.presets.default.evolve(reconnect=reconnect)
+
     Durations are seconds or timedeltas; ConfigError names a bad field.
 
     `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure

@@ -17,6 +17,9 @@ from ...values.fields import Value, as_seconds, count, seconds, short_seconds
 class Replay(Value):
     """The request for missed messages after a loss.
 
+        policy = rb.presets.default.evolve(replay=rb.bridge.Replay(overlap=60, timeout=20))
+        bridge = rb.BridgeClient("wss://host/ws", policy=policy)
+
     It asks from `overlap` seconds before the last delivered message, so that the answer holds one
     we know; a server clock that steps back by no more than that loses nothing. An answer has
     `timeout` seconds, and `max_seconds` while its bytes keep coming; one that takes longer, or is

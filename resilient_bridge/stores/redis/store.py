@@ -39,6 +39,9 @@ _AT_MOST: Final = 63
 class RedisStore:
     """The durable store in Redis: what a client accepts is in it before `send()` returns.
 
+        store = rb.stores.RedisStore("redis://localhost:6379", name="worker-1")
+        bridge = rb.BridgeClient("wss://host/ws", store=store)
+
     A new process with the same `url` and `name` continues from there. Accepted means: in the memory
     of Redis. It survives this process and this machine, and a restart of Redis as far as Redis
     itself writes to its disk (all of it with `appendonly yes` and `appendfsync always`). If Redis

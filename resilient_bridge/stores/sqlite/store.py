@@ -49,6 +49,9 @@ _RECORD: Final = insert("records", or_what="REPLACE")
 class SQLiteStore:
     """The durable store in a file: what a client accepts is in it before `send()` returns.
 
+        store = rb.stores.SQLiteStore("bridge.db", durability="machine")
+        bridge = rb.BridgeClient("wss://host/ws", store=store)
+
     A new process with the same path continues from there. `durability`: "process" survives the
     death of the process (`kill -9`), not of the machine, and costs 10 us a send; "machine" waits
     for the disk, so that it survives a power cut, and concurrent senders share the wait. One client

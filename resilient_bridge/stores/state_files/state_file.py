@@ -42,6 +42,9 @@ _FIELD: Final = "StateFile.path"
 class Loaded:
     """The result of `StateFile.load`.
 
+        loaded = rb.stores.StateFile("state.json", version=1).load()
+        print(loaded.value, loaded.source)      # None new
+
     `source`: "file", all is well; "backup", the file was missing, unusable or older; "salvaged", the value
     is what could be recovered from a damaged file; "new", there is no value (None). `saved_at`:
     when the value was saved. `lost`: what is gone, in words; empty if nothing is; it stays until
@@ -57,6 +60,10 @@ class Loaded:
 
 class StateFile:
     """One JSON value in a file, with a backup beside it.
+
+        file = rb.stores.StateFile("state.json", version=1)
+        file.save({"step": 3})
+        print(file.load().value)      # {'step': 3}
 
     `path` is the file, `version` that of the value's meaning. `check` is called with a value and
     refuses it by raising, or by returning False: on `save`, where its error is raised, and on
