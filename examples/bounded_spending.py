@@ -1,7 +1,7 @@
 """A model that may cost one dollar, and a person who approves more.
 
-Each call reserves an estimate, so that concurrent calls cannot exceed the limit together. At the
-limit the next call waits until a person approves more.
+Each call reserves an estimate, so that concurrent calls cannot exceed the limit
+together. At the limit the next call waits until a person approves more.
 
     $ python examples/bounded_spending.py
     warned at 80 %

@@ -110,6 +110,12 @@ def test_code_fits_its_column():
         for line in block.splitlines()
         if len(line.removeprefix(indent)) > 88 and "/home/you/" not in line  # an entry, as it is printed
     ]
+    long += [
+        (path.name, line)
+        for path in (ROOT / "examples").rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if len(line) > 88
+    ]
     assert long == []
 
 
