@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+NAMES: Final = {**FAULTS, **KILLS}
+"""What the table calls each fault and kill."""
 SUCCESS: Final = "kept: nothing was lost, repeated or reordered without a report"
 SUCCESS_OF_CALLS: Final = "kept: no call ran twice, and none was reported as what it was not"
 _LABELS: Final = 10  # columns before a line of the score begins
@@ -78,7 +80,7 @@ class Outage:
 
     @property
     def what(self) -> str:
-        return {**FAULTS, **KILLS}[self.fault]
+        return NAMES[self.fault]
 
     @property
     def cells(self) -> Sequence[object]:
@@ -200,7 +202,7 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self.stopped = asyncio.Event()
-        self.live: Callable[[], str] = str
+        self.live: Callable[[], str] = lambda: "starting"
         self._out, self._began = out, REAL.monotonic()
         self._put = partial(print, end="", file=out, flush=True)
         width = lambda: columns(out) if can_be_cleared(out) else None  # noqa: E731 -- it fits a line
