@@ -109,8 +109,8 @@ class Client:
     def __init__(self, trap: Trap) -> None:
         sidecar = Sidecar(
             command=trap.command,
-            patience=1.5,
-            timeouts={"order": 1},
+            patience=3,
+            timeouts={"order": 2},
             repeat=("put",),
             backoff=Backoff.steps(0, then=Backoff.constant(0.2)),
             circuit=Breaker.consecutive(99),
