@@ -131,10 +131,10 @@ class Demo:
     async def play(self) -> dict[str, Any]:
         """Exchange messages, apply the faults, and return the totals of the ledger."""
         broken, seed = list[str](), self.arguments.seed
-        faults = "faults" if self.arguments.crash is None else "times the client's process is killed"
+        faults = "Faults" if self.arguments.crash is None else "Kills of the client's process"
         self.screen.show(
             "A bridge, a client, and a proxy between them that cuts the line. Messages flow both ways. "
-            f"{len(self.plan)} {faults} in {self.arguments.duration:g} s, seed {seed}.",
+            f"{faults}: {len(self.plan)} in {self.arguments.duration:g} s, seed {seed}.",
             "",
         )
         self.screen.live = lambda: self.watch.live(f"received {self.seen} of {self.n}")
