@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+NAMES: Final = {**FAULTS, **KILLS}
+"""What the table calls each fault and kill."""
 SUCCESS: Final = "kept: nothing was lost, repeated or reordered without a report"
-SUCCESS_OF_CALLS: Final = "kept: no call ran twice, and none was reported as what it was not"
+SUCCESS_OF_CALLS: Final = "kept: no call ran twice without permission, and none was reported as what it was not"
 _LABELS: Final = 10  # columns before a line of the score begins
 COLOURS: Final = {
     **dict.fromkeys(("RECOVERED", "ANSWERED"), 32),
@@ -78,7 +80,7 @@ class Outage:
 
     @property
     def what(self) -> str:
-        return {**FAULTS, **KILLS}[self.fault]
+        return NAMES[self.fault]
 
     @property
     def cells(self) -> Sequence[object]:
@@ -173,7 +175,7 @@ def score_of_calls(totals: Mapping[str, Any]) -> list[str]:
         calls="{sent}: {answered} answered ({restarted} after a restart), {unknown} may have run (reported, not repeated), "
         "{not_executed} not executed".format_map(totals),
         server="started {starts} times; the client's session went on".format_map(totals),
-        ledger="ran twice {ran_twice}, said not executed but ran {ran_unsaid}, answered but never ran {never_ran}; "
+        ledger="ran twice without permission {ran_twice}, said not executed but ran {ran_unsaid}, answered but never ran {never_ran}; "
         "of the {unknown} that may have run {unknown_ran} did".format_map(totals),
     )
 
@@ -200,7 +202,7 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self.stopped = asyncio.Event()
-        self.live: Callable[[], str] = str
+        self.live: Callable[[], str] = lambda: "starting"
         self._out, self._began = out, REAL.monotonic()
         self._put = partial(print, end="", file=out, flush=True)
         width = lambda: columns(out) if can_be_cleared(out) else None  # noqa: E731 -- it fits a line

@@ -159,8 +159,8 @@ def test_the_score_of_calls_compares_with_the_ledger():
     assert score_of_calls(TOOL_CALLS) == [
         "calls     8: 5 answered (4 after a restart), 2 may have run (reported, not repeated), 1 not executed",
         "server    started 7 times; the client's session went on",
-        "ledger    ran twice 0, said not executed but ran 0, answered but never ran 0; of the 2 that may have run 1 did",
-        "kept: no call ran twice, and none was reported as what it was not",
+        "ledger    ran twice without permission 0, said not executed but ran 0, answered but never ran 0; of the 2 that may have run 1 did",
+        "kept: no call ran twice without permission, and none was reported as what it was not",
     ]
     assert score_of_calls(TOOL_CALLS | {"broken": ["ran twice: order-3"]})[-2:] == [
         "BROKEN",
@@ -169,17 +169,17 @@ def test_the_score_of_calls_compares_with_the_ledger():
 
 
 def test_the_live_line_says_the_phase_the_wait_and_what_is_queued():
-    """While a fault lasts; else the phase alone."""
+    """While a fault lasts; else the phase and how much was received."""
     watch = Watch()
     watch.state = "READY"
-    assert watch.live() == "READY"
+    assert watch.live("received 3 of 4") == "READY, received 3 of 4"
     watch.begin("cut", 0)
     watch.counted(12)
     watch.counted(7)
     watch.state, watch.attempt_at = "BACKOFF", watch.began + 3600.05
-    assert watch.live() == "BACKOFF, next attempt in 3600.0 s, 7 queued"
+    assert watch.live("") == "BACKOFF, next attempt in 3600.0 s, 7 queued: connection cut, 0.8 s"
     watch.state = "JOINING"
-    assert watch.live() == "JOINING, 7 queued"
+    assert watch.live("") == "JOINING, 7 queued: connection cut, 0.8 s"
 
 
 def test_a_row_counts_from_its_fault_on():
