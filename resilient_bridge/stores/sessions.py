@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..world import World
 
     Storage: TypeAlias = str | os.PathLike[str] | Store
+    """Where records are kept: a path (SQLite), a redis:// URL, or a store object."""
     Records: TypeAlias = list[SessionRecord]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import attrs
 
 from .fields import Value, count, fits, optional, path_of, refuse, shown
-from .foreign import Wait, check_wait
+from .foreign import WaitSchedule, check_wait
 from .forms import takes
 from .what import WANTED, is_what, plain, rank, refuse_what
 
@@ -44,7 +44,7 @@ class Rule(Value):
     """
 
     attempts: int | None = attrs.field(default=None, validator=optional(count))
-    backoff: Wait | None = attrs.field(default=None, validator=optional(check_wait))
+    backoff: WaitSchedule | None = attrs.field(default=None, validator=optional(check_wait))
     before: Callable[[], Awaitable[None] | None] | None = attrs.field(
         default=None, validator=optional(_check_before)
     )

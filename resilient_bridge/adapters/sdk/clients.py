@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...presets.bridge_policy import BridgePolicy
 
 
-T = TypeVar("T")
+Client = TypeVar("Client")
 # An HTTP client takes the policy below its calls, because there one call is one request.
 _INSTEAD: Final = {
     "requests.Session": "session.mount('https://', rb.HTTPAdapter())",
@@ -29,7 +29,7 @@ _INSTEAD: Final = {
 
 
 def wrap(
-    client: T,
+    client: Client,
     policy: Policy | BridgePolicy | None = None,
     *,
     idempotent: Idempotent | None = None,
@@ -37,7 +37,7 @@ def wrap(
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
     answers: bool = False,
-) -> T:
+) -> Client:
     """Return a proxy of `client` with `policy` around its calls, and its own retries switched off.
 
         client = rb.wrap(httpx.AsyncClient())      # or AsyncOpenAI(), Anthropic() ...
@@ -103,7 +103,7 @@ def wrap(
                 wanted = 'none for an HTTP client; for one request: extensions={"rb.idempotent": True}'
                 raise config_error(f"wrap.{argument}", wanted, value)
         return cast(
-            "T",
+            "Client",
             wrapped_http_client(
                 client,
                 calls_of(policy, "wrap.policy"),
@@ -123,7 +123,7 @@ def wrap(
         allow_plaintext_credentials=allow_plaintext_credentials,
         reading=ANSWERS if answers else RESULTS,
     )
-    return cast("T", wrapped(client, wrapping))
+    return cast("Client", wrapped(client, wrapping))
 
 
 def _without_methods(kind: type) -> str:

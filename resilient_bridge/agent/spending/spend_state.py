@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 Amount: TypeAlias = Decimal | int | float | str
+"""An amount of money; a float is read as it is printed."""
 SpendEventType: TypeAlias = (
     type[events.SpendWarned]
     | type[events.SpendPaused]

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ...calls.outcome import Outcome
-    from ...calls.policy import EnvironmentSource, Policy, Source
+    from ...calls.policy import EnvironmentSource, Policy, SettingsSource
     from ...presets.bridge_policy import BridgePolicy
     from ...values.fields import Seconds
 
 
 P = ParamSpec("P")
-F = TypeVar("F", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Toolbox:
@@ -80,7 +80,12 @@ class Toolbox:
 
     @classmethod
     def from_config(
-        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+        cls,
+        source: SettingsSource,
+        /,
+        *,
+        names: Mapping[str, Any] | None = None,
+        env: EnvironmentSource = False,
     ) -> Self:
         """Return an empty toolbox configured from a file, a dict or the environment.
 
@@ -114,7 +119,7 @@ class Toolbox:
     # ---- adding -----------------------------------------------------------------------------------------------
 
     @overload
-    def tool(self, function: F, /) -> F: ...
+    def tool(self, function: Function, /) -> Function: ...
     @overload
     def tool(
         self,
@@ -125,7 +130,7 @@ class Toolbox:
         required: bool | None = ...,
         idempotent: bool | None = ...,
         policy: Policy | BridgePolicy | None = ...,
-    ) -> Callable[[F], F]: ...
+    ) -> Callable[[Function], Function]: ...
     def tool(
         self,
         function: Any = None,
