@@ -36,9 +36,13 @@ if TYPE_CHECKING:
 
 
 Server: TypeAlias = Literal["down", "booting", "up"]
+"""The state of the server's process."""
 Extension: TypeAlias = Literal["disconnected", "connected", "active"]
+"""The state of the browser extension."""
 CircuitIs: TypeAlias = Literal["closed", "open", "half-open"]
+"""The state of the circuit breaker."""
 Polling: TypeAlias = Literal["stopped", "running"]
+"""Whether the server is asked for its state again and again."""
 
 _CHANGES: Final = 32  # changes kept in the diagnostics of a violation
 _REPORTS: Final = 8  # diagnostics kept

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..values.fields import Seconds
-    from ..values.what import Whats
+    from ..values.what import What
 
 
 M = TypeVar("M", bound="str | float")
@@ -66,7 +66,7 @@ class Degradation(Generic[M]):
         self,
         name: str,
         *modes: M,
-        on: Whats = (),
+        on: What | Collection[What] = (),
         restore_after: Seconds | None = None,
         may_have_run: bool | Collection[M] = False,
         idempotent: bool = False,

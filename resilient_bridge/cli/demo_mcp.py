@@ -88,7 +88,11 @@ def totals(calls: list[Call], trap: Trap) -> dict[str, Any]:
     unsaid = [call.marker for call in calls if call.outcome == "not_executed" and trap.ran(call.marker)]
     writes = [call for call in calls if call.outcome == "answered" and call.tool != READ]
     never = [call.marker for call in writes if not trap.ran(call.marker)]
-    found = {"ran twice without permission": twice, "said not executed, but ran": unsaid, "said answered, but never ran": never}
+    found = {
+        "ran twice without permission": twice,
+        "said not executed, but ran": unsaid,
+        "said answered, but never ran": never,
+    }
     return {
         "calls": calls,
         "sent": len(calls),

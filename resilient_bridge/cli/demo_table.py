@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 NAMES: Final = {**FAULTS, **KILLS}
 """What the table calls each fault and kill."""
 SUCCESS: Final = "kept: nothing was lost, repeated or reordered without a report"
-SUCCESS_OF_CALLS: Final = "kept: no call ran twice without permission, and none was reported as what it was not"
+SUCCESS_OF_CALLS: Final = (
+    "kept: no call ran twice without permission, and none was reported as what it was not"
+)
 _LABELS: Final = 10  # columns before a line of the score begins
 COLOURS: Final = {
     **dict.fromkeys(("RECOVERED", "ANSWERED"), 32),

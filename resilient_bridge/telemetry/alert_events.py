@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["AlertChanged", "AlertLevel", "AlertRule"]
 
 AlertLevel: TypeAlias = Literal["warning", "critical"]
+"""How bad an alert is."""
 AlertRule: TypeAlias = Literal[
     "error_rate", "reconnect_failures", "session_drops", "hook_failures", "failure"
 ]
+"""What an alert is about: the threshold of that name, or one failure."""
 
 
 class AlertChanged(Event):

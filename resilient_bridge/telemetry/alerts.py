@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .event import Event
 
     Thresholds = tuple[float, float] | None
+    """The values above which a warning and a critical alert are raised; None: never."""
 
 
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)

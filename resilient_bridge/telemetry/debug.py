@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .event import Event
 
 DebugKind: TypeAlias = Literal["connection", "circuit", "polling", "escalation", "correlation"]
+"""A kind of lines that `Debug` logs."""
 
 KINDS: Final[tuple[DebugKind, ...]] = ("connection", "circuit", "polling", "escalation", "correlation")
 VARIABLE: Final = "RESILIENT_BRIDGE_DEBUG"

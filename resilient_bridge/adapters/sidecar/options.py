@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ...calls.policy import EnvironmentSource, Source
+    from ...calls.policy import EnvironmentSource, SettingsSource
     from ...values.fields import Validator
     from ...values.forms import FormKind
 
@@ -188,7 +188,12 @@ class Sidecar(Value):
 
     @classmethod
     def from_config(
-        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+        cls,
+        source: SettingsSource,
+        /,
+        *,
+        names: Mapping[str, Any] | None = None,
+        env: EnvironmentSource = False,
     ) -> Self:
         """Return the sidecar that the table `mcp` of a file, a dict or the environment describes.
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 Amount: TypeAlias = Decimal | int | float | str
+"""An amount of money; a float is read as it is printed."""
 SpendNews: TypeAlias = Literal["warning", "paused", "approved", "cancelled"]
 """The states of SpendChanged."""
 
