@@ -13,7 +13,7 @@ from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
 from ..telemetry.open_links import opened
 from ..transports.references import as_headers, as_source
-from ..values.fields import optional_seconds
+from ..values.fields import Seconds, optional_seconds
 from ..world import current_world
 from .arguments import (
     check_callable,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .backfilling import Backfill
     from .dialing import Dialer
     from .pump import OnConnect
-    from .signature import Check, Headers, OnDoubt, OnGap, Pin, Seconds, SendOptions, Storage, Text
+    from .signature import Check, Headers, OnDoubt, OnGap, Pin, SendOptions, Storage, Text
 
 
 class BridgeClient(TeachesNames):

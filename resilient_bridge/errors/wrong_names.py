@@ -148,6 +148,11 @@ MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
         **_all("reconnect", "link.reconnect_now()"),
         **_all("on listen add_listener", "async for event in link.events(): ..."),
     },
+    "Circuit": {
+        **_all("open trip force_open block", "circuit.isolate()"),
+        **_all("close unblock force_close", "circuit.reset()"),
+        **_all("is_open is_closed current_state status opened", "circuit.state"),
+    },
     "Toolbox": {
         **_all("run execute invoke dispatch call_tool acall run_tool", 'await toolbox.call("search", {"query": "x"})'),
         **_all("add register add_tool register_tool function decorator tools", "@toolbox.tool(idempotent=True)"),

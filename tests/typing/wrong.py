@@ -51,7 +51,7 @@ async def client(bridge: rb.BridgeClient, receipt: rb.bridge.Receipt) -> None:
     await bridge.send("a", [1])  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.send(bytearray(b"a"))  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.send(type="a", payload={})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    await bridge.send("a", {}, ttl="1 min")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    await bridge.send("a", {}, ttl=b"1 min")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     await bridge.request("a", {}, idempotent="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     _late: rb.bridge.Message = await bridge.send("a", {})  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
     bridge.state = rb.bridge.BridgeState.READY  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]

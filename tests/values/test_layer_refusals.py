@@ -156,7 +156,7 @@ def test_the_error_says_what_was_wanted_and_what_came():
     """One line that can be acted on."""
     with pytest.raises(
         ConfigError,
-        match=r"Breaker\.window: wanted a whole number of calls of at least 1, a timedelta, or a text such as "60s", got 30\.0",
+        match=r'Breaker\.window: wanted a whole number of calls of at least 1, a timedelta, or a text such as "60s", got 30\.0',
     ):
         Breaker(window=30.0)
     with pytest.raises(
