@@ -156,6 +156,7 @@ MISTAKES = [
     ("rb.resilient.replace(rb.Timeout)", "rb.Timeout(10)"),
     ("rb.resilient.replace(timeout=3)", "policy.replace("),
     ("rb.resilient.evolve(retries=3)", "policy.replace(rb.Retry(attempts=3))"),
+    ("setattr(rb.Retry(), 'attempts', 3)", "retry = retry.evolve(attempts=3)"),
     ("rb.resilient.execute(function)", "policy(idempotent=True).call("),
     ("list(rb.resilient)", "for attempt in policy.attempts(idempotent=True):"),
     ("entered(rb.resilient)", "for attempt in policy.attempts(idempotent=True):"),
