@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from importlib import import_module
+from opcode import opmap
 from typing import TYPE_CHECKING, Any, Final
 
 
@@ -63,9 +64,20 @@ def missing(room: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a room that has all its names already."""
 
     def refuse(name: str) -> Any:
-        raise MissingNameError(f"module {room!r} has no attribute {name!r}", "module", room, name)
+        raise _missing(room, name)
 
     return refuse
+
+
+def _missing(room: str, name: str) -> Exception:
+    """Return the error for a name that a room has not; of `from room import name` an ImportError."""
+    asked = sys._getframe(2)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- of the code that named it
+    error = MissingNameError(f"module {room!r} has no attribute {name!r}", "module", room, name)
+    if asked.f_code.co_code[asked.f_lasti] != opmap["IMPORT_FROM"]:
+        return error
+    write = str(error).partition("; write ")[2]
+    text = f"cannot import name {name!r} from {room!r}"
+    return ImportError(f"{text}; write {write}" if write else text, name=name)
 
 
 def lazily(
@@ -86,7 +98,7 @@ def lazily(
     def load(name: str) -> Any:
         home = homes.get(name)
         if home is None:
-            raise MissingNameError(f"module {room!r} has no attribute {name!r}", "module", room, name)
+            raise _missing(room, name)
         module = import_module(f".{home.removeprefix('=')}", room)
         value = module if home.startswith("=") else getattr(module, name)
         setattr(sys.modules[room], name, value)  # the next look-up costs what any global costs

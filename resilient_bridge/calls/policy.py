@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 
 import attrs
 
-from ..errors.teaching import RefusedUse, refuse_arguments, refuse_use
+from ..errors.teaching import RefusedUse, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
 from ..values.fields import check_flag, refuse
 from ..values.forms import takes
@@ -253,14 +253,18 @@ class Policy(Layer):
         """
         return _loop(self, idempotent, sys._getframe(1))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- a loop is known by its line
 
+    @taught
     def replace(self, *layers: Layer) -> Self:
         """Return this policy with layers replaced by class, or added where they usually belong.
 
         A layer without a `key` takes over the one it replaces; `call` and `attempts` of both use
         the same state.
         """
-        new = list(self.layers)
-        for layer in _as_layers(layers):
+        new, others = list(self.layers), _as_layers(layers)
+        for index, layer in enumerate(others):
+            if not isinstance(layer, Layer):
+                refuse(f"Policy.layers[{index}]", "a layer, such as Timeout(10)", layer)
+        for layer in others:
             index = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
             if index is None:
                 new.insert(_usual_index(new, layer), layer)

@@ -196,6 +196,11 @@ def message_of(
         if isinstance(payload, bytes):
             wanted = "send(type, {…}), as this dialect speaks JSON; bytes need frames of your own (decode=, encode=)"
             raise config_error("send", wanted, "bytes")
+        if payload is None and isinstance(type_, str):
+            write = f'await bridge.send({type_!r}, {{"key": "value"}})'
+            raise config_error(
+                "send", "send(type, payload), as this dialect has types", "a type alone", write=write
+            )
         return type_, payload  # anything else is refused as a message
     if payload is None and isinstance(type_, Mapping | bytes):
         return "", type_

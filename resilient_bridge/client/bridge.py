@@ -13,7 +13,7 @@ from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
 from ..telemetry.open_links import opened
 from ..transports.references import as_headers, as_source
-from ..values.fields import optional_seconds
+from ..values.fields import Seconds, optional_seconds
 from ..world import current_world
 from .arguments import (
     check_callable,

@@ -25,7 +25,7 @@ def _all(words: str, meaning: str) -> dict[str, str]:
 
 _COUNT: Final = {
     **_all(
-        "max_attempts attempts_max max_tries tries attempt try_count stop_after_attempt max_calls stop "
+        "count number repeat max_attempts attempts_max max_tries tries attempt try_count stop_after_attempt max_calls stop "
         "maxAttempts numOfAttempts",
         "attempts",
     ),
@@ -269,6 +269,9 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Policy": _LAYERS,
     "Policy.__call__": _DECORATED,
     "Policy.attempts": _DECORATED,
+    "Policy.replace": {
+        word: line.replace("rb.Policy(", "policy.replace(", 1) for word, line in _LAYERS.items()
+    },
     "Timeout": {
         **_all("timeout value limit total duration time delay deadline", "seconds"),
         **_all("connect read write pool", "seconds"),
@@ -382,10 +385,18 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "SQLiteStore": _all("file filename database db url", "path"),
     "StateFile": _all("file filename", "path"),
-    "RedisStore": _all("uri host redis redis_url dsn", "url"),
-    "RedisState": _all("uri host redis redis_url dsn", "url"),
+    "RedisStore": {
+        **_all("uri redis redis_url dsn", "url"),
+        "host": 'url="redis://{name}:6379/0"',
+        "port": "!it is in the url",
+    },
+    "RedisState": {
+        **_all("uri redis redis_url dsn", "url"),
+        "host": 'url="redis://{name}:6379/0"',
+        "port": "!it is in the url",
+    },
     "BridgeServer": _all("address listen", "host"),
-    "virtual_time": {},
+    "stdio": _all("command cmd args argv program", "rb.links.stdio({})"),
     "Sidecar": {
         **_all("cmd program args argv", "command"),
         **_all("uri endpoint server", "url"),
@@ -448,7 +459,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "answers": "True", "trust_hints": "True", "allow_plaintext_credentials": "True", "text": '"exponential(1, cap=30)"',
     "idempotency_header": '"Idempotency-Key"', "tool": '"search"', "interval": "5",
     "inner": "httpx.AsyncHTTPTransport()", "limits": "httpx.Limits(max_connections=10)", "overlap": "300",
-    "quiet": "2", "resend_within": "270", "max_seconds": "120", "restore_after": "60", "value": "rb.Retry()",
+    "quiet": "2", "http2": "True", "verify": "True", "trust_env": "False", "proxy": '"http://127.0.0.1:8080"', "env": "True", "resend_within": "270", "max_seconds": "120", "restore_after": "60", "value": "rb.Retry()",
 }  # fmt: skip
 """A value for each argument that a line needs, or that was refused, as one writes it."""
 

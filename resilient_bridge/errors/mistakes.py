@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, cast
 
 from ..lazy_names import address, names_of, public
@@ -26,6 +26,7 @@ _CLASS: Final = re.compile(r"(?<![\w.'\"])([A-Z]\w+)(?=[.(])")
 _INDEX: Final = re.compile(r"\[.*?\]", re.DOTALL)
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PLAIN: Final = str | int | float | bool | bytes | None
+_LINES: Final = "rb.", "httpx.", "policy.", "{line}"  # how the entries begin that are a line
 _KINDS: Final = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
 
@@ -36,7 +37,7 @@ def code(value: object) -> str:
     """Return a value as one writes it in a program that has `rb`: `rb.Retry(attempts=4)`."""
     if isinstance(value, type):
         return address(value.__name__) or value.__name__
-    if isinstance(value, FunctionType | MethodType):
+    if isinstance(value, FunctionType | MethodType | BuiltinFunctionType):
         name = value.__name__
         return name if name.isidentifier() else "lambda: ..."
     if isinstance(value, list | set | tuple | dict) and len(cast("Any", value)) <= 20:
@@ -187,18 +188,20 @@ class _Call:
     def _fill(self, meaning: str, text: str, value: object) -> None:
         """Give an argument from a template such as `policy=rb.Policy({})`."""
         name, _, template = meaning.partition("=")
-        named = value if isinstance(value, str) and value.isidentifier() else "default"
+        named = value if isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) else "default"
         filled = template.replace("{name}", named).replace("{}", text)
         self.put(name, filled.replace("{{", "{").replace("}}", "}"))
 
     def write(self, meaning: str, word: str, value: object) -> None:
         """Give an argument that was called otherwise, by what the table says of it."""
         text = code(value)
+        if "{}" in meaning and isinstance(value, list | tuple) and "rb.Policy({})" in meaning:
+            text = ", ".join(map(code, cast("Any", value)))
         if "rb.Policy({})" in meaning and isinstance(value, bool | int):
             text = f"rb.Retry(attempts={value})" if value > 1 else "rb.Retry()"
         if value is None and "{}" in meaning:
             return  # None is "not this", and means no argument here
-        if meaning.startswith(("rb.", "httpx.", "{line}")):
+        if meaning.startswith(_LINES):
             line = meaning.replace("{word}", word).replace("{}", text)
             if "{line}" in meaning:
                 self.around.append(line)
@@ -217,6 +220,8 @@ class _Call:
             self.put("attempts", str(cast("int", value) + 1) if more else EXAMPLES["attempts"])
         elif meaning == "window.seconds":
             self.put("window", f'"{text}s"' if isinstance(value, int | float) else text)
+        elif ":" in meaning and self.owner == "Breaker" and isinstance(value, float) and 0 < value <= 1:
+            self.put("rate", text)
         elif ":" in meaning:
             self.name = spelled(meaning.partition(":")[0])
             self.positional.insert(0, text)
@@ -309,6 +314,12 @@ def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Excep
     call = _Call(owner, _Takes((), tuple(known), (), has_any=False, by_position_only=frozenset()))
     if meaning and not meaning.startswith(("!", "rb.", "{line}")) and ":" not in meaning:
         call.write(meaning, name, given)
+    if meaning.startswith("rb.Policy("):
+        call.write(meaning, name, given)
+        write = call.line().replace("rb.Policy(", "policy.replace(", 1)
+        return config_error(
+            f"{owner}.evolve", f"a field: {', '.join(known)}", name, write=write, error=ArgumentError
+        )
     written = call.line().removeprefix(f"{spelled(owner)}(")
     variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
     write = f"{variable}.evolve({written}" if written != ")" else ""
@@ -372,6 +383,8 @@ def _read_positions(call: _Call, values: list[Any]) -> None:
     names = listed or [name for name in call.takes.named if name not in call.takes.positional]
     for index, value in enumerate(extra):
         name = names[index] if index < len(names) else ""
+        if isinstance(value, type) and issubclass(value, BaseException) and "on" in call.takes.named:
+            name = "on"
         if not name or not _fits(name, value):
             call.note(
                 name, f"at most {own} by position" if own else "no argument by position", value, code(value)
@@ -409,9 +422,9 @@ def _read_word(call: _Call, word: str, value: object) -> None:
 
 
 def _wanted(meaning: str, word: str) -> str:
-    if "=" in meaning and not meaning.startswith(("rb.", "httpx.", "{line}")):
+    if "=" in meaning and not meaning.startswith(_LINES):
         return f"{meaning.partition('=')[0]}="
-    if meaning.startswith(("rb.", "httpx.", "{line}")):
+    if meaning.startswith(_LINES):
         return f"another place for {word}"
     return f"{re.split('[.+=]', meaning.rpartition(':')[2], maxsplit=1)[0]}="
 
@@ -446,7 +459,8 @@ def _argument_error(call: _Call) -> Exception:
     line = call.line()
     wanted, got = (", ".join(dict.fromkeys(each)) for each in (call.wanted, call.got))
     rows = tuple({**row, "write": line} for row in call.wrong)
-    text = f"{call.owner}: wanted {wanted}, got {got}; write {line}"
+    owner = "@policy" if call.owner == "Policy.__call__" else call.owner
+    text = f"{owner}: wanted {wanted}, got {got}; write {line}"
     return ArgumentError(Failure.of("SYS_CONFIG_INVALID", text, details={"violations": rows}))
 
 

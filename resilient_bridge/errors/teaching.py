@@ -32,6 +32,13 @@ class Taught(type):
                 _explain(error, cls.__name__, cls.__init__, (cls, *args), kwargs)
                 raise
 
+        def __init__(
+            cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+        ) -> None:
+            super().__init__(name, bases, namespace, **options)
+            if getattr(namespace.get("__setattr__"), "__module__", "").startswith("attr"):  # it is frozen
+                type.__setattr__(cls, "__setattr__", _refuse_change)
+
         def __getattr__(cls, name: str) -> Any:
             raise _missing(cls, f"type object {cls.__name__!r}", name)
 
@@ -86,6 +93,13 @@ def _explain(error: TypeError, owner: str, function: Any, args: tuple[Any, ...],
     better = wrong_call(owner, function, args, kwargs)
     if better is not None:
         raise better from None
+
+
+def _refuse_change(self: object, name: str, value: object) -> None:
+    """Say what to write: a value is not changed, a changed copy is made."""
+    from .wrong_names import FrozenValueError
+
+    raise FrozenValueError(self, name, value)
 
 
 def refuse_arguments(owner: object, name: str, takes: Callable[..., Any], wrong: dict[str, Any]) -> None:

@@ -9,8 +9,10 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from attrs.exceptions import FrozenInstanceError
+
 from ..lazy_names import address, names_of
-from .mistakes import required_of, spelled
+from .mistakes import code, required_of, spelled
 
 
 def _all(words: str, line: str) -> dict[str, str]:
@@ -148,6 +150,11 @@ MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
         **_all("reconnect", "link.reconnect_now()"),
         **_all("on listen add_listener", "async for event in link.events(): ..."),
     },
+    "Circuit": {
+        **_all("open trip force_open block", "circuit.isolate()"),
+        **_all("close unblock force_close", "circuit.reset()"),
+        **_all("is_open is_closed current_state status opened", "circuit.state"),
+    },
     "Toolbox": {
         **_all("run execute invoke dispatch call_tool acall run_tool", 'await toolbox.call("search", {"query": "x"})'),
         **_all("add register add_tool register_tool function decorator tools", "@toolbox.tool(idempotent=True)"),
@@ -165,6 +172,22 @@ MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }  # fmt: skip
 """What to write for a member that a class of ours has not, without case and underscores."""
+
+
+class FrozenValueError(FrozenInstanceError):
+    """A field of a value was assigned; its text says how a changed copy is made."""
+
+    def __init__(self, value: object, name: str, given: object) -> None:
+        """Take the value, the field, and what was to be assigned."""
+        AttributeError.__init__(self)
+        self._about = type(value).__name__, name, code(given)
+
+    def __str__(self) -> str:
+        """Return what was wanted, what was got, and what to write."""
+        kind, name, text = self._about
+        variable = "policy" if kind.endswith("Policy") else kind.lower()
+        line = f"{variable} = {variable}.evolve({name}={text})"
+        return f"{kind}: wanted a changed copy, as values stay as they are, got {name} = {text}; write {line}"
 
 
 def hint(kind: str, of: Any, name: str) -> str:

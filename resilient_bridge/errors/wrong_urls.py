@@ -49,7 +49,7 @@ def redis_url_for(_: str, received: object) -> str:
     """Return a redis:// URL with the host of a wrong one, or of this machine."""
     host = (
         received
-        if isinstance(received, str) and re.fullmatch(r"[\w.\-]+(:\d+)?", received)
+        if isinstance(received, str) and "..." not in received and re.fullmatch(r"[\w.\-]+(:\d+)?", received)
         else "localhost:6379"
     )
     return f'"redis://{host if ":" in host else host + ":6379"}/0"'

@@ -90,6 +90,10 @@ _LINES: Final = {
     "named.name": 'rb.named("httpx", {})',
     "Toolbox.tool.idempotent": "@toolbox.tool(idempotent={})",
     "Toolbox.tool.function": "@toolbox.tool(idempotent=True)",
+    "Toolbox.call.arguments": 'await toolbox.call("search", {})',
+    "ContextGuard.count": "rb.agent.ContextGuard(100_000, count={})",
+    "Daemon.health": 'rb.agent.Daemon("server", health={})',
+    "load.env": 'rb.load("settings.toml", env={})',
     "Toolbox.call.timeout": 'await toolbox.call("search", {{"query": "x"}}, timeout={})',
     "Toolbox.timeouts": "rb.agent.Toolbox(timeouts={})",
     "Workflow": "@flow.phase(artifacts=('plan.md',))",
@@ -490,6 +494,15 @@ def _command(_: str, received: object) -> str:
     )
 
 
+def _whole_seconds(_: str, received: object) -> str:
+    found = _UNIT.fullmatch(received) if isinstance(received, str) else None
+    return found[1] if found and found[2] in {"s", "sec", "seconds"} else "60"
+
+
+def _methods(owner: str, received: object) -> str:
+    return f"({received!r},)" if isinstance(received, str) else example(owner, "methods")
+
+
 def _protected(owner: str, received: object) -> str:
     if not isinstance(received, FunctionType | MethodType):
         return "search" if owner == "inject" else EXAMPLES["of"]
@@ -557,6 +570,8 @@ _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "Fallback.ladder": _ladder,
     "wrap.client": _wrapped,
     "stdio.command": _command,
+    "Alerts.window": _whole_seconds,
+    "wrap.methods": _methods,
     "inject.target": _protected,
     "circuit.of": _protected,
     "BridgePolicy.heartbeat": _heartbeat,

@@ -84,7 +84,9 @@ class Reading:
         `of` is the name of the class whose table it is.
         """
         known = sorted(known)
-        hint = self.near(key, known) or _foreign(of, key, known) or f", wanted one of {', '.join(known)}"
+        is_asked = len(self.problems) + len(self.warnings) < _MOST_HINTS
+        foreign = _foreign(of, key, known) if is_asked else ""
+        hint = foreign or self.near(key, known) or f", wanted one of {', '.join(known)}"
         self.problems.append(Problem(joined(path, key), f"unknown key{hint}"))
 
     def near(self, text: object, known: Iterable[str]) -> str:

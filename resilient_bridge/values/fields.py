@@ -107,12 +107,12 @@ def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
     return f"{by or type(value).__name__}({', '.join(arguments)})"
 
 
-def refuse(path: str, constraint: str, received: object) -> NoReturn:
+def refuse(path: str, constraint: str, received: object, *, write: str | None = None) -> NoReturn:
     """Raise the ConfigError that says what `path` wanted and what it got."""
     # imported here: a correct value needs no error, and most are correct
     from ..errors import config_error
 
-    raise config_error(path, constraint, received)
+    raise config_error(path, constraint, received, write=write)
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -60,6 +60,7 @@ MISTAKES = [
     ("rb.Retry(attempts=3, wait_initial=0.5, wait_max=30)", "backoff=rb.Backoff.exponential(0.5, cap=30))"),
     ("rb.Retry(attempts=3, timeout=10)", "rb.Policy(rb.Deadline(10), rb.Retry(attempts=3))"),
     ("rb.Retry(attempts=3, reraise=True)", "rb.Retry(attempts=3)"),
+    ("rb.Retry(ConnectionError)", "rb.Retry(on=ConnectionError)"),
     ("rb.Retry(retry_on=ValueError)", "rb.Retry(on=ValueError)"),
     ("rb.Retry(wait=[1, 2, 5])", "backoff=rb.Backoff.steps(1, 2, 5)"),
     ("rb.stop_after_attempt(3)", "rb.Retry(attempts="),
@@ -76,6 +77,7 @@ MISTAKES = [
     # pybreaker and circuitbreaker
     ("rb.CircuitBreaker", "rb.Breaker()"),
     ("rb.Breaker(5)", "rb.Breaker.consecutive(5)"),
+    ("rb.Breaker(threshold=0.5)", "rb.Breaker(rate=0.5)"),
     ("rb.Breaker(fail_max=5, reset_timeout=60)", "rb.Breaker.consecutive(5, open_for=60)"),
     ("rb.Breaker(failure_threshold=5, recovery_timeout=30)", "rb.Breaker.consecutive(5, open_for=30)"),
     ("rb.Breaker(expected_exception=ValueError)", "rb.Breaker(on=ValueError)"),
@@ -151,6 +153,10 @@ MISTAKES = [
     ("rb.resilient(attempts=3)", "rb.Policy(rb.Retry(attempts=3))(idempotent=True)"),
     ("rb.resilient(idempotent='yes')", "@policy(idempotent=True)"),
     ("rb.resilient.call(function)", "policy(idempotent=True).call(function)"),
+    ("rb.resilient.replace(rb.Timeout)", "rb.Timeout(10)"),
+    ("rb.resilient.replace(timeout=3)", "policy.replace("),
+    ("rb.resilient.evolve(retries=3)", "policy.replace(rb.Retry(attempts=3))"),
+    ("setattr(rb.Retry(), 'attempts', 3)", "retry = retry.evolve(attempts=3)"),
     ("rb.resilient.execute(function)", "policy(idempotent=True).call("),
     ("list(rb.resilient)", "for attempt in policy.attempts(idempotent=True):"),
     ("entered(rb.resilient)", "for attempt in policy.attempts(idempotent=True):"),
@@ -207,6 +213,8 @@ MISTAKES = [
     ("rb.agent.Workflow('x.json').start()", "await flow.run()"),
     ("rb.agent.SpendBudget(max_usd=10)", "rb.agent.SpendBudget(limit=10)"),
     ("rb.stores.SQLiteStore()", 'rb.stores.SQLiteStore("bridge.db")'),
+    ("rb.stores.RedisStore(host='localhost', port=6379)", 'rb.stores.RedisStore("redis://localhost:6379/0")'),
+    ("rb.calls.circuit('x').open()", "circuit.isolate()"),
     ("rb.stores.RedisState('localhost')", 'rb.stores.RedisState("redis://localhost:6379/0")'),
     ("rb.links.stdio(['npx', 'server'])", "rb.links.stdio('npx', 'server')"),
     ("rb.bridge.Heartbeat(interval=30)", "rb.bridge.Heartbeat(every=30)"),
@@ -300,7 +308,9 @@ def test_a_missing_name_is_an_attribute_error_and_costs_nothing_until_it_is_read
     assert not hasattr(rb.Retry(), "retries")
     assert not hasattr(rb.BridgeClient("ws://h"), "__enter__")
     assert getattr(rb.Backoff, "expo", None) is None
-    with pytest.raises(ImportError, match=r"cannot import name 'Gap'"):
+    with pytest.raises(
+        ImportError, match=r"cannot import name 'Gap' from 'resilient_bridge'; write rb\.bridge\.Gap"
+    ):
         from resilient_bridge import Gap  # type: ignore[attr-defined]  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 
 

@@ -169,5 +169,6 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
         for part in name.split("."):
             target = getattr(target, part, None)
         if not callable(target):
-            raise config_error("wrap.methods", f"methods of {client.__class__.__name__}", name)
+            write = f"rb.wrap({client.__class__.__name__}(), methods=({_a_method(client)!r},))"
+            raise config_error("wrap.methods", f"methods of {client.__class__.__name__}", name, write=write)
     return found

@@ -113,7 +113,7 @@ class Sidecar(Value):
 
     The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
     to another machine only with `allow_plaintext_credentials`; a word `env:NAME` or `file:PATH` in
-    a value is replaced by the secret. Durations are seconds or timedeltas.
+    a value is replaced by the secret. Durations are seconds, timedeltas or texts ("10s").
 
     While there is no server a call waits for at most `patience` seconds, and then ends as not
     executed. A tool that does not answer within its time in `timeouts`, else within `timeout`, ends

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...classification import failure_or_none, rule_for
 from ...errors import RejectedError, config_error
-from ...errors.teaching import taught
+from ...errors.teaching import TeachesNames, taught
 from . import circuits as registry
 from .in_use import clock
 from .verdict import verdict_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .state import CircuitState
 
 
-class Circuit:
+class Circuit(TeachesNames):
     """The handle of a circuit; `rb.calls.circuit("github")` or `rb.calls.circuit(function)` makes one.
 
         circuit = rb.calls.circuit(rb.Policy(rb.Breaker()))

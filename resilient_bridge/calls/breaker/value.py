@@ -85,7 +85,7 @@ def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: in
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Breaker(Layer):
-    """A circuit breaker. Durations are seconds or timedeltas; ConfigError names a bad field.
+    """A circuit breaker. Durations are seconds, timedeltas or texts ("10s"); ConfigError names a bad field.
 
         policy = rb.Policy(rb.Breaker(rate=0.5, window=20, open_for=30))
 

@@ -20,7 +20,7 @@ class RateLimit(Layer):
         @policy
         async def search(query: str) -> str: ...
 
-    After a pause all `calls` may start at once. Durations may be timedeltas. A call whose turn
+    After a pause all `calls` may start at once. Durations may be timedeltas or texts ("10s"). A call whose turn
     comes within `max_wait` seconds waits for it; any other gets ThrottledError with `retry_after`.
     `key` shares the limit between policies; without it, it belongs to what is protected.
     ConfigError names a bad field.

@@ -63,7 +63,7 @@ class Retry(Layer):
         @policy(idempotent=True)      # running it twice does no harm
         def fetch(url: str) -> str: ...
 
-    Durations are seconds or timedeltas; ConfigError names a bad field.
+    Durations are seconds, timedeltas or texts ("10s"); ConfigError names a bad field.
 
     `attempts` counts calls, the first one included (ccsetup's "3 retries" are 4). `on` says what is
     repeated at all: an unknown exception, such as a class of yours, only if `on` or a rule names

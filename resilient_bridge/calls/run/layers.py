@@ -79,5 +79,6 @@ def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:
             f"Timeout on {name}",
             "an async function, or thread=True on a sync function that is no generator (it is left behind in its thread)",
             layer,
+            write=f"rb.{layer.evolve(thread=True)!r}" if form != "stream" else "rb.Deadline(10)",
         )
     return layer

@@ -20,7 +20,7 @@ class Deadline(Layer):
         @policy(idempotent=True)
         async def fetch(url: str) -> str: ...
 
-    `seconds` may be a timedelta.
+    `seconds` may be a timedelta or a text, such as "10s".
 
     No wait starts that could not end before it. Policies inside inherit what is left, and the
     callee reads it from `current_attempt().remaining`. A sync call is not interrupted: its attempts

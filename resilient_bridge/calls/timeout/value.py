@@ -51,7 +51,7 @@ class Timeout(Layer):
         @policy(idempotent=True)
         async def fetch(url: str) -> str: ...
 
-    `seconds` may be a timedelta.
+    `seconds` may be a timedelta or a text, such as "10s".
 
     `Timeout.escalating(2, 5, 30)` gives the second and third attempt more; the last step is that of
     all later ones. A sync function cannot be stopped: with `thread=True` it runs in a thread that

@@ -62,7 +62,7 @@ class Reconnect(Value):
         reconnect = rb.bridge.Reconnect(backoff=rb.Backoff.steps(1, 2, 5), attempts=None)
         policy = rb.presets.default.evolve(reconnect=reconnect)
 
-    Durations are seconds or timedeltas; ConfigError names a bad field.
+    Durations are seconds, timedeltas or texts ("10s"); ConfigError names a bad field.
 
     `backoff` waits before each attempt, delay n before attempt n; `rules` give a sort of failure
     its own schedule or count. After `attempts` failed attempts (None: no end), or when the outage
