@@ -48,6 +48,9 @@ def _as_wait(seconds: float | None) -> float | None:
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
+_LOOK: Final = "find out whether it ran before you call it again: it may have"
+
+
 @attrs.frozen(kw_only=True)
 class Failure(Unread):
     """One failure, typed, redacted and immutable.
@@ -169,7 +172,8 @@ class Failure(Unread):
         if self.stopped is not None:
             lines.append(f"stopped: {self.stopped}")
         lines.append("you can:")
-        lines += [f"{number}. {suggestion}" for number, suggestion in enumerate(self.suggestions, 1)]
+        first = (_LOOK,) if self.stopped == "not_idempotent" else ()
+        lines += [f"{number}. {advice}" for number, advice in enumerate((*first, *self.suggestions), 1)]
         return "\n".join(lines)
 
     def to_llm(self) -> str:

@@ -81,8 +81,8 @@ class Evolve(Protocol):
         dialect: rb.bridge.Dialect = ...,
         calls: rb.Policy = ...,
         tools: Mapping[str, rb.Policy] = ...,
-        repeatable: tuple[str, ...] = ...,
-        repeatable_if_marked: tuple[str, ...] = ...,
+        idempotent: tuple[str, ...] = ...,
+        idempotent_if_marked: tuple[str, ...] = ...,
     ) -> rb.bridge.BridgePolicy: ...
 
 
