@@ -27,7 +27,7 @@ class BridgeError(Exception):
 
     def __init__(self, failure: Failure, /) -> None:
         """Carry the failure; raise with `from native_error` where there is one."""
-        if not isinstance(failure, Failure):
+        if not isinstance(failure, Failure):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _no_failure(type(self), failure)
         super().__init__(str(failure))
         self._failure = failure

@@ -4,6 +4,7 @@ Rule: loaded and asked only once something is wrong. What is known of other libr
 `foreign_words`; this module puts the user's own values into it.
 """
 
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false -- the values are those of a wrong call: anything
 from __future__ import annotations
 
 import ast
@@ -33,7 +34,7 @@ _KINDS: Final = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 # ---- values as source text ------------------------------------------------------------------------------------
 
 
-def code(value: object) -> str:
+def code(value: Any) -> str:
     """Return a value as one writes it in a program that has `rb`: `rb.Retry(attempts=4)`."""
     if isinstance(value, type):
         return address(value.__name__) or value.__name__
@@ -162,6 +163,11 @@ class _Call:
         self.got: list[str] = []
         self.wrong: list[dict[str, Any]] = []
 
+    def code(self, value: object) -> str:
+        """Return a value as one writes it; a program's arguments, which may be secret, as a name."""
+        is_hidden = self.owner in _PROGRAMS and isinstance(value, str | list | tuple | dict)
+        return "command" if is_hidden else code(value)
+
     def note(self, word: str, wanted: str, received: object, got: str) -> None:
         """Note one wrong argument."""
         self.wanted.append(wanted)
@@ -194,7 +200,7 @@ class _Call:
 
     def write(self, meaning: str, word: str, value: object) -> None:
         """Give an argument that was called otherwise, by what the table says of it."""
-        text = code(value)
+        text = self.code(value)
         if "{}" in meaning and isinstance(value, list | tuple) and "rb.Policy({})" in meaning:
             text = ", ".join(map(code, cast("Any", value)))
         if "rb.Policy({})" in meaning and isinstance(value, bool | int):
@@ -370,14 +376,14 @@ _SPECIAL: Final[dict[str, Callable[[tuple[Any, ...]], str]]] = {
 
 def _read_positions(call: _Call, values: list[Any]) -> None:
     own = len(call.takes.positional)
-    call.positional += map(code, values if call.takes.has_any else values[:own])
+    call.positional += map(call.code, values if call.takes.has_any else values[:own])
     extra = [] if call.takes.has_any else values[own:]
     if not extra:
         return
     if call.owner == "Timeout":
         call.name = "rb.Timeout.escalating"
-        call.positional = [*map(code, values)]
-        call.note("", "one duration for all attempts", extra[0], ", ".join(map(code, values)))
+        call.positional = [*map(call.code, values)]
+        call.note("", "one duration for all attempts", extra[0], ", ".join(map(call.code, values)))
         return
     listed = POSITIONS.get(call.owner, "").split()[own:]
     names = listed or [name for name in call.takes.named if name not in call.takes.positional]
@@ -392,7 +398,7 @@ def _read_positions(call: _Call, values: list[Any]) -> None:
             if not own and index == 0 and isinstance(value, FunctionType):
                 call.whole = f"@rb.Policy({spelled(call.owner)}())(idempotent=True)"
             continue
-        call.note(name, f"{name.rpartition(':')[2]} by name", value, code(value))
+        call.note(name, f"{name.rpartition(':')[2]} by name", value, call.code(value))
         call.write(name, name, value)
 
 
@@ -401,7 +407,7 @@ def _fits(name: str, value: object) -> bool:
 
 
 def _read_word(call: _Call, word: str, value: object) -> None:
-    takes, text = call.takes, code(value)
+    takes, text = call.takes, call.code(value)
     if word in takes.named:
         call.put(word, text)
         return
@@ -505,6 +511,9 @@ def required_of(owner: str, function: Callable[..., Any]) -> str:
 def example(owner: str, name: str) -> str:
     """Return a value for an argument, as one writes it."""
     return OWN_EXAMPLES.get(f"{owner}.{name}") or EXAMPLES.get(name, "...")
+
+
+_PROGRAMS: Final = frozenset({"stdio", "Daemon", "Sidecar"})
 
 
 # ---- schedules ------------------------------------------------------------------------------------------------

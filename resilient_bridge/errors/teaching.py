@@ -62,7 +62,7 @@ def taught(function: F) -> F:
     if iscoroutinefunction(function):
 
         @wraps(function)
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
             try:
                 made = function(*args, **kwargs)
             except TypeError as error:
@@ -70,15 +70,15 @@ def taught(function: F) -> F:
                 raise
             return await made
 
-    else:
+        return awaited  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
-        @wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except TypeError as error:
-                _explain(error, owner, function, args, kwargs)
-                raise
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            _explain(error, owner, function, args, kwargs)
+            raise
 
     return called  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
