@@ -4,10 +4,10 @@ Rule: loaded and asked only once something is wrong. What is known of other libr
 `foreign_words`; this module puts the user's own values into it.
 """
 
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false -- the values are those of a wrong call: anything
+# the values are those of a wrong call: anything
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
-import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from ..lazy_names import address, names_of, public
 from .foreign_words import ARGUMENTS, EXAMPLES, OWN_EXAMPLES, POSITIONS, WHOLE
+from .merged_lines import merged
 from .secret_names import is_sensitive
 from .source_text import shown
 from .taxonomy import Category, Kind
@@ -189,7 +190,7 @@ class _Call:
             self.positional += [""] * (index + 1 - len(self.positional))
             self.positional[index] = text
         else:
-            self.named[name] = _merged(self.named.get(name, ""), text)
+            self.named[name] = merged(self.named.get(name, ""), text)
 
     def _fill(self, meaning: str, text: str, value: object) -> None:
         """Give an argument from a template such as `policy=rb.Policy({})`."""
@@ -212,7 +213,7 @@ class _Call:
             if "{line}" in meaning:
                 self.around.append(line)
             else:
-                self.whole = _merged(self.whole, line)
+                self.whole = merged(self.whole, line)
         elif "=" in meaning:
             self._fill(meaning, text, value)
         elif meaning.startswith("backoff."):
@@ -245,10 +246,10 @@ class _Call:
         named = [f"{name}={text}" for name, text in self.named.items()]
         line = f"{self.name}({', '.join([*filter(None, self.positional), *named])})"
         line = (
-            _merged(self.whole, line) if self.whole and line.startswith("rb.Policy(") else self.whole or line
+            merged(self.whole, line) if self.whole and line.startswith("rb.Policy(") else self.whole or line
         )
         for template in self.around:
-            line = _merged(template.replace("{line}", line), "")
+            line = merged(template.replace("{line}", line), "")
         return line
 
 
@@ -548,57 +549,3 @@ def schedule_of(value: object) -> str:
     if callable(value) and not isinstance(value, type | MethodType):
         return code(value)
     return EXAMPLES["backoff"]
-
-
-# ---- lines that are put together ------------------------------------------------------------------------------
-
-_ORDER: Final = ("Fallback", "Deadline", "Bulkhead", "RateLimit", "Retry", "Breaker", "Timeout")
-
-
-def _merged(first: str, second: str) -> str:
-    """Return two calls of one function as one, with the arguments of both; else the second."""
-    if not first or not second:
-        return first or second
-    try:
-        one, other = (ast.parse(each.lstrip("@"), mode="eval").body for each in (first, second))
-    except SyntaxError:
-        return second
-    together = _merged_nodes(one, other)
-    return ("@" if first.startswith("@") else "") + ast.unparse(together)
-
-
-def _merged_nodes(one: ast.expr, other: ast.expr) -> ast.expr:
-    if not isinstance(one, ast.Call) or not isinstance(other, ast.Call):
-        return other
-    if isinstance(one.func, ast.Call) and isinstance(other.func, ast.Call):  # rb.Policy(…)(idempotent=True)
-        one.func = _merged_nodes(one.func, other.func)
-    elif ast.unparse(one.func) != ast.unparse(other.func):
-        return other
-    for argument in other.args:
-        head = ast.unparse(argument.func) if isinstance(argument, ast.Call) else ""
-        same = next(
-            (
-                n
-                for n, old in enumerate(one.args)
-                if isinstance(old, ast.Call) and ast.unparse(old.func) == head
-            ),
-            None,
-        )
-        if same is None:
-            one.args.append(argument)
-        else:
-            one.args[same] = _merged_nodes(one.args[same], argument)
-    for keyword in other.keywords:
-        old = next((each for each in one.keywords if each.arg == keyword.arg), None)
-        if old is None:
-            one.keywords.append(keyword)
-        else:
-            old.value = _merged_nodes(old.value, keyword.value)
-    if ast.unparse(one.func) == "rb.Policy":
-        one.args.sort(key=_position)
-    return one
-
-
-def _position(layer: ast.expr) -> int:
-    head = ast.unparse(layer).removeprefix("rb.").partition("(")[0].partition(".")[0]
-    return _ORDER.index(head) if head in _ORDER else len(_ORDER)

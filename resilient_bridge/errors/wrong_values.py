@@ -4,7 +4,8 @@ Rule: the field's path decides. The user's own value is used where it shows what
 8); where it does not, the line has an example.
 """
 
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false -- the values are those of a wrong call: anything
+# the values are those of a wrong call: anything
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 import builtins
