@@ -468,8 +468,8 @@ def config_error(
     if write:
         violation["write"] = write
     shown = Failure.of("SYS_CONFIG_INVALID", details={"violations": (violation,)})
-    kept = shown.details["violations"][0]["received"]
-    text = f"{field}: wanted {constraint}, got {got or received_text(received, kept, is_long=not write)}"
+    plain = shown.details["violations"][0]["received"]
+    text = f"{field}: wanted {constraint}, got {got or received_text(received, plain, is_long=not write)}"
     return error(
         Failure.of(
             "SYS_CONFIG_INVALID",

@@ -70,16 +70,16 @@ def _called(value: object) -> str:
     return f"{name}()" if name.isidentifier() else "..."
 
 
-def received_text(received: object, kept: object, *, is_long: bool = True) -> str:
-    """Return what was got, for a sentence; `kept` is the same as plain data without secrets."""
+def received_text(received: object, plain: object, *, is_long: bool = True) -> str:
+    """Return what was got, for a sentence; `plain` is the same as plain data without secrets."""
     if isinstance(received, type):
         return f"the class {received.__name__}"
     if isinstance(received, FunctionType | MethodType):
         return f"the function {received.__qualname__}"
     if isinstance(received, ModuleType):
         return f"the module {received.__name__}"
-    is_value = hasattr(type(received), "__attrs_attrs__") and isinstance(kept, str)
-    text = str(kept) if is_value else repr(kept)
+    is_value = hasattr(type(received), "__attrs_attrs__") and isinstance(plain, str)
+    text = str(plain) if is_value else repr(plain)
     return text if is_long or len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
@@ -123,6 +123,13 @@ def spelled(owner: str) -> str:
 
 
 # ---- wrong calls ----------------------------------------------------------------------------------------------
+
+
+class Mistake(NamedTuple):
+    """What is wrong about a call: the text of its error, and one row for each wrong argument."""
+
+    text: str
+    rows: tuple[dict[str, Any], ...]
 
 
 class _Takes(NamedTuple):
@@ -255,8 +262,8 @@ class _Call:
 
 def wrong_call(
     owner: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Exception | None:
-    """Return the error for arguments that a callable does not take; None if it takes them.
+) -> Mistake | None:
+    """Return what is wrong about arguments that a callable does not take; None if it takes them.
 
     `owner` is its name in errors, `args` begin with the instance or class of a method.
     """
@@ -282,11 +289,17 @@ def wrong_call(
         own = args[1:] if is_bound else args
         wanted = "the arguments of the line" if args or not is_bound else "an object of the class"
         call.note("", wanted, None, ", ".join(map(code, own)) or "none")
-    return _argument_error(call)
+    return _as_mistake(call)
 
 
-def wrong_use(value: Any, args: tuple[Any, ...]) -> Exception:
-    """Return the error for a policy value that was called: it decorates nothing by itself."""
+def _one(field: str, wanted: str, got: str, write: str) -> Mistake:
+    row = {"field": field, "constraint": wanted, "received": got, "write": write}
+    text = f"{field}: wanted {wanted}, got {got}"
+    return Mistake(f"{text}; write {write}" if write else text, (row,))
+
+
+def wrong_use(value: Any, args: tuple[Any, ...]) -> Mistake:
+    """Return what is wrong about a policy value that was called: it decorates nothing by itself."""
     name, text = type(value).__name__, code(value)
     if hasattr(type(value), "usual_position"):
         decorates = bool(args) and isinstance(args[0], FunctionType | MethodType)
@@ -307,15 +320,11 @@ def wrong_use(value: Any, args: tuple[Any, ...]) -> Exception:
         if args and isinstance(args[0], FunctionType)
         else f"a call of {'an' if name[0] in 'AEIO' else 'a'} {name}"
     )
-    from .exceptions import ArgumentError, config_error
-
-    return config_error(name, wanted, got, write=line, error=ArgumentError, got=got)
+    return _one(name, wanted, got, line)
 
 
-def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Exception:
-    """Return the error for a field that a value has not, given to its `evolve`."""
-    from .exceptions import ArgumentError, config_error
-
+def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Mistake:
+    """Return what is wrong about a field that a value has not, given to its `evolve`."""
     owner = type(value).__name__
     meaning = meaning_of(owner, name, known)
     call = _Call(owner, _Takes((), tuple(known), (), has_any=False, by_position_only=frozenset()))
@@ -324,15 +333,11 @@ def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Excep
     if meaning.startswith("rb.Policy("):
         call.write(meaning, name, given)
         write = call.line().replace("rb.Policy(", "policy.replace(", 1)
-        return config_error(
-            f"{owner}.evolve", f"a field: {', '.join(known)}", name, write=write, error=ArgumentError
-        )
+        return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
     written = call.line().removeprefix(f"{spelled(owner)}(")
     variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
     write = f"{variable}.evolve({written}" if written != ")" else ""
-    return config_error(
-        f"{owner}.evolve", f"a field: {', '.join(known)}", name, write=write, error=ArgumentError
-    )
+    return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
 
 
 def _named_apart(args: tuple[Any, ...]) -> str:
@@ -459,16 +464,12 @@ def _read_missing(call: _Call) -> None:
         call.note(name, name, None, f"no {name}")
 
 
-def _argument_error(call: _Call) -> Exception:
-    from .exceptions import ArgumentError
-    from .failure import Failure
-
+def _as_mistake(call: _Call) -> Mistake:
     line = call.line()
     wanted, got = (", ".join(dict.fromkeys(each)) for each in (call.wanted, call.got))
     rows = tuple({**row, "write": line} for row in call.wrong)
     owner = "@policy" if call.owner == "Policy.__call__" else call.owner
-    text = f"{owner}: wanted {wanted}, got {got}; write {line}"
-    return ArgumentError(Failure.of("SYS_CONFIG_INVALID", text, details={"violations": rows}))
+    return Mistake(f"{owner}: wanted {wanted}, got {got}; write {line}", rows)
 
 
 def meaning_of(owner: str, word: str, known: Iterable[str]) -> str:
