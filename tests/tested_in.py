@@ -182,7 +182,7 @@ ELSEWHERE = {
     ),
     "errors/test_failure_report.py": "errors/secret_names",
     "errors/test_mistakes_in_code.py": (
-        "errors/foreign_words errors/mistakes errors/source_text errors/teaching errors/wrong_names errors/wrong_urls"
+        "errors/foreign_words errors/merged_lines errors/mistakes errors/source_text errors/teaching errors/wrong_names errors/wrong_urls"
         " errors/wrong_values"
     ),
     "errors/test_peer_advice.py": "errors/rpc errors/signs",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 
 import attrs
 
-from ..errors.teaching import RefusedUse, refuse_arguments, refuse_use, taught
+from ..errors.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
 from ..values.fields import check_flag, refuse
 from ..values.forms import takes
@@ -261,9 +261,9 @@ class Policy(Layer):
         the same state.
         """
         new, others = list(self.layers), _as_layers(layers)
-        for index, layer in enumerate(others):
-            if not isinstance(layer, Layer):
-                refuse(f"Policy.layers[{index}]", "a layer, such as Timeout(10)", layer)
+        for number, layer in enumerate(others):
+            if not isinstance(layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
+                refuse(f"Policy.layers[{number}]", "a layer, such as Timeout(10)", layer)
         for layer in others:
             index = next((n for n, old in enumerate(new) if type(old) is type(layer)), None)
             if index is None:
@@ -286,7 +286,7 @@ class Policy(Layer):
             if name not in known:
                 from ..errors.mistakes import wrong_field
 
-                raise wrong_field(self, name, value, list(known))
+                raise argument_error(wrong_field(self, name, value, list(known)))
         layers: Any = fields.get("layers", self.layers)
         return type(self)(*layers, **{name: fields.get(name, known[name]) for name in ("name", "state")})
 

@@ -101,9 +101,9 @@ def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:
             raise ValueError(f"{keyword.arg}= once expected, got it repeated")
         keywords[keyword.arg] = _literal(keyword.value)
     try:
-        return cast("Dialect", make(*arguments, **keywords))
+        return cast("Dialect", inspect.unwrap(make)(*arguments, **keywords))
     except ConfigError as error:
-        raise ValueError(error.failure.message) from None
+        raise ValueError(error.failure.message.partition("; write ")[0]) from None
     # Python's message names the argument that is missing or unknown
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{_signature(name, make)} expected: {error}") from None

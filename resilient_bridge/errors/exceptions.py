@@ -27,7 +27,7 @@ class BridgeError(Exception):
 
     def __init__(self, failure: Failure, /) -> None:
         """Carry the failure; raise with `from native_error` where there is one."""
-        if not isinstance(failure, Failure):
+        if not isinstance(failure, Failure):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _no_failure(type(self), failure)
         super().__init__(str(failure))
         self._failure = failure
@@ -468,8 +468,8 @@ def config_error(
     if write:
         violation["write"] = write
     shown = Failure.of("SYS_CONFIG_INVALID", details={"violations": (violation,)})
-    kept = shown.details["violations"][0]["received"]
-    text = f"{field}: wanted {constraint}, got {got or received_text(received, kept, is_long=not write)}"
+    plain = shown.details["violations"][0]["received"]
+    text = f"{field}: wanted {constraint}, got {got or received_text(received, plain, is_long=not write)}"
     return error(
         Failure.of(
             "SYS_CONFIG_INVALID",

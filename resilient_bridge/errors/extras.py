@@ -43,4 +43,4 @@ def needed(module: str, field: str) -> ModuleType:
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise  # it exists, but something it needs is missing: its own error names that
-        raise config_error(field, how_to_install(module), "no such package") from error
+        raise config_error(field, how_to_install(module), "no such package", write="") from error

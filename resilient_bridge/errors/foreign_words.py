@@ -452,7 +452,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "probe_timeout": "1.5", "connect_timeout": "10", "grace": "300", "stable_after": "30", "max_messages": "1000",
     "overflow": '"raise"', "on_exhausted": '"suspend"', "listener": "print", "source": '"settings.toml"',
     "error": "error", "package": '"httpx"', "of": '"github"', "target": "search", "main": "main", "host": '"127.0.0.1"',
-    "port": "0", "target_host": '"127.0.0.1"', "target_port": "8000", "command": '"npx"', "rows": "100",
+    "port": "0", "target_host": '"127.0.0.1"', "target_port": "8000", "command": '"npx", "-y", "server"', "rows": "100",
     "read_timeout": "60", "max_bytes": "{'call_tool': 1_000_000}", "required": '("plan.md",)',
     "artifacts": '("plan.md",)', "state": 'rb.stores.RedisState("redis://localhost:6379/0")', "wait": "5",
     "health": '"http://127.0.0.1:8000/health"', "start": "start", "poll": "poll", "field": '"seq"', "ask": "ask",
@@ -484,6 +484,7 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "named.name": '"ReadTimeout"',
     "Commands.timeouts": "(10,)",
     "Daemon.command": '"server"',
+    "Sidecar.command": '"npx"',
     "capture.function": "search",
 }
 """The same where the argument's name means something else."""

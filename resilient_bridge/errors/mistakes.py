@@ -4,9 +4,10 @@ Rule: loaded and asked only once something is wrong. What is known of other libr
 `foreign_words`; this module puts the user's own values into it.
 """
 
+# the values are those of a wrong call: anything
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
-import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from ..lazy_names import address, names_of, public
 from .foreign_words import ARGUMENTS, EXAMPLES, OWN_EXAMPLES, POSITIONS, WHOLE
+from .merged_lines import merged
 from .secret_names import is_sensitive
 from .source_text import shown
 from .taxonomy import Category, Kind
@@ -33,7 +35,7 @@ _KINDS: Final = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 # ---- values as source text ------------------------------------------------------------------------------------
 
 
-def code(value: object) -> str:
+def code(value: Any) -> str:
     """Return a value as one writes it in a program that has `rb`: `rb.Retry(attempts=4)`."""
     if isinstance(value, type):
         return address(value.__name__) or value.__name__
@@ -68,16 +70,16 @@ def _called(value: object) -> str:
     return f"{name}()" if name.isidentifier() else "..."
 
 
-def received_text(received: object, kept: object, *, is_long: bool = True) -> str:
-    """Return what was got, for a sentence; `kept` is the same as plain data without secrets."""
+def received_text(received: object, plain: object, *, is_long: bool = True) -> str:
+    """Return what was got, for a sentence; `plain` is the same as plain data without secrets."""
     if isinstance(received, type):
         return f"the class {received.__name__}"
     if isinstance(received, FunctionType | MethodType):
         return f"the function {received.__qualname__}"
     if isinstance(received, ModuleType):
         return f"the module {received.__name__}"
-    is_value = hasattr(type(received), "__attrs_attrs__") and isinstance(kept, str)
-    text = str(kept) if is_value else repr(kept)
+    is_value = hasattr(type(received), "__attrs_attrs__") and isinstance(plain, str)
+    text = str(plain) if is_value else repr(plain)
     return text if is_long or len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
@@ -123,6 +125,13 @@ def spelled(owner: str) -> str:
 # ---- wrong calls ----------------------------------------------------------------------------------------------
 
 
+class Mistake(NamedTuple):
+    """What is wrong about a call: the text of its error, and one row for each wrong argument."""
+
+    text: str
+    rows: tuple[dict[str, Any], ...]
+
+
 class _Takes(NamedTuple):
     """What a callable takes."""
 
@@ -162,6 +171,11 @@ class _Call:
         self.got: list[str] = []
         self.wrong: list[dict[str, Any]] = []
 
+    def code(self, value: object) -> str:
+        """Return a value as one writes it; a program's arguments, which may be secret, as a name."""
+        is_hidden = self.owner in _PROGRAMS and isinstance(value, str | list | tuple | dict)
+        return "command" if is_hidden else code(value)
+
     def note(self, word: str, wanted: str, received: object, got: str) -> None:
         """Note one wrong argument."""
         self.wanted.append(wanted)
@@ -183,7 +197,7 @@ class _Call:
             self.positional += [""] * (index + 1 - len(self.positional))
             self.positional[index] = text
         else:
-            self.named[name] = _merged(self.named.get(name, ""), text)
+            self.named[name] = merged(self.named.get(name, ""), text)
 
     def _fill(self, meaning: str, text: str, value: object) -> None:
         """Give an argument from a template such as `policy=rb.Policy({})`."""
@@ -194,7 +208,7 @@ class _Call:
 
     def write(self, meaning: str, word: str, value: object) -> None:
         """Give an argument that was called otherwise, by what the table says of it."""
-        text = code(value)
+        text = self.code(value)
         if "{}" in meaning and isinstance(value, list | tuple) and "rb.Policy({})" in meaning:
             text = ", ".join(map(code, cast("Any", value)))
         if "rb.Policy({})" in meaning and isinstance(value, bool | int):
@@ -206,7 +220,7 @@ class _Call:
             if "{line}" in meaning:
                 self.around.append(line)
             else:
-                self.whole = _merged(self.whole, line)
+                self.whole = merged(self.whole, line)
         elif "=" in meaning:
             self._fill(meaning, text, value)
         elif meaning.startswith("backoff."):
@@ -239,17 +253,17 @@ class _Call:
         named = [f"{name}={text}" for name, text in self.named.items()]
         line = f"{self.name}({', '.join([*filter(None, self.positional), *named])})"
         line = (
-            _merged(self.whole, line) if self.whole and line.startswith("rb.Policy(") else self.whole or line
+            merged(self.whole, line) if self.whole and line.startswith("rb.Policy(") else self.whole or line
         )
         for template in self.around:
-            line = _merged(template.replace("{line}", line), "")
+            line = merged(template.replace("{line}", line), "")
         return line
 
 
 def wrong_call(
     owner: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Exception | None:
-    """Return the error for arguments that a callable does not take; None if it takes them.
+) -> Mistake | None:
+    """Return what is wrong about arguments that a callable does not take; None if it takes them.
 
     `owner` is its name in errors, `args` begin with the instance or class of a method.
     """
@@ -275,11 +289,17 @@ def wrong_call(
         own = args[1:] if is_bound else args
         wanted = "the arguments of the line" if args or not is_bound else "an object of the class"
         call.note("", wanted, None, ", ".join(map(code, own)) or "none")
-    return _argument_error(call)
+    return _as_mistake(call)
 
 
-def wrong_use(value: Any, args: tuple[Any, ...]) -> Exception:
-    """Return the error for a policy value that was called: it decorates nothing by itself."""
+def _one(field: str, wanted: str, got: str, write: str) -> Mistake:
+    row = {"field": field, "constraint": wanted, "received": got, "write": write}
+    text = f"{field}: wanted {wanted}, got {got}"
+    return Mistake(f"{text}; write {write}" if write else text, (row,))
+
+
+def wrong_use(value: Any, args: tuple[Any, ...]) -> Mistake:
+    """Return what is wrong about a policy value that was called: it decorates nothing by itself."""
     name, text = type(value).__name__, code(value)
     if hasattr(type(value), "usual_position"):
         decorates = bool(args) and isinstance(args[0], FunctionType | MethodType)
@@ -300,15 +320,11 @@ def wrong_use(value: Any, args: tuple[Any, ...]) -> Exception:
         if args and isinstance(args[0], FunctionType)
         else f"a call of {'an' if name[0] in 'AEIO' else 'a'} {name}"
     )
-    from .exceptions import ArgumentError, config_error
-
-    return config_error(name, wanted, got, write=line, error=ArgumentError, got=got)
+    return _one(name, wanted, got, line)
 
 
-def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Exception:
-    """Return the error for a field that a value has not, given to its `evolve`."""
-    from .exceptions import ArgumentError, config_error
-
+def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Mistake:
+    """Return what is wrong about a field that a value has not, given to its `evolve`."""
     owner = type(value).__name__
     meaning = meaning_of(owner, name, known)
     call = _Call(owner, _Takes((), tuple(known), (), has_any=False, by_position_only=frozenset()))
@@ -317,15 +333,11 @@ def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Excep
     if meaning.startswith("rb.Policy("):
         call.write(meaning, name, given)
         write = call.line().replace("rb.Policy(", "policy.replace(", 1)
-        return config_error(
-            f"{owner}.evolve", f"a field: {', '.join(known)}", name, write=write, error=ArgumentError
-        )
+        return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
     written = call.line().removeprefix(f"{spelled(owner)}(")
     variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
     write = f"{variable}.evolve({written}" if written != ")" else ""
-    return config_error(
-        f"{owner}.evolve", f"a field: {', '.join(known)}", name, write=write, error=ArgumentError
-    )
+    return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
 
 
 def _named_apart(args: tuple[Any, ...]) -> str:
@@ -370,14 +382,14 @@ _SPECIAL: Final[dict[str, Callable[[tuple[Any, ...]], str]]] = {
 
 def _read_positions(call: _Call, values: list[Any]) -> None:
     own = len(call.takes.positional)
-    call.positional += map(code, values if call.takes.has_any else values[:own])
+    call.positional += map(call.code, values if call.takes.has_any else values[:own])
     extra = [] if call.takes.has_any else values[own:]
     if not extra:
         return
     if call.owner == "Timeout":
         call.name = "rb.Timeout.escalating"
-        call.positional = [*map(code, values)]
-        call.note("", "one duration for all attempts", extra[0], ", ".join(map(code, values)))
+        call.positional = [*map(call.code, values)]
+        call.note("", "one duration for all attempts", extra[0], ", ".join(map(call.code, values)))
         return
     listed = POSITIONS.get(call.owner, "").split()[own:]
     names = listed or [name for name in call.takes.named if name not in call.takes.positional]
@@ -392,7 +404,7 @@ def _read_positions(call: _Call, values: list[Any]) -> None:
             if not own and index == 0 and isinstance(value, FunctionType):
                 call.whole = f"@rb.Policy({spelled(call.owner)}())(idempotent=True)"
             continue
-        call.note(name, f"{name.rpartition(':')[2]} by name", value, code(value))
+        call.note(name, f"{name.rpartition(':')[2]} by name", value, call.code(value))
         call.write(name, name, value)
 
 
@@ -401,7 +413,7 @@ def _fits(name: str, value: object) -> bool:
 
 
 def _read_word(call: _Call, word: str, value: object) -> None:
-    takes, text = call.takes, code(value)
+    takes, text = call.takes, call.code(value)
     if word in takes.named:
         call.put(word, text)
         return
@@ -452,16 +464,12 @@ def _read_missing(call: _Call) -> None:
         call.note(name, name, None, f"no {name}")
 
 
-def _argument_error(call: _Call) -> Exception:
-    from .exceptions import ArgumentError
-    from .failure import Failure
-
+def _as_mistake(call: _Call) -> Mistake:
     line = call.line()
     wanted, got = (", ".join(dict.fromkeys(each)) for each in (call.wanted, call.got))
     rows = tuple({**row, "write": line} for row in call.wrong)
     owner = "@policy" if call.owner == "Policy.__call__" else call.owner
-    text = f"{owner}: wanted {wanted}, got {got}; write {line}"
-    return ArgumentError(Failure.of("SYS_CONFIG_INVALID", text, details={"violations": rows}))
+    return Mistake(f"{owner}: wanted {wanted}, got {got}; write {line}", rows)
 
 
 def meaning_of(owner: str, word: str, known: Iterable[str]) -> str:
@@ -507,6 +515,9 @@ def example(owner: str, name: str) -> str:
     return OWN_EXAMPLES.get(f"{owner}.{name}") or EXAMPLES.get(name, "...")
 
 
+_PROGRAMS: Final = frozenset({"stdio", "Daemon", "Sidecar"})
+
+
 # ---- schedules ------------------------------------------------------------------------------------------------
 
 
@@ -539,57 +550,3 @@ def schedule_of(value: object) -> str:
     if callable(value) and not isinstance(value, type | MethodType):
         return code(value)
     return EXAMPLES["backoff"]
-
-
-# ---- lines that are put together ------------------------------------------------------------------------------
-
-_ORDER: Final = ("Fallback", "Deadline", "Bulkhead", "RateLimit", "Retry", "Breaker", "Timeout")
-
-
-def _merged(first: str, second: str) -> str:
-    """Return two calls of one function as one, with the arguments of both; else the second."""
-    if not first or not second:
-        return first or second
-    try:
-        one, other = (ast.parse(each.lstrip("@"), mode="eval").body for each in (first, second))
-    except SyntaxError:
-        return second
-    together = _merged_nodes(one, other)
-    return ("@" if first.startswith("@") else "") + ast.unparse(together)
-
-
-def _merged_nodes(one: ast.expr, other: ast.expr) -> ast.expr:
-    if not isinstance(one, ast.Call) or not isinstance(other, ast.Call):
-        return other
-    if isinstance(one.func, ast.Call) and isinstance(other.func, ast.Call):  # rb.Policy(…)(idempotent=True)
-        one.func = _merged_nodes(one.func, other.func)
-    elif ast.unparse(one.func) != ast.unparse(other.func):
-        return other
-    for argument in other.args:
-        head = ast.unparse(argument.func) if isinstance(argument, ast.Call) else ""
-        same = next(
-            (
-                n
-                for n, old in enumerate(one.args)
-                if isinstance(old, ast.Call) and ast.unparse(old.func) == head
-            ),
-            None,
-        )
-        if same is None:
-            one.args.append(argument)
-        else:
-            one.args[same] = _merged_nodes(one.args[same], argument)
-    for keyword in other.keywords:
-        old = next((each for each in one.keywords if each.arg == keyword.arg), None)
-        if old is None:
-            one.keywords.append(keyword)
-        else:
-            old.value = _merged_nodes(old.value, keyword.value)
-    if ast.unparse(one.func) == "rb.Policy":
-        one.args.sort(key=_position)
-    return one
-
-
-def _position(layer: ast.expr) -> int:
-    head = ast.unparse(layer).removeprefix("rb.").partition("(")[0].partition(".")[0]
-    return _ORDER.index(head) if head in _ORDER else len(_ORDER)

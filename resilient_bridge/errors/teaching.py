@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..lazy_names import MissingNameError
 
 
+if TYPE_CHECKING:
+    from .mistakes import Mistake
+
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -62,7 +66,7 @@ def taught(function: F) -> F:
     if iscoroutinefunction(function):
 
         @wraps(function)
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
             try:
                 made = function(*args, **kwargs)
             except TypeError as error:
@@ -70,15 +74,15 @@ def taught(function: F) -> F:
                 raise
             return await made
 
-    else:
+        return awaited  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
-        @wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except TypeError as error:
-                _explain(error, owner, function, args, kwargs)
-                raise
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            _explain(error, owner, function, args, kwargs)
+            raise
 
     return called  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
@@ -90,9 +94,17 @@ def _explain(error: TypeError, owner: str, function: Any, args: tuple[Any, ...],
         return  # it was raised inside of the call
     from .mistakes import wrong_call
 
-    better = wrong_call(owner, function, args, kwargs)
-    if better is not None:
-        raise better from None
+    mistake = wrong_call(owner, function, args, kwargs)
+    if mistake is not None:
+        raise argument_error(mistake) from None
+
+
+def argument_error(mistake: Mistake) -> Exception:
+    """Return the error for a call that does not fit."""
+    from .exceptions import ArgumentError
+    from .failure import Failure
+
+    return ArgumentError(Failure.of("SYS_CONFIG_INVALID", mistake.text, details={"violations": mistake.rows}))
 
 
 def _refuse_change(self: object, name: str, value: object) -> None:
@@ -109,9 +121,9 @@ def refuse_arguments(owner: object, name: str, takes: Callable[..., Any], wrong:
     """
     from .mistakes import wrong_call
 
-    error = wrong_call(name, takes, (owner,), wrong)
-    if error is not None:
-        raise error from None
+    mistake = wrong_call(name, takes, (owner,), wrong)
+    if mistake is not None:
+        raise argument_error(mistake) from None
 
 
 class TeachesNames:

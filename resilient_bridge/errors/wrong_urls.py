@@ -43,13 +43,3 @@ def url_for(_: str, received: object) -> str:
     path, question, _query = rest.partition("?")
     shown = f"{'wss' if secure else 'ws'}://{path.partition('#')[0]}" + ("?..." if question else "")
     return f'"{redact(shown)}"' if text != shown else EXAMPLES["url"]
-
-
-def redis_url_for(_: str, received: object) -> str:
-    """Return a redis:// URL with the host of a wrong one, or of this machine."""
-    host = (
-        received
-        if isinstance(received, str) and "..." not in received and re.fullmatch(r"[\w.\-]+(:\d+)?", received)
-        else "localhost:6379"
-    )
-    return f'"redis://{host if ":" in host else host + ":6379"}/0"'

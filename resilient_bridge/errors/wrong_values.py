@@ -4,6 +4,8 @@ Rule: the field's path decides. The user's own value is used where it shows what
 8); where it does not, the line has an example.
 """
 
+# the values are those of a wrong call: anything
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 from __future__ import annotations
 
 import builtins
@@ -18,7 +20,7 @@ from .codes import is_known_code, near_code
 from .foreign_words import EXAMPLES
 from .mistakes import code, example, schedule_of, spelled
 from .taxonomy import Category, Kind
-from .wrong_urls import redis_url_for, url_for
+from .wrong_urls import url_for
 
 
 _INDEX: Final = re.compile(r"\[.*", re.DOTALL)
@@ -486,14 +488,6 @@ def _calls(owner: str, received: object) -> str:
     return _usual(owner, "calls", received)
 
 
-def _command(_: str, received: object) -> str:
-    return (
-        ", ".join(map(code, cast("Any", received)))
-        if isinstance(received, list | tuple) and received
-        else '"npx", "-y", "server"'
-    )
-
-
 def _whole_seconds(_: str, received: object) -> str:
     found = _UNIT.fullmatch(received) if isinstance(received, str) else None
     return found[1] if found and found[2] in {"s", "sec", "seconds"} else "60"
@@ -537,7 +531,7 @@ def _timeouts(_: str, received: object) -> str:
     return f"{{'default': {code(received)}}}" if is_number else EXAMPLES["timeouts"]
 
 
-_VALUE: Final = str | int | float | bool | dict
+_VALUE: Final = (str, int, float, bool, dict)
 _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "*.on": _on,
     "*.ignore": _on,
@@ -560,8 +554,6 @@ _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "BridgeClient.over.factory": _factory,
     "Policy.function": _function,
     "BridgeClient.url": url_for,
-    "RedisStore.url": redis_url_for,
-    "RedisState.url": redis_url_for,
     "named.package": _dotted,
     "named.name": _last,
     "Backoff.parse": _schedule_text,
@@ -569,7 +561,6 @@ _FIXES: Final[dict[str, Callable[[str, object], str]]] = {
     "Backoff.steps": _steps,
     "Fallback.ladder": _ladder,
     "wrap.client": _wrapped,
-    "stdio.command": _command,
     "Alerts.window": _whole_seconds,
     "wrap.methods": _methods,
     "inject.target": _protected,

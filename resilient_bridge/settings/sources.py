@@ -116,8 +116,8 @@ def _instead(source: object) -> str:
     text = os.fspath(cast("str", source))
     if "\n" in text or "=" in text:
         return "; write rb.load(tomllib.loads(text)) for a text that is not a path"
+    folder = Path(text).parent
     try:
-        folder = Path(text).parent
         near = get_close_matches(
             Path(text).name, [each.name for each in folder.iterdir() if each.suffix in FORMATS], 1
         )

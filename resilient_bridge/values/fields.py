@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Type
 import attrs
 
 from ..errors.source_text import shown
-from ..errors.teaching import Taught
+from ..errors.teaching import Taught, argument_error
 from .forms import FormKind, copy_form, takes
 
 
@@ -51,7 +51,7 @@ class Value(metaclass=Taught):
             """Say what to write: a value is no function and no decorator."""
             from ..errors.mistakes import wrong_use
 
-            raise wrong_use(self, args)
+            raise argument_error(wrong_use(self, args))
 
     def __eq__(self, other: object) -> bool:
         """Equal: of one class, with equal fields."""
@@ -82,7 +82,7 @@ class Value(metaclass=Taught):
 def _refuse_field(value: Value, name: str, given: object, known: list[str]) -> NoReturn:
     from ..errors.mistakes import wrong_field
 
-    raise wrong_field(value, name, given, known)
+    raise argument_error(wrong_field(value, name, given, known))
 
 
 def _compared(value: Value) -> tuple[object, ...]:

@@ -216,7 +216,7 @@ MISTAKES = [
     ("rb.stores.RedisStore(host='localhost', port=6379)", 'rb.stores.RedisStore("redis://localhost:6379/0")'),
     ("rb.calls.circuit('x').open()", "circuit.isolate()"),
     ("rb.stores.RedisState('localhost')", 'rb.stores.RedisState("redis://localhost:6379/0")'),
-    ("rb.links.stdio(['npx', 'server'])", "rb.links.stdio('npx', 'server')"),
+    ("rb.links.stdio(['npx', 'server'])", "rb.links.stdio(*command)"),
     ("rb.bridge.Heartbeat(interval=30)", "rb.bridge.Heartbeat(every=30)"),
     ("rb.bridge.BridgePolicy(retry=rb.Retry())", "calls=rb.Policy(rb.Retry(attempts=5))"),
     ("rb.bridge.Reconnect(max_delay=30)", "rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1, cap=30))"),
@@ -266,7 +266,7 @@ def test_a_line_to_write_can_be_read_by_python() -> None:
             ("async ", "for ", "with ", "a first line", "policy(idempotent=True) above")
         )
         if not is_head:
-            compile(line, expression, "eval")
+            compile(line, expression, "exec")
 
 
 def test_a_wrong_argument_is_a_type_error_and_a_config_error() -> None:

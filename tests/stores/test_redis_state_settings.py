@@ -88,7 +88,7 @@ def test_the_repr_is_the_constructors_call_without_what_is_secret():
 )
 def test_bad_settings_are_refused_by_name(call, message):
     """At the constructor, with what was wanted; of a url never more than its scheme."""
-    assert refusal(call) == message
+    assert refusal(call).partition("; write ")[0] == message
 
 
 def test_options_that_the_client_does_not_know_are_refused_where_they_are_used_first():
@@ -229,7 +229,7 @@ def test_without_a_name_a_key_is_asked_for(layer, call, field, sort):
     policy = rb.Policy(layer, state=Store())
     message = refusal(lambda: call(policy))
     assert (
-        message
+        message.partition("; write ")[0]
         == f"{field}: wanted a key: a shared {sort} needs a name that all processes agree on, got None"
     )
 

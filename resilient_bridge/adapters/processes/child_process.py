@@ -88,10 +88,8 @@ class _Factory:
 
 def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:
     if len(command) == 1 and isinstance(command[0], list | tuple):
-        write = f"rb.links.stdio{tuple(map(str, cast('list[object]', command[0])))}"
-        raise config_error(
-            "stdio.command", "a program and its arguments, one by one", "one list", write=write
-        )
+        wanted = "a program and its arguments, one by one"
+        raise config_error("stdio.command[0]", wanted, "one list", write="rb.links.stdio(*command)")
     for index, word in enumerate(command):
         if not _can_be_passed(word):
             raise config_error(f"stdio.command[{index}]", "text without a null character", _kind(word))
