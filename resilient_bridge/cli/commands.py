@@ -50,7 +50,7 @@ resilient-bridge completion fish > ~/.config/fish/completions/resilient-bridge.f
 _JOBS: Final = """Resilience for agents and their bridges, on the command line.
 
 put a relay in front of an MCP server, which may then crash or restart; this prints the entry for your client's configuration:
-  resilient-bridge mcp --print-config json -- npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp --print-config json npx -y @modelcontextprotocol/server-memory
 
 see a client survive a broken line, restarts and lost sessions:
   resilient-bridge demo
@@ -81,6 +81,7 @@ def parser() -> Parser:
             command = commands.add_parser(name, help=text, description=description, epilog=epilog)
             command.set_defaults(run=f"{name}:run")
             add_options(command)
+            every.commands[name] = command
         lines = commands._choices_actions[-len(members) :]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- argparse lists all commands in one group
         every.add_argument_group(group)._group_actions.extend(lines)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
     commands.help = argparse.SUPPRESS
@@ -187,7 +188,7 @@ def _add_pipe(pipe: argparse.ArgumentParser) -> None:
 
 
 def _add_doctor(doctor: argparse.ArgumentParser) -> None:
-    doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] URL\n       %(prog)s --mcp [OPTIONS] -- COMMAND …"
+    doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] COMMAND …"
     which = doctor.add_mutually_exclusive_group(required=True)
     which.add_argument("--bridge", metavar="URL", help="ws:// or wss:// address of the bridge")
     which.add_argument(
@@ -195,7 +196,7 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="URL",
-        help="an MCP server: its address, or after -- the command that starts it",
+        help="an MCP server: its address, or after our options the command that starts it",
     )
     doctor.add_argument(
         "--header",

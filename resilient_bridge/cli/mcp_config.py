@@ -91,7 +91,7 @@ def _entry(
     if config is None:  # a settings file has the command and its options
         if sidecar.cwd is None:  # a desktop program may start its servers in any folder
             words += ["--cwd", str(Path.cwd())]
-        words += ["--", program, *sidecar.command[1:]]
+        words += [program, *sidecar.command[1:]]  # without --, which not every client passes on
     return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0]), **env}}
 
 

@@ -41,7 +41,7 @@ def _examine(capsys, *words: str) -> tuple[int, dict]:
 @pytest.mark.requirement("X4")
 def test_a_sound_server(capsys):
     """It starts, comes back after a kill with the same tools, and ends with its input; what its tools say decides what is repeated."""
-    code, found = _examine(capsys, "--mcp", "--", *FEATURES)
+    code, found = _examine(capsys, "--mcp", *FEATURES)  # a command needs no -- before it
     assert (code, found["problems"]) == (0, [])
     assert found["starts"]
     assert found["killed"]
@@ -106,7 +106,7 @@ def test_a_silent_server_is_named_as_one(capsys):
     [
         ["--mcp"],
         ["--mcp", "x://y"],
-        ["--mcp", "npx", "-y", "server"],
+        ["--mcp", "host:80", "server"],
         ["--mcp", "--probe-tool", "t", "--probe-arguments", "[]", "--", "x"],
         ["--mcp", "--probe-tool", "t", "--probe-arguments", "{a", "--", "x"],
         ["--mcp", "--probe-arguments", "{}", "--", "x"],
