@@ -70,7 +70,7 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--print-config", metavar="CLIENT",
-        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, json",
+        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, mcpservers (a file with mcpServers), json (the entry alone)",
     )  # fmt: skip
     command.add_argument(
         "--name", metavar="NAME", help="with --print-config: what the server is called there"

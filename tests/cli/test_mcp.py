@@ -122,6 +122,10 @@ def test_a_url_takes_headers_before_and_after_it():
             "command not found: no-such-command-here, looked for in",
         ),
         (["--http", "127.0.0.1:0", "--print-config", "json", "--", "true"], "there is nothing to start"),
+        (
+            ["--print-config", "json", "--name", "memory", "true"],
+            "--name: json prints the entry without a name: --print-config mcpservers --name memory",
+        ),
         (["--http", "127.0.0.1:0", "--no-token", "--token-file", "f", "--", "x"], "got both"),
         (["--http", "127.0.0.1:0", "--quiet", "--", "x"], "--quiet: --token-file or --no-token expected"),
         (["--env", "A=b", "https://host/mcp"], "--env: with a command, or with --print-config, expected"),
@@ -211,6 +215,7 @@ def program(tmp_path, monkeypatch) -> Path:
         ("cursor", "mcpServers"),
         ("vscode", "servers"),
         ("codex", "mcp_servers"),
+        ("mcpservers", "mcpServers"),
         ("json", ""),
     ],
 )
@@ -220,8 +225,7 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
         "mcp",
         "--print-config",
         client,
-        "--name",
-        "mine",
+        *(["--name", "mine"] if member else []),
         "--events=e.jsonl",
         "--idempotent",
         "a b",
@@ -242,7 +246,7 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
     ]
     assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
     assert entry.get("type") == ("stdio" if client == "vscode" else None)
-    assert "this goes to" in err
+    assert ("put this into" in err) == bool(member)
     again = sidecar_of(cli._parsed(entry["args"][2:]))
     assert again.command == (str(program), "-x")
 
@@ -261,7 +265,7 @@ def test_an_entry_with_a_file_says_nothing_that_stands_in_it(words, program, tmp
         *("mcp", "--config", str(tmp_path / "bridge.toml"), "--events", str(tmp_path / "e.jsonl"))
     ]
     assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
-    assert "say cwd in the file" in err
+    assert f"add cwd to the table mcp of bridge.toml, for example cwd = {json.dumps(str(tmp_path))}: " in err
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert sidecar_of(cli._parsed(entry["args"][2:])).command == ("some-server", "-x")
@@ -286,7 +290,7 @@ def test_an_entry_looks_for_a_relative_program_in_its_cwd(is_in_file, tmp_path, 
         else ["--cwd", str(script.parent), str(script)]
     )
     assert json.loads(out)["args"][2:] == ["mcp", *wanted]
-    assert "say cwd" not in err
+    assert "add cwd" not in err
 
 
 @pytest.mark.parametrize(
@@ -324,6 +328,47 @@ def test_an_entry_made_under_uvx_starts_uvx_again(installed, program, tmp_path, 
     assert paths == ["/opt/uv", "/usr/local/bin", "/usr/bin", "/bin"]
 
 
+def test_the_path_of_an_entry_has_each_folder_once(program, tmp_path, monkeypatch, capsys):
+    """The folder in which the program was found, and neither the one that a link leads to nor a second name of a folder."""
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/linked").symlink_to(program)
+    (tmp_path / "again").symlink_to(tmp_path / "links")
+    ours = tmp_path / "again/resilient-bridge"
+    ours.write_text("#!/bin/sh\n")
+    ours.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(ours)])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'links'}:/usr/bin:/bin")
+    assert cli.main(["mcp", "--print-config", "json", "linked"]) == 0
+    paths = json.loads(capsys.readouterr().out)["env"]["PATH"].split(os.pathsep)
+    assert paths[0] == str(tmp_path / "links")
+    assert [path for path in paths if path.startswith(str(tmp_path))] == paths[:1]
+    assert len(paths) == len(set(paths))
+
+
+def test_what_a_desktop_program_may_need_of_the_shell_is_named(monkeypatch, capsys):
+    """Certificates and proxies that are set here: the names alone, as a proxy's value may hold a password; not once they are in the entry."""
+    names = (
+        "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS HTTPS_PROXY HTTP_PROXY NO_PROXY"
+    )
+    for name in [*names.split(), *names.lower().split()]:
+        monkeypatch.delenv(name, raising=False)
+    words = ["mcp", "--print-config", "json"]
+    assert cli.main([*words, "true"]) == 0
+    assert "what is set here" not in capsys.readouterr().err
+    monkeypatch.setenv("https_proxy", "http://me:hunter2hunter2@proxy:3128")
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ca.pem")
+    assert cli.main([*words, "true"]) == 0
+    err = capsys.readouterr().err
+    assert "a desktop program does not have what is set here: SSL_CERT_FILE, https_proxy; if the server, npx or uvx needs it" in err
+    assert "--env SSL_CERT_FILE --env https_proxy" in err
+    assert cli.main([*words, "--env", "SSL_CERT_FILE", "--env", "https_proxy", "true"]) == 0
+    out, copied = capsys.readouterr()
+    assert json.loads(out)["env"]["SSL_CERT_FILE"] == "/etc/ca.pem"
+    assert "what is set here" not in copied
+    assert "secrets in clear: variable https_proxy;" in copied
+    assert "hunter2" not in err + copied
+
+
 def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeypatch, capsys):
     """Its environment is the project's own, which no cache holds; it has the tag of a cache itself."""
     (tmp_path / ".venv").mkdir()
@@ -336,9 +381,9 @@ def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeyp
 
 def test_an_entry_leaves_out_shortened_options_of_ours_too(program, tmp_path, capsys):
     """What asked for the entry, however it was typed: an entry that prints an entry starts no server."""
-    words = ["mcp", "--print=json", "--na", "mine", "--ev", "e.jsonl", "--cw", ".", "--", "some-server"]
+    words = ["mcp", "--print=mcpservers", "--na", "mine", "--ev", "e.jsonl", "--cw", ".", "--", "some-server"]
     assert cli.main(words) == 0
-    assert json.loads(capsys.readouterr().out)["args"][2:] == [
+    assert json.loads(capsys.readouterr().out)["mcpServers"]["mine"]["args"][2:] == [
         *("mcp", "--events", str(tmp_path / "e.jsonl"), "--cwd", str(tmp_path), str(program))
     ]
 

@@ -55,6 +55,7 @@ NAMES = {
     "cursor": "Claude Code, Claude Desktop and Cursor",
     "vscode": "VS Code",
     "codex": "Codex",
+    "mcpservers": "Claude Code, Claude Desktop and Cursor",
     "json": "Your own client",
 }
 
@@ -72,8 +73,9 @@ def test_the_page_shows_the_entry_of_each_client(client, capsys, tmp_path, monke
     monkeypatch.chdir(home / "project")
     monkeypatch.setenv("PATH", str(programs[0].parent))
     monkeypatch.setattr("sys.argv", [str(programs[1])])
-    words = ("--name", "memory", "--", "npx", "-y", "@modelcontextprotocol/server-memory")
-    assert cli.main(["mcp", "--print-config", client, *words]) == 0
+    words = ["npx", "-y", "@modelcontextprotocol/server-memory"]
+    name = [] if client == "json" else ["--name", "memory"]
+    assert cli.main(["mcp", "--print-config", client, *name, *words]) == 0
     assert capsys.readouterr().out.rstrip("\n").replace(str(tmp_path), "") == ENTRIES[NAMES[client]]
     assert f"| `{client}` | " in ALIVE
 
