@@ -89,6 +89,8 @@ def _command_lines(command: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+SECONDS, FETCHING = 20.0, 60.0
+"""How long `doctor` may take, and of an MCP server whose start may fetch a package: 53 s were seen."""
 _URL: Final = re.compile(r"[A-Za-z][\w+.-]*://")
 _HOST_AND_PORT: Final = re.compile(r"[\w.\-\[\]:]+:\d+(/|$)")
 

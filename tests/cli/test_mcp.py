@@ -359,7 +359,10 @@ def test_what_a_desktop_program_may_need_of_the_shell_is_named(monkeypatch, caps
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/ca.pem")
     assert cli.main([*words, "true"]) == 0
     err = capsys.readouterr().err
-    assert "a desktop program does not have what is set here: SSL_CERT_FILE, https_proxy; if the server, npx or uvx needs it" in err
+    assert (
+        "a desktop program does not have what is set here: SSL_CERT_FILE, https_proxy; if the server, npx or uvx needs it"
+        in err
+    )
     assert "--env SSL_CERT_FILE --env https_proxy" in err
     assert cli.main([*words, "--env", "SSL_CERT_FILE", "--env", "https_proxy", "true"]) == 0
     out, copied = capsys.readouterr()

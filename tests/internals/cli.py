@@ -17,7 +17,7 @@ __getattr__ = lazily(
         "dialects": "read_dialect",
         "doctor_findings": "conclude",
         "doctor_journal": "Entry Probe Reading",
-        "doctor_mcp": "FOUND_OUT NOT_STARTED RISKS",
+        "doctor_mcp": "FOUND_OUT NOT_STARTED RISKS seconds_of",
         "doctor_mcp_http": "examine_url",
         "doctor_mcp_page": "Page",
         "doctor_promise": "notes_of promise_of",
