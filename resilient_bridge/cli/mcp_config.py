@@ -206,8 +206,10 @@ def _path_for(program: str, ours: str) -> str:
         first = ""
     if first.startswith("#!") and "env" in first and (interpreter := shutil.which(first.split()[-1])):
         folders.append(Path(interpreter).parent)
-    once = {os.path.realpath(folder): str(folder) for folder in reversed(folders)}  # the first of its names
-    return os.pathsep.join(dict.fromkeys([*reversed(once.values()), *_SYSTEM_PATH]))
+    once: dict[str, str] = {}  # each folder under the first of its names
+    for folder in folders:
+        once.setdefault(os.path.realpath(folder), str(folder))
+    return os.pathsep.join(dict.fromkeys([*once.values(), *_SYSTEM_PATH]))
 
 
 def _name_of(sidecar: Sidecar) -> str:

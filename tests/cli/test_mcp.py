@@ -328,21 +328,24 @@ def test_an_entry_made_under_uvx_starts_uvx_again(installed, program, tmp_path, 
     assert paths == ["/opt/uv", "/usr/local/bin", "/usr/bin", "/bin"]
 
 
-def test_the_path_of_an_entry_has_each_folder_once(program, tmp_path, monkeypatch, capsys):
-    """The folder in which the program was found, and neither the one that a link leads to nor a second name of a folder."""
+@pytest.mark.parametrize(("own", "shown"), [("again", "links"), ("own", "links own")])
+def test_the_path_of_an_entry_has_each_folder_once(own, shown, program, tmp_path, monkeypatch, capsys):
+    """First that in which the program was found; neither the one that a link leads to nor a second name of a folder."""
     (tmp_path / "links").mkdir()
     (tmp_path / "links/linked").symlink_to(program)
+    (tmp_path / "links/sh").symlink_to("/bin/sh")  # its interpreter
     (tmp_path / "again").symlink_to(tmp_path / "links")
-    ours = tmp_path / "again/resilient-bridge"
+    (tmp_path / "own").mkdir()
+    ours = tmp_path / own / "resilient-bridge"
     ours.write_text("#!/bin/sh\n")
     ours.chmod(0o755)
     monkeypatch.setattr(sys, "argv", [str(ours)])
-    monkeypatch.setenv("PATH", f"{tmp_path / 'links'}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "links"))
     assert cli.main(["mcp", "--print-config", "json", "linked"]) == 0
-    paths = json.loads(capsys.readouterr().out)["env"]["PATH"].split(os.pathsep)
-    assert paths[0] == str(tmp_path / "links")
-    assert [path for path in paths if path.startswith(str(tmp_path))] == paths[:1]
-    assert len(paths) == len(set(paths))
+    assert json.loads(capsys.readouterr().out)["env"]["PATH"].split(os.pathsep) == [
+        *(str(tmp_path / name) for name in shown.split()),
+        *("/usr/local/bin", "/usr/bin", "/bin"),
+    ]
 
 
 def test_what_a_desktop_program_may_need_of_the_shell_is_named(monkeypatch, capsys):
