@@ -237,9 +237,9 @@ def _toml(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def _remark(client: str, sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> None:
-    place = CLIENTS[client][1]
+    file = CLIENTS[client][1]
     remarks = [
-        f"put this into {place}" if place else "pass this to the function that starts your client's server"
+        f"put this into {file}" if file else "pass this to the function that starts your client's server"
     ]
     if config is not None and sidecar.command and sidecar.cwd is None:
         text = f"add cwd to the table mcp of {config}, for example cwd = {json.dumps(str(Path.cwd()))}"

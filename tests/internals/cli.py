@@ -12,7 +12,7 @@ __getattr__ = lazily(
         "classify": "read",
         "commands": "parser",
         "demo": "Watch",
-        "demo_table": "COLOURS SUCCESS Call Outage Screen line score_of_calls score_of_messages",
+        "demo_table": "COLOURS SUCCESS SUCCESS_OF_CALLS Call Outage Screen line score_of_calls score_of_messages",
         "demo_mcp": "totals",
         "dialects": "read_dialect",
         "doctor_findings": "conclude",

@@ -133,7 +133,7 @@ NAMED = {
 }
 
 
-def test_a_name_that_no_tool_has_is_said_once():
+def test_a_name_that_no_tool_has_is_reported_once():
     """Where it stands and what is meant, when the tools are first known; not again, and not of a tool that comes later."""
     harness, _ = hinted(**NAMED)
     (record,) = harness.records("tools_unknown")
@@ -150,7 +150,7 @@ def test_a_name_that_no_tool_has_is_said_once():
     assert len(harness.records("tools_unknown")) == 1
 
 
-def test_names_that_all_are_tools_are_not_said():
+def test_names_of_tools_are_not_reported():
     """Nothing is wrong, so nothing is written."""
     harness, _ = hinted(idempotent=("put",), rates={"*": RateLimit(9), "order": RateLimit(9)})
     assert harness.records("tools_unknown") == []
